@@ -44,7 +44,24 @@ export function attachModuleForm(form, panel, editor) {
     const field = name ? find(name) : null;
     field?.focus();
     if (caret && field?.matches("input")) field.setSelectionRange(...caret);
+    nameMissing();
     return typed.length > 0;
+  }
+
+  // Fields that a task needs and that are empty; the button names them, and leads to the first.
+  const missing = () => [...place.querySelectorAll("[data-needed]")].filter((field) => !field.value.trim());
+
+  function nameMissing() {
+    const button = place.querySelector("[data-write]");
+    if (!button) return;
+    const empty = missing();
+    button.textContent = empty.length ? `Missing: ${empty.map((field) => field.dataset.needed).join(", ")}` : button.dataset.ready;
+  }
+
+  function write() {
+    const [first] = missing();
+    if (first) first.focus();
+    else ask({ write: "1" });
   }
 
   async function ask(more = {}, sent = fields()) {
@@ -72,13 +89,14 @@ export function attachModuleForm(form, panel, editor) {
     if (event.target.matches("[data-reopen]")) ask();
   });
   place.addEventListener("click", (event) => {
-    if (event.target.closest("[data-write]")) ask({ write: "1" });
+    if (event.target.closest("[data-write]")) write();
   });
   place.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.ctrlKey || event.metaKey || !event.target.matches("input")) return;
     event.preventDefault();
-    ask({ write: "1" });
+    write();
   });
+  place.addEventListener("input", nameMissing);
 
   return {
     // The classes with their arguments, and whether a task was written already; asks again only where they changed. What was filled in for

@@ -1,4 +1,5 @@
-"""How large the indices are that a module takes: the rows of the tables that each argument of `forward` is looked up in. Parsed, never run."""
+"""What a module's layers say of its inputs: how large indices may be, by the rows of the tables that they are looked up in, and which shape the first
+layer takes. Parsed, never run."""
 
 from __future__ import annotations
 
@@ -10,6 +11,26 @@ MOST_DEPTH = 6  # modules within modules
 LARGEST = 2**31 - 1
 # Layers that look rows up by index: the place and the name of the argument that says how many there are.
 TABLES = {"Embedding": "num_embeddings", "EmbeddingBag": "num_embeddings"}
+# Layers that take an input as it is: the place and the name of the argument that gives its width, and a shape around it.
+SHAPES = {
+    "Linear": (0, "in_features", "16, {}"),
+    "Bilinear": (0, "in1_features", "16, {}"),
+    "LayerNorm": (0, "normalized_shape", "16, 128, {}"),
+    "RMSNorm": (0, "normalized_shape", "16, 128, {}"),
+    "Conv1d": (0, "in_channels", "8, {}, 256"),
+    "Conv2d": (0, "in_channels", "8, {}, 64, 64"),
+    "Conv3d": (0, "in_channels", "2, {}, 16, 32, 32"),
+    "ConvTranspose2d": (0, "in_channels", "8, {}, 32, 32"),
+    "BatchNorm1d": (0, "num_features", "16, {}"),
+    "BatchNorm2d": (0, "num_features", "8, {}, 32, 32"),
+    "InstanceNorm2d": (0, "num_features", "8, {}, 32, 32"),
+    "GroupNorm": (1, "num_channels", "8, {}, 32, 32"),
+    "RNN": (0, "input_size", "32, 16, {}"),
+    "GRU": (0, "input_size", "32, 16, {}"),
+    "LSTM": (0, "input_size", "32, 16, {}"),
+    "MultiheadAttention": (0, "embed_dim", "32, 16, {}"),
+    "TransformerEncoderLayer": (0, "d_model", "32, 16, {}"),
+}
 FUNCTIONS = {"embedding", "embedding_bag"}  # (input, weight)
 OPERATIONS = {ast.Add: int.__add__, ast.Sub: int.__sub__, ast.Mult: int.__mul__, ast.FloorDiv: int.__floordiv__}
 
@@ -50,6 +71,38 @@ class IndexBounds:
         values = {name: _parsed(text) for name, text in given.items() if text.strip()}
         return self._of(class_name, values, 0)
 
+    def shapes(self, class_name: str, given: Mapping[str, str]) -> dict[str, str]:
+        """By argument of `forward`, a shape that the first layer takes which gets the argument as it is; only where its width is known."""
+        if class_name not in self.classes:
+            return {}
+        return self._shapes(class_name, {name: _parsed(text) for name, text in given.items() if text.strip()}, 0)
+
+    def _shapes(self, class_name: str, values: Mapping[str, Expression], depth: int) -> dict[str, str]:
+        known = self._read(class_name)
+        if known.forward is None or depth > MOST_DEPTH:
+            return {}
+        scope = _Scope(_bound(known.init, values), self.names, known.made)
+        calls = sorted((node for node in ast.walk(known.forward) if isinstance(node, ast.Call)), key=lambda call: (call.lineno, -call.col_offset))
+        found: dict[str, str] = {}
+        for call in calls:
+            layer = _first_layer(known.made.get(_own_attribute(call.func)))
+            if layer is None:
+                continue
+            name = _last_name(layer.func)
+            if name in SHAPES and call.args and isinstance(call.args[0], ast.Name):
+                place, keyword, shape = SHAPES[name]
+                width = scope.number(_argument(layer, place, keyword))
+                if width:
+                    found.setdefault(call.args[0].id, shape.format(width))
+            elif name in self.classes:
+                inner = self._read(name)
+                passed = {key: scope.resolved(value) for key, value in _passed(inner.init, layer).items()}
+                within = self._shapes(name, passed, depth + 1)
+                for key, value in _passed(inner.forward, call).items():
+                    if key in within and isinstance(value, ast.Name):
+                        found.setdefault(value.id, within[key])
+        return found
+
     def _of(self, class_name: str, values: Mapping[str, Expression], depth: int) -> dict[str, Rows]:
         known = self._read(class_name)
         if known.forward is None or depth > MOST_DEPTH:
@@ -68,11 +121,8 @@ class IndexBounds:
         if _last_name(call.func) in FUNCTIONS and len(call.args) > 1:
             rows = scope.first_size(call.args[1])
             return [(_root(call.args[0]), rows)] if rows else []
-        attribute = _own_attribute(call.func)
-        made = known.made.get(attribute)
-        while isinstance(made, ast.Call) and _last_name(made.func) == "Sequential" and made.args:
-            made = made.args[0]  # what goes in goes into its first layer
-        if not isinstance(made, ast.Call):
+        made = _first_layer(known.made.get(_own_attribute(call.func)))
+        if made is None:
             return []
         name = _last_name(made.func)
         if name in TABLES:
@@ -140,6 +190,13 @@ class _Scope:
             found = OPERATIONS[type(value.op)](left, right)
             return found if abs(found) <= LARGEST else None
         return None
+
+
+def _first_layer(made: Expression) -> ast.Call | None:
+    """The call that made a layer; of a `Sequential` its first one, which gets what goes in."""
+    while isinstance(made, ast.Call) and _last_name(made.func) == "Sequential" and made.args:
+        made = made.args[0]
+    return made if isinstance(made, ast.Call) else None
 
 
 def _smaller(one: Rows | None, other: Rows) -> Rows:

@@ -81,6 +81,10 @@ class PlainModule:
         """How many rows the tables have that each argument of the class's `forward` is an index into; `given`: its constructor's arguments."""
         return self.bounds.of(name, given)
 
+    def shapes(self, name: str, given: Mapping[str, str]) -> dict[str, str]:
+        """A shape for each input whose width the class's layers tell."""
+        return self.bounds.shapes(name, given)
+
     def find(self, name: str) -> ModuleClass | None:
         return next((found for found in self.classes if found.name == name), None)
 

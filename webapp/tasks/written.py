@@ -43,6 +43,7 @@ class InputField:
     high: str = "100"
     expression: str = ""
     rows: Rows | None = None  # of the table that it is an index into
+    suggested: str = ""  # the shape that the source tells
     errors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -76,8 +77,9 @@ class ModuleForm:
         chosen = module.find(given.get("class", "")) or module.first
         given = _still_meant(module, chosen, given)
         arguments = [ArgumentField(p, given.get(f"init.{p.name}", p.default or "").strip()) for p in chosen.init]
-        rows = module.rows(chosen.name, {a.parameter.name: a.value for a in arguments})
-        return cls(module, chosen, arguments, [_input(p, given, rows.get(p.name)) for p in chosen.forward])
+        values = {a.parameter.name: a.value for a in arguments}
+        rows, shapes = module.rows(chosen.name, values), module.shapes(chosen.name, values)
+        return cls(module, chosen, arguments, [_input(p, given, rows.get(p.name), shapes.get(p.name, "")) for p in chosen.forward])
 
     @property
     def of(self) -> str:
@@ -86,8 +88,20 @@ class ModuleForm:
 
     @property
     def follows_arguments(self) -> bool:
-        """Whether what is asked for an input depends on the constructor's arguments."""
-        return any(one.rows for one in self.inputs)
+        """Whether what is suggested for an input depends on the constructor's arguments: then they are sent when they change."""
+        return bool(self.arguments)
+
+    @property
+    def missing(self) -> list[str]:
+        """What has to be filled in before a task can be generated, as a person would say it."""
+        found = [a.parameter.name for a in self.arguments if not a.value]
+        for one in self.inputs:
+            if one.is_tensor:
+                found += [f"shape of {one.parameter.name}"] * (not one.shape)
+                found += [f"range of {one.parameter.name}"] * (one.values == "integers" and not one.high)
+            elif one.values != "default" and not one.expression:
+                found.append(f"value of {one.parameter.name}")
+        return found
 
     def is_valid(self) -> bool:
         if self.chosen.problems:
@@ -167,7 +181,12 @@ def _still_meant(module: PlainModule, chosen: ModuleClass, given: Mapping[str, s
     return {field: value for field, value in given.items() if field.partition(".")[0] not in METHODS or ".".join(field.split(".")[:2]) in meant}
 
 
-def _input(parameter: Parameter, given: Mapping[str, str], rows: Rows | None) -> InputField:
+def _input(parameter: Parameter, given: Mapping[str, str], rows: Rows | None, shape: str) -> InputField:
+    """As it was filled in; else as the source tells. What was suggested and left so follows the constructor's arguments."""
+    for name in ("high", "shape"):
+        if given.get(f"input.{parameter.name}.{name}", "") == given.get(f"input.{parameter.name}.{name}.suggested", ""):
+            given = {field: text for field, text in given.items() if field != f"input.{parameter.name}.{name}"}
+
     def value(name: str, otherwise: str) -> str:
         return given.get(f"input.{parameter.name}.{name}", otherwise).strip()
 
@@ -176,13 +195,11 @@ def _input(parameter: Parameter, given: Mapping[str, str], rows: Rows | None) ->
     if parameter.default is not None:
         values = "default"
     high = str(rows.count) if rows and rows.count is not None else "" if rows else "100"
-    if value("high", high) == given.get(f"input.{parameter.name}.suggested"):
-        given = {name: text for name, text in given.items() if name != f"input.{parameter.name}.high"}  # nobody changed it: it follows the table
     dtype = {"mask": "bool", "indices": "int64"}.get(guess, "float32")
     chosen = value("values", values)
     return InputField(
-        parameter, chosen if chosen in VALUES else values, value("shape", ""), value("dtype", dtype), value("low", "0"), value("high", high),
-        value("expression", parameter.default or "" if values == "plain" else ""), rows,
+        parameter, chosen if chosen in VALUES else values, value("shape", shape), value("dtype", dtype), value("low", "0"), value("high", high),
+        value("expression", parameter.default or "" if values == "plain" else ""), rows, shape,
     )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def test_arguments_in_the_middle_keep_the_defaults_before_them():
         ({"init.dim": ""}, "has no default"),
         ({"init.dim": "64)"}, "not a Python expression"),
         ({"init.dim": "1 # x"}, "one expression"),
-        ({"input.x.shape": ""}, "give the sizes"),
+        ({"input.x.shape": "", "input.x.shape.suggested": "16, 64"}, "give the sizes"),
         ({"input.x.shape": "16, n"}, "'n' is not a size"),
         ({"input.x.shape": "99999, 99999, 99999"}, "elements"),
         ({"input.x.dtype": "int64"}, "floating type"),
@@ -246,7 +246,7 @@ def test_an_argument_of_any_name_that_is_looked_up_is_an_index():
 def test_the_range_follows_its_table_until_somebody_changes_it():
     source = TABLE.replace("TABLE", "nn.Embedding(vocab, width)").replace("CALL", "self.table(ids)")
     module = read_module(source)
-    posted = {"init.vocab": "20", "input.ids.shape": "4", "input.ids.high": "10", "input.ids.suggested": "10"}
+    posted = {"init.vocab": "20", "input.ids.shape": "4", "input.ids.high": "10", "input.ids.high.suggested": "10"}
     assert ModuleForm.open(module, posted).inputs[0].high == "20"
     assert ModuleForm.open(module, posted | {"input.ids.high": "7"}).inputs[0].high == "7"
     wide = ModuleForm.open(module, posted | {"input.ids.high": "21"})
@@ -261,3 +261,33 @@ def test_a_source_that_goes_in_circles_ends():
     source = TABLE.replace("class Tokens(nn.Module)", "class Tokens(Net, nn.Module)").replace("class Net(nn.Module)", "class Net(Tokens)")
     module = read_module(source.replace("TABLE", "Net(vocab)").replace("CALL", "self.table(ids)"))
     assert ModuleForm.open(module, {"init.vocab": "3"}).inputs
+
+
+@pytest.mark.parametrize(
+    ("table", "call", "given", "shape"),
+    [
+        ("nn.Linear(width, 4)", "self.table(ids)", {}, "16, 8"),
+        ("nn.Linear(in_features=width * 2, out_features=4)", "self.table(ids)", {"init.width": "32"}, "16, 64"),
+        ("nn.Conv2d(3, width, 3)", "self.table(ids)", {}, "8, 3, 64, 64"),
+        ("nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))", "self.table(ids)", {}, "16, 128, 8"),
+        ("nn.LSTM(self.length, width)", "self.table(ids)[0]", {}, "32, 16, 64"),
+        ("nn.GroupNorm(2, width)", "torch.relu(self.table(ids))", {}, "8, 8, 32, 32"),
+        ("Inner(width)", "self.table(ids)", {"init.width": "12"}, "16, 12"),
+        ("nn.Linear(vocab, 4)", "self.table(ids)", {}, ""),
+        ("nn.Linear(width, 4)", "self.table(ids.view(-1, 8))", {}, ""),
+    ],
+)
+def test_a_shape_is_filled_in_as_far_as_the_layers_tell(table: str, call: str, given: dict, shape: str):
+    inner = "class Inner(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n        self.first = nn.Linear(size, 2)\n\n"
+    inner += "    def forward(self, value):\n        return self.first(value)\n\n\nclass Net("
+    source = TABLE.replace("TABLE", table).replace("CALL", call).replace("class Net(", inner)
+    form = ModuleForm.open(read_module(source), given)
+    assert form.chosen.name == "Net" and form.inputs[0].shape == shape
+    assert ("shape of ids" in form.missing) is (not shape) and ("vocab" in form.missing)
+
+
+def test_a_suggested_shape_follows_the_constructor_until_somebody_changes_it():
+    module = read_module(TABLE.replace("TABLE", "nn.Linear(width, 4)").replace("CALL", "self.table(ids)"))
+    posted = {"init.width": "32", "input.ids.shape": "16, 8", "input.ids.shape.suggested": "16, 8"}
+    assert ModuleForm.open(module, posted).inputs[0].shape == "16, 32"
+    assert ModuleForm.open(module, posted | {"input.ids.shape": "4, 8"}).inputs[0].shape == "4, 8"
