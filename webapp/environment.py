@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,20 @@ def role_name(role: str) -> str:
 def data_dir() -> Path:
     """`DATA_DIR`, by default `.data` beside `manage.py`; everything that must survive is below it."""
     return Path(os.environ.get("DATA_DIR") or ROOT / ".data").expanduser().absolute()
+
+
+def manage_line(*words: str) -> str:
+    """What to type beside `manage.py` for it to find this installation, wherever its data lies and whatever its port is. No secret is in it: of a
+    DATABASE_URL of one's own only the name, to be filled in."""
+    given = {
+        "DATA_DIR": str(data_dir()) if data_dir() != ROOT / ".data" else "",
+        "PORT": port if (port := os.environ.get("PORT", "")) != "8000" else "",
+        "BASE_URL": os.environ.get("BASE_URL", ""),
+    }
+    named = [f"{name}={shlex.quote(value)}" for name, value in given.items() if value]
+    if os.environ.get("DATABASE_URL"):
+        named.insert(0, "DATABASE_URL=…")
+    return " ".join([*named, ".venv/bin/python", "manage.py", *words])
 
 
 def socket_dir(data: Path) -> Path:

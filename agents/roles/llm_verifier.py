@@ -76,7 +76,7 @@ class LlmVerifier:
         offered = self._offered(situation, of_best)
         routes = [*(["optimise"] if offered else []), *self._onward(situation)]
         if routes == ["stop"]:
-            return ruled if ruled.route == "stop" else Advice(ruled.diagnosis, "stop", "Nothing is left that the rules allow.")
+            return ruled if ruled.route == "stop" else Advice(ruled.diagnosis, "stop", "No applicable optimization left; stopped early.")
         query = f"{of_best.bottleneck} {' '.join(fault.name for fault in of_best.faults)} {' '.join(titles(offered))}"
         values, passages = await self._values(span, situation, best, query)
         values |= {

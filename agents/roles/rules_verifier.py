@@ -44,7 +44,7 @@ def by_rules(situation: Situation, attempt: Attempt) -> Advice:
         return Advice(found, "next-step", f"The step is right. Next: {following.get('id')}, {following.get('title')}.{base}", base=of_best)
     methods = open_methods(situation, of_best or found)
     if not methods:
-        return Advice(found, "stop", f"Nothing is left that the catalogue allows and that has not been tried.{base}")
+        return Advice(found, "stop", f"No applicable optimization left; stopped early.{base}")
     strategy = by_name(methods[0])
     said = f"Next: {methods[0]} on candidate {best.number}. {strategy.title}; {strategy.expectation}." if strategy else f"Next: {methods[0]}."
     return Advice(found, "optimise", f"{said}{base}"[:2000], methods[0], base=of_best)

@@ -39,7 +39,7 @@ class BuiltInVerifier:
         of_best = found if attempt is best else self._diagnose(situation, best)
         open_moves, refused = self.open_moves(situation, of_best)
         if not open_moves:
-            reason = "Nothing is left that the catalogue allows" + (f": {'; '.join(dict.fromkeys(refused))}." if refused else ".")
+            reason = "No applicable optimization left; stopped early" + (f": {'; '.join(dict.fromkeys(refused))}." if refused else ".")
             return Advice(found, "stop", reason[:2000])
         move = open_moves[0]
         base = f"candidate {best.number}" + ("" if attempt is best else f", since candidate {attempt.number} is not better")

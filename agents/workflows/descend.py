@@ -74,7 +74,7 @@ class Moves:
                 parent = situation.attempts[-1] if self.advice and self.advice.route == "repair" else situation.best
                 turn = await attempt_once(self.run, situation, self.roles, f"{path}/{tried}", parent, self.advice, self.decision)
                 if turn is None:
-                    reason = "Nothing is left to write."
+                    reason = "No applicable optimization left; stopped early."
                     break
                 self.advice, self.decision = turn.advice, turn.decision
                 self.repairs = self.repairs + 1 if self.advice.route == "repair" else 0

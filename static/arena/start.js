@@ -1,4 +1,6 @@
 // How many runs the ticked tasks, workflows and seeds make, before they are started.
+import { counted } from "../js/lib/words.js";
+
 const form = document.querySelector("form.arena-start");
 const total = form.querySelector("[data-total]");
 const most = Number(form.dataset.most);
@@ -12,7 +14,7 @@ function count() {
   const seeds = seedsOf(form.elements.seeds.value);
   if (seeds === null) return say("Seeds: numbers and ranges, such as 1-5 or 1,4.", true);
   const runs = tasks * workflows * seeds;
-  say(`${tasks} task${tasks === 1 ? "" : "s"} × ${workflows} workflow${workflows === 1 ? "" : "s"} × ${seeds} seed${seeds === 1 ? "" : "s"}: ${runs} run${runs === 1 ? "" : "s"}${runs > most ? `, more than the ${most} that an arena holds` : ""}.`, runs > most);
+  say(`${counted(tasks, "task")} × ${counted(workflows, "workflow")} × ${counted(seeds, "seed")}: ${counted(runs, "run")}${runs > most ? `, more than an arena's limit of ${most}` : ""}.`, runs > most);
 }
 
 function seedsOf(text) {

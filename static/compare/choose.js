@@ -8,7 +8,7 @@ if (form) {
   const show = () => {
     const chosen = boxes.filter((box) => box.checked).length;
     go.disabled = chosen < 2;
-    count.textContent = chosen < 2 ? `${chosen} chosen; at least two are needed` : `${chosen} of at most ${most} chosen`;
+    count.textContent = chosen < 2 ? `${chosen} chosen; choose at least two` : `${chosen} of at most ${most} chosen`;
     for (const box of boxes) box.disabled = !box.checked && chosen >= most;
   };
   form.addEventListener("change", show);

@@ -1,9 +1,10 @@
 // Cost against speedup: one point an entry, its geometric mean with the interval over what a run costs.
 import { draw, styleOf } from "../js/lib/plots.js";
+import { counted } from "../js/lib/words.js";
 
 const SAID = {
   dollars: { title: "cost of a run, dollars", text: (value) => `$${value < 0.1 ? value.toFixed(3) : value.toFixed(2)}`, prefix: "$" },
-  tokens: { title: "tokens of a run", text: (value) => `${Math.round(value).toLocaleString("en")} tokens`, prefix: "" },
+  tokens: { title: "tokens of a run", text: (value) => counted(Math.round(value), "token"), prefix: "" },
   seconds: { title: "time of a run, seconds", text: (value) => `${Math.round(value)} s`, prefix: "" },
 };
 

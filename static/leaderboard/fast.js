@@ -2,6 +2,7 @@
 // the table and the legend show: it follows the pointer, a click or Enter pins it, and the address keeps it.
 import { draw, styleOf, themeOf } from "../js/lib/plots.js";
 import { say } from "../js/lib/say.js";
+import { counted } from "../js/lib/words.js";
 
 const LEAST = 0.25; // left end of the axis
 const percent = (share) => `${Math.round(share * 100)} %`;
@@ -154,7 +155,7 @@ function drawLegend(entries, tasks, left) {
       const line = swatch.firstChild;
       for (const [name, value] of Object.entries({ x1: 0, x2: 24, y1: 2, y2: 2, "stroke-width": 2.5 })) line.setAttribute(name, value);
       const name = Object.assign(document.createElement("span"), { className: "entry-name", textContent: entry.name, title: entry.name });
-      const covered = Object.assign(document.createElement("span"), { className: "muted small", textContent: `${entry.tried}/${tasks}`, title: `${entry.baseline ? "measured on" : "tried"} ${entry.tried} of ${tasks} tasks` });
+      const covered = Object.assign(document.createElement("span"), { className: "muted small", textContent: `${entry.tried}/${tasks}`, title: `${entry.baseline ? "measured on" : "tried"} ${entry.tried} of ${counted(tasks, "task")}` });
       item.append(swatch, name, covered, document.createElement("b"));
       return item;
     }),

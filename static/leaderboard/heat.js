@@ -3,7 +3,7 @@ import { say } from "../js/lib/say.js";
 
 const SIGNS = {
   "+": ["▲", "faster"],
-  "=": ["=", "not told apart from 1"],
+  "=": ["=", "no significant difference"],
   "-": ["▼", "slower"],
   x: ["✕", "tried without a result"],
   o: ["○", "confirmed, of another class"],

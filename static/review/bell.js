@@ -1,5 +1,6 @@
 // The bell in the bar: counts unread notifications, and says so when another one comes.
 import { say } from "../js/lib/say.js";
+import { counted } from "../js/lib/words.js";
 import { live } from "./live.js";
 
 const bell = document.querySelector("[data-bell]");
@@ -9,7 +10,7 @@ if (bell) {
   live.addEventListener("unread", ({ detail }) => {
     count.textContent = detail.count > 99 ? "99+" : String(detail.count);
     count.hidden = !detail.count;
-    if (detail.count > known) say(`${detail.count} unread ${detail.count === 1 ? "notification" : "notifications"}`);
+    if (detail.count > known) say(counted(detail.count, "unread notification"));
     known = detail.count;
   });
   live.start();

@@ -15,7 +15,7 @@ const kept = {
 export function composer({ label, base, draft, text = "", action, send, cancel = null, extra = [] }) {
   count += 1;
   const error = h("p", { class: "field-error", role: "alert", hidden: true });
-  const area = h("textarea", { id: `composer-${count}`, rows: 3, maxlength: LONGEST, required: true, placeholder: "Markdown, @name to mention somebody" });
+  const area = h("textarea", { id: `composer-${count}`, rows: 3, maxlength: LONGEST, required: true, placeholder: "Markdown, @name to mention someone" });
   area.value = kept.get(draft) || text;
   const button = h("button", { class: "button primary small", type: "submit", title: "Ctrl+Enter" }, action);
   const form = h(

@@ -1,4 +1,5 @@
 // Marks beside what was commented on, and the one button that follows the pointer to comment on something else.
+import { counted } from "../js/lib/words.js";
 import { h } from "../js/run/dom.js";
 import { oldSide, placeOf } from "./places.js";
 
@@ -172,7 +173,7 @@ function put(element, threads, where) {
   }
   const said = threads.reduce((sum, thread) => sum + thread.count, 0);
   const ids = threads.map((thread) => thread.id).join(" ");
-  const label = `${said} ${said === 1 ? "comment" : "comments"} on ${where}`;
+  const label = `${counted(said, "comment")} on ${where}`;
   if (mark.dataset.threads !== ids) mark.dataset.threads = ids;
   if (mark.textContent !== String(said)) mark.textContent = said;
   if (mark.ariaLabel !== label) mark.ariaLabel = mark.title = label;

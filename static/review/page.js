@@ -74,7 +74,7 @@ shortcut("v", "open or close the review", () => panel.toggle(), "Review");
 store.start().then(() => {
   if (!wanted) return;
   const thread = store.threads.get(wanted);
-  if (!thread) return say("The thread of this link is gone.");
+  if (!thread) return say("This thread was deleted.");
   panel.showsResolved ||= Boolean(thread.resolved);
   panel.open(wanted, { focus: false });
   reveal(thread, marks, { stay: true });
@@ -85,7 +85,7 @@ if (config.live) {
   live.addEventListener("presence", ({ detail }) => {
     panel.showPeople(detail.people);
     faces.hidden = !detail.people.length;
-    faces.replaceChildren(...detail.people.slice(0, 4).map((one) => h("span", { class: "face", title: `${one.name} looks at ${one.place}` }, h("span", { "aria-hidden": "true" }, one.name.slice(0, 2)), h("span", { class: "visually-hidden" }, `${one.name} looks at ${one.place}`))));
+    faces.replaceChildren(...detail.people.slice(0, 4).map((one) => h("span", { class: "face", title: `${one.name} is viewing ${one.place}` }, h("span", { "aria-hidden": "true" }, one.name.slice(0, 2)), h("span", { class: "visually-hidden" }, `${one.name} is viewing ${one.place}`))));
   });
   live.watch(config.run, whereabouts());
   addEventListener("hashchange", () => live.move(whereabouts()));

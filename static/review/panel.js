@@ -110,7 +110,7 @@ export class Panel {
   nothing(resolved) {
     if (!this.store.loaded) return h("p", { class: "pane-note muted" }, "Reading the threads …");
     if (resolved) return h("p", { class: "pane-note muted" }, "Every thread is resolved.");
-    return h("p", { class: "pane-note muted" }, this.config.writes ? "Nothing has been said yet. Point at an event, a line of a program or a measured range of a timeline and use the mark beside it, or press c." : "Nothing has been said about this run.");
+    return h("p", { class: "pane-note muted" }, this.config.writes ? "No comments yet. Point at an event, a line of code or a measured range of a timeline and use the mark next to it, or press c." : "No comments on this run yet.");
   }
 
   group(threads, title, shown) {
@@ -155,7 +155,7 @@ export class Panel {
     if (this.view.name === "list") return this.drawList();
     if (this.view.name !== "thread" || !changed.includes(this.view.id)) return;
     if (!this.store.threads.has(this.view.id)) {
-      say("This thread is gone: its comments were deleted.");
+      say("This thread was deleted.");
       return this.list();
     }
     await this.thread.load();
@@ -195,6 +195,6 @@ export class Panel {
   }
 
   showPeople(people) {
-    setText(this.people, people.length ? `${people.map((one) => `${one.name} looks at ${one.place}`).join(", ")}.` : "");
+    setText(this.people, people.length ? `${people.map((one) => `${one.name} is viewing ${one.place}`).join(", ")}.` : "");
   }
 }

@@ -84,7 +84,7 @@ export class Store extends EventTarget {
     try {
       answer = await fetch(this.base + path, { method: "POST", credentials: "same-origin", headers: { "X-CSRFToken": token(), accept: "application/json" }, body: new URLSearchParams(fields) });
     } catch {
-      throw new Refused("The server does not answer. What you typed is still here.");
+      throw new Refused("The server isn't responding. Your text is still here.");
     }
     const said = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Refused(said.error ?? `The server answered ${answer.status}.`);

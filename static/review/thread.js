@@ -4,7 +4,7 @@ import { say } from "../js/lib/say.js";
 import { composer } from "./composer.js";
 import { Refused } from "./store.js";
 
-const STANDS = { moved: "It stands at another line here.", changed: "The line has changed since.", outdated: "Outdated: the line is gone from this program." };
+const STANDS = { moved: "It is on another line here.", changed: "The line has changed since then.", outdated: "Outdated: the line is gone from this program." };
 
 export class ThreadView {
   constructor({ id, store, config, stands, reveal }) {
@@ -45,7 +45,7 @@ export class ThreadView {
     setText(this.resolve, thread.resolved ? "Open again" : "Resolve");
     const stands = this.stands();
     this.note.hidden = !STANDS[stands?.state];
-    setText(this.note, stands?.state === "moved" && stands.line ? `It stands at line ${stands.line} here.` : (STANDS[stands?.state] ?? ""));
+    setText(this.note, stands?.state === "moved" && stands.line ? `It is on line ${stands.line} here.` : (STANDS[stands?.state] ?? ""));
   }
 
   // Draws the comments anew; while one of them is being edited, afterwards.

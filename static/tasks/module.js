@@ -1,11 +1,22 @@
 // The form for a plain module, under the editor: fetched when one is recognised, and sent to have the task written from it.
 import { say } from "../js/lib/say.js";
 
+// Whether `after` is another text than `before` rather than an edit of it: less than half of it was left at its begin and its end.
+export function replaced(before, after) {
+  const least = Math.min(before.length, after.length);
+  let begin = 0;
+  while (begin < least && before[begin] === after[begin]) begin += 1;
+  let end = 0;
+  while (end < least - begin && before[before.length - 1 - end] === after[after.length - 1 - end]) end += 1;
+  return begin + end < before.length / 2;
+}
+
 export function attachModuleForm(form, panel, editor) {
   const place = panel.querySelector("[data-module]");
   if (!place) return { offer() {}, hide() {} };
   const token = form.elements.csrfmiddlewaretoken.value;
   let offered = "";
+  let source = ""; // that the form was opened for
   let asked = 0; // how many questions were sent,
   let shown = 0; // and which of them the form on the page answers
 
@@ -33,12 +44,28 @@ export function attachModuleForm(form, panel, editor) {
     const field = name ? find(name) : null;
     field?.focus();
     if (caret && field?.matches("input")) field.setSelectionRange(...caret);
+    nameMissing();
     return typed.length > 0;
   }
 
-  async function ask(more = {}) {
+  // Fields that a task needs and that are empty; the button names them, and leads to the first.
+  const missing = () => [...place.querySelectorAll("[data-needed]")].filter((field) => !field.value.trim());
+
+  function nameMissing() {
+    const button = place.querySelector("[data-write]");
+    if (!button) return;
+    const empty = missing();
+    button.textContent = empty.length ? `Missing: ${empty.map((field) => field.dataset.needed).join(", ")}` : button.dataset.ready;
+  }
+
+  function write() {
+    const [first] = missing();
+    if (first) first.focus();
+    else ask({ write: "1" });
+  }
+
+  async function ask(more = {}, sent = fields()) {
     const question = ++asked;
-    const sent = fields();
     const body = new URLSearchParams({ source: editor.text(), ...sent, ...more });
     const answer = await fetch(place.dataset.module, { method: "POST", headers: { "X-CSRFToken": token }, body }).catch(() => null);
     if (!answer || answer.redirected || (!answer.ok && answer.status !== 422)) return say("The form could not be fetched: the server does not answer.");
@@ -47,7 +74,7 @@ export function attachModuleForm(form, panel, editor) {
       editor.setText(source);
       const line = source.slice(0, source.indexOf("# --- Written")).split("\n").length;
       editor.goto(line);
-      return say("The task is written: read it in the editor, and change what you like.");
+      return say("Task generated: review and edit it in the editor.");
     }
     const html = await answer.text();
     await released();
@@ -62,22 +89,27 @@ export function attachModuleForm(form, panel, editor) {
     if (event.target.matches("[data-reopen]")) ask();
   });
   place.addEventListener("click", (event) => {
-    if (event.target.closest("[data-write]")) ask({ write: "1" });
+    if (event.target.closest("[data-write]")) write();
   });
   place.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.ctrlKey || event.metaKey || !event.target.matches("input")) return;
     event.preventDefault();
-    ask({ write: "1" });
+    write();
   });
+  place.addEventListener("input", nameMissing);
 
   return {
-    // The classes and whether a task was written already; asks again only where they changed.
+    // The classes with their arguments, and whether a task was written already; asks again only where they changed. What was filled in for
+    // another source is not this one's: the fields of one that was pasted over it, uploaded or chosen are sent no more.
     offer(module, written) {
       const key = JSON.stringify([module, written]);
-      if (key !== offered) {
+      const text = editor.text();
+      const another = replaced(source, text);
+      if (key !== offered || another) {
         offered = key;
-        ask();
+        ask({}, another ? {} : fields());
       }
+      source = text;
       place.hidden = false;
     },
     hide() {

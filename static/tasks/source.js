@@ -1,6 +1,7 @@
 // One source: an editor that is checked while somebody types, filled by paste, upload, drop and examples.
 import { attachEditor } from "../js/lib/editor.js";
 import { say } from "../js/lib/say.js";
+import { counted } from "../js/lib/words.js";
 
 const SETTLE_MS = 300; // after the last key, before the server is asked
 
@@ -40,7 +41,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
       show(found.problems, true, found);
       onChecked(found, source);
     } catch (error) {
-      if (error.name !== "AbortError") show([{ place: "server", message: "the server does not answer", hint: "what you typed is kept here" }], false);
+      if (error.name !== "AbortError") show([{ place: "server", message: "the server does not answer", hint: "your text is kept here" }], false);
     }
   }
 
@@ -63,7 +64,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     mark.textContent = plain ? `A plain module: ${found.module.join(", ")}` : names;
     const rest = document.createElement("span");
     rest.className = "faint";
-    rest.textContent = `${editor.view.state.doc.lines} lines${kind === "program" ? "; what it does is checked when you submit" : ""}`;
+    rest.textContent = `${counted(editor.view.state.doc.lines, "line")}${kind === "program" ? "; what it does is checked when you submit" : ""}`;
     line.append(mark, rest);
     return line;
   }
@@ -166,7 +167,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     if (!answer?.ok) return refuse("this example could not be read", "try again, or paste it");
     editor.setText(await answer.text());
     form.elements.title.value = picker.value.replaceAll("_", " ");
-    say(`Example ${picker.value} is in the editor; undo brings back what was there`);
+    say(`Example ${picker.value} is in the editor; undo restores what was there`);
     picker.value = "";
     editor.view.focus();
   });

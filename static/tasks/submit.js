@@ -22,7 +22,7 @@ for (const panel of form.querySelectorAll(".editor")) {
       save();
     },
     onChecked(found, source) {
-      if (found.module) moduleForm.offer(found.module, found.written);
+      if (found.module) moduleForm.offer(found.arguments, found.written);
       else moduleForm.hide();
       if (panel.dataset.kind === "task" && form.elements.task_sha) sha(found.sha ?? "");
       if (!found.ok) return;

@@ -54,6 +54,46 @@
     return [`the document is ${document.documentElement.scrollWidth} px wide in a window of ${innerWidth} px: ${wide.slice(-3).map(where).join("; ")}`];
   }
 
+  const cut = new Set(["hidden", "clip"]);
+
+  // Text that ends at the edge of its box without a sign that there is more of it.
+  function clipped() {
+    const found = [];
+    for (const element of document.querySelectorAll("main *")) {
+      const style = getComputedStyle(element);
+      if (!cut.has(style.overflowX) || style.textOverflow === "ellipsis" || element.scrollWidth <= element.clientWidth + 1) continue;
+      if (element.clientWidth <= 1) continue; // for screen readers alone
+      if (!element.innerText?.trim() || element.closest(".visually-hidden, svg, .cm-editor, .js-plotly-plot") || !element.checkVisibility({ visibilityProperty: true })) continue;
+      found.push(`clipped by ${element.scrollWidth - element.clientWidth} px: ${where(element)}: "${element.innerText.trim().slice(0, 60)}"`);
+    }
+    return found.slice(0, 6);
+  }
+
+  const above = (element) => (element && element !== document.body ? [element, ...above(element.parentElement)] : []);
+  // What is made to stay while the rest scrolls beneath it.
+  const floats = (element) => above(element).some((one) => ["sticky", "fixed"].includes(getComputedStyle(one).position) || one.tagName === "DIALOG");
+  const scrolledOut = (element, x, y) =>
+    above(element.parentElement).some((one) => {
+      if (getComputedStyle(one).overflowY === "visible") return false;
+      const { left, right, top, bottom } = one.getBoundingClientRect();
+      return x < left || x > right || y < top || y > bottom;
+    });
+
+  // What is pressed lies under something else. Only what is on the screen can be asked.
+  function covered() {
+    const found = [];
+    for (const element of document.querySelectorAll("main :is(button, a, [role=tab], input, select, summary)")) {
+      const { left, top, width, height } = element.getClientRects()[0] ?? { width: 0 };
+      const [x, y] = [left + width / 2, top + height / 2];
+      if (!width || !height || element.disabled || element.closest(".visually-hidden") || !element.checkVisibility({ visibilityProperty: true })) continue;
+      const over = document.elementFromPoint(x, y);
+      if (!over || element.contains(over) || over.contains(element) || over.closest("label")?.control === element) continue;
+      if (floats(over) || scrolledOut(element, x, y)) continue;
+      found.push(`${where(element)} lies under ${where(over)}`);
+    }
+    return found.slice(0, 6);
+  }
+
   async function axeFinds(options) {
     const { violations } = await axe.run(document, { resultTypes: ["violations"], ...options });
     return violations
@@ -62,7 +102,8 @@
   }
 
   window.pageChecks = {
-    all: async () => [...frame(), ...overflow(), ...smallText(), ...(await axeFinds({}))],
+    all: async () => [...frame(), ...overflow(), ...clipped(), ...covered(), ...smallText(), ...(await axeFinds({}))],
+    light: () => [...frame(), ...overflow(), ...clipped(), ...covered()],
     // What another scheme can change.
     colours: () => axeFinds({ runOnly: ["color-contrast", "link-in-text-block"] }),
     shifts: () => shifts,

@@ -258,7 +258,7 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
         last = index == candidates - 1
         told = "The row is read twice." if status == "passed" else "exp overflows: the largest value has to be subtracted first."
         yield [event("diagnosis.made", span, "verifier", candidate=number, bottleneck="none" if last else bottleneck, headroom=1.3, evidence=evidence,
-                     method=None if last else "vectorise", text="Nothing is left that the rules allow." if last else told)]  # fmt: skip
+                     method=None if last else "vectorise", text="No applicable optimization left; stopped early." if last else told)]  # fmt: skip
         route = "stop" if last else "optimise" if status == "passed" else "repair"
         reason = "Within 5 % of the floor." if last else "The diagnosis allows one more method."
         yield [event("decision.made", span, "verifier", route=route, reason=reason, expected=None if last else 1.3)]

@@ -29,10 +29,10 @@ def test_a_run_that_ends_changes_its_cells_and_moves_nothing(server, people, sig
     tick(page)
 
     row = page.locator("table.runs tbody tr").nth(1)
-    expect(row).to_contain_text("improved")
-    expect(row).to_contain_text("2.00× [1.90, 2.10]")
+    expect(row).to_contain_text("Faster (confirmed)")
+    expect(row).to_contain_text("1.60× [1.52, 1.68] over torch.compile")
     expect(row).to_contain_text("custom 90 %")
-    expect(page.get_by_role("link", name="Improved 1")).to_be_visible()
+    expect(page.get_by_role("link", name="Faster than eager 1")).to_be_visible()
     after = page.locator("table.runs tbody tr").evaluate_all("rows => rows.map(row => JSON.stringify(row.getBoundingClientRect()))")
     assert after == before
     assert page.evaluate("document.activeElement === window.still_here")
@@ -79,6 +79,6 @@ def test_search_and_filters_have_addresses(server, people, sign_in):
     page.keyboard.type("softmax")
     page.keyboard.press("Enter")
     page.wait_for_url("**/?q=softmax")
-    page.get_by_role("link", name="Improved").click()
+    page.get_by_role("link", name="Faster than eager").click()
     page.wait_for_url("**/?q=softmax&state=improved")
     expect(page.locator("table.runs tbody tr")).to_have_count(1)

@@ -152,7 +152,7 @@ def test_publish_from_the_list_of_results(server, ranked, people, sign_in):
     expect(page.locator("tr[aria-selected=true]")).to_contain_text("4.00×")
     expect(page.locator("svg.whisker").first).to_be_visible()
     page.get_by_label("Who sees the result of 1_a").select_option("everyone")
-    expect(page.get_by_text("is seen by everyone who can sign in")).to_be_visible()
+    expect(page.get_by_text("to everyone who can sign in")).to_be_visible()
     assert Run.objects.get(pk=ranked.pk).published
 
 

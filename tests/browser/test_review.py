@@ -58,7 +58,7 @@ def write(page: Page, text: str, button: str = "Comment") -> None:
 def test_two_people_discuss_an_event_without_reloading(people, run, enter):
     alice = enter(people.alice, f"/runs/{run.pk}/")
     bob = enter(people.bob, f"/runs/{run.pk}/")
-    expect(bob.get_by_role("button", name=re.compile("Review"))).to_contain_text("alice looks at")
+    expect(bob.get_by_role("button", name=re.compile("Review"))).to_contain_text("alice is viewing")
     alice.evaluate("window.sameDocument = true")
 
     diagnosis = run.events.filter(kind="diagnosis.made").last().seq
@@ -117,7 +117,7 @@ def test_a_comment_on_a_line_stays_with_it_when_code_moves(people, run, enter):
     bob.goto(bob.url.partition("/candidates/")[0] + "/candidates/4/?tab=source")
     expect(bob.locator(f"#L{there} .review-mark")).to_have_text("1")
     bob.locator(f"#L{there} .review-mark").click()
-    expect(panel(bob)).to_contain_text(f"It stands at line {there} here.")
+    expect(panel(bob)).to_contain_text(f"It is on line {there} here.")
     assert outdated.anchor["text"].startswith("# One row a thread")
 
     # In the diff it is found on both layouts, folded or not, and the link of the comment opens its place.
@@ -220,7 +220,7 @@ def test_a_link_shows_one_run_to_a_guest_until_it_ends(people, run, enter, serve
     alice.get_by_role("button", name="Revoke").click()
     expect(alice.locator(".share-table")).to_contain_text("revoked")
     other.reload()
-    expect(other.get_by_role("heading")).to_have_text("This link does not work any more")
+    expect(other.get_by_role("heading")).to_have_text("This link no longer works")
 
     share = Share.objects.get()
     Share.objects.update(revoked_at=None, expires_at=share.expires_at - timedelta(days=8))

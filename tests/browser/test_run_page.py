@@ -10,8 +10,10 @@ from playwright.sync_api import Page, expect
 
 from agents.events import NewEvent
 from tests.browser import sample_run
+from webapp.environment import ROOT
 from webapp.runs.append import append
 
+CHECKS = ROOT / "tests/browser/page_checks.js"
 AT_REST = """box => new Promise((tell) => {
   let last = NaN, same = 0;
   const look = () => {
@@ -81,9 +83,13 @@ def test_a_run_is_told_live_without_a_reload(page: Page, server, sign_in, people
             expect(page.locator("#pane-body .timeline-summary")).to_contain_text("device idle")
     finished(page)
     assert seen == {"diff", "report", "timeline"}
-    expect(page.locator("[data-part=status]")).to_have_text(re.compile("improved"))
-    expect(page.locator("[data-part=best]")).to_contain_text("2.39×")
-    expect(page.locator("[data-part=best-facts]")).to_contain_text("1.31× vs torch.compile")
+    expect(page.locator("[data-part=status]")).to_have_text(re.compile("finished"))
+    expect(page.locator("[data-part=best]")).to_have_text(re.compile(r"^1\.31× \[\S+ \S+\] over torch\.compile 2\.39× \[\S+ \S+\] over eager$"))
+    expect(page.locator("[data-part=outcome]")).to_have_text("▲Faster (confirmed)")
+    expect(page.locator("[data-part=best-facts]")).to_be_hidden()
+    page.locator(".evidence summary").click()
+    expect(page.locator("[data-part=best-facts]")).to_contain_text("custom 97 %")
+    assert "primary" in page.locator("[data-part=download]").get_attribute("class")
     expect(page.locator("[data-part=now]")).to_contain_text("is faster")
     expect(page.get_by_role("link", name="Download best.py").first).to_be_visible()
     assert page.locator(".chart .point").count() == 4 and page.locator(".chart .cross").count() == 1
@@ -236,7 +242,7 @@ def test_what_a_transcript_says_stays_text(page: Page, server, sign_in, people, 
     assert page.locator("[data-part=entries] :is(img, script, iframe)").count() == 0
     expect(page.locator(".table.plan tr.step")).to_have_count(2)
     expect(page.locator("[data-part=entries]")).not_to_contain_text("[object")
-    assert page.title() == "softmax_rows · Stitchwork"
+    assert page.title() == "✓ softmax_rows · Stitchwork"
 
 
 @pytest.mark.slow
@@ -268,3 +274,44 @@ def test_a_narrow_screen_shows_one_pane_at_a_time(page: Page, server, sign_in, p
     page.get_by_role("button", name="Candidate", exact=True).click()
     expect(page.locator("#pane-body .diff-table")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("ratio", [pytest.param(ratio, marks=pytest.mark.browser_context_args(device_scale_factor=ratio)) for ratio in (1, 2)])
+def test_on_a_phone_every_tab_of_a_candidate_can_be_pressed(page: Page, server, sign_in, people, run, ratio):
+    sample_run.play(run)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.add_init_script(path=CHECKS)
+    sign_in(people.alice)
+    open_run(page, server, run, "#candidate=2&tab=diff")
+    finished(page)
+    for name in ("Report", "Timeline", "Kernels", "Diff"):
+        page.get_by_role("tab", name=name).click(timeout=5000)  # refuses to press what lies under something else
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+        assert page.evaluate("pageChecks.light()") == []
+
+
+def test_what_a_script_styled_is_swapped_without_breaking_the_policy(page: Page, server, sign_in, people):
+    """The console is looked at by `no_errors_in_the_page`."""
+    sign_in(people.alice)
+    page.evaluate(
+        """() => {
+          const made = Object.assign(document.createElement("div"), { id: "probe", textContent: "before" });
+          made.style.color = "red";
+          document.querySelector("main").append(made);
+          htmx.swap(made, '<div id="probe" class="after">after</div>', { swapStyle: "outerHTML", settleDelay: 20 });
+        }"""
+    )
+    expect(page.locator("#probe")).to_have_text("after")
+    page.wait_for_timeout(150)
+    assert page.locator("#probe").get_attribute("style") is None
+
+
+def test_the_tab_says_how_the_run_stands(page: Page, server, sign_in, people, run):
+    sign_in(people.alice)
+    open_run(page, server, run)
+    expect(page).to_have_title(re.compile("^queued · softmax_rows"))
+    expect(page.locator("[data-part=now]")).to_have_text("Waiting for a free orchestrator: starting.")
+    sample_run.play(run)
+    finished(page)
+    expect(page).to_have_title(re.compile("^✓ softmax_rows"))
+    expect(page.locator("[data-part=left]")).to_be_empty()

@@ -108,7 +108,7 @@ def test_a_plan_is_edited_a_note_is_sent_and_the_run_is_forked(server, sign_in, 
         expect(page.locator(".entry.note")).to_contain_text("mind the tails")
         go_on.set()
         played.thread.join(30)
-    expect(page.locator("[data-part=status]")).to_contain_text("improved", timeout=15000)
+    expect(page.locator("[data-part=status]")).to_contain_text("finished", timeout=15000)
     assert sum("alice: mind the tails" in text for _, text in models.asked) == 1
     page.locator("[data-part=usage] summary").click()
     expect(page.locator("[data-part=usage-table]")).to_contain_text("Planner")
@@ -126,7 +126,7 @@ def test_a_plan_is_edited_a_note_is_sent_and_the_run_is_forked(server, sign_in, 
     again = FakeModels()
     with Played(forked, again, programs=5) as played:
         played.thread.join(40)
-    expect(page.locator("[data-part=status]")).to_contain_text("improved", timeout=15000)
+    expect(page.locator("[data-part=status]")).to_contain_text("finished", timeout=15000)
     assert not any(call in again.asked for call in models.asked[:3]), "what the parent was told is not asked again"
     assert Event.objects.filter(run=forked, kind="candidate.proposed").count() == 5
 
@@ -146,5 +146,5 @@ def test_a_model_that_does_not_answer_says_what_to_do_and_goes_on_at_the_button(
         time.sleep(0.2)
         assert len(models.asked) == 1
         page.get_by_role("button", name="Resume").click()
-        expect(page.locator("[data-part=status]")).to_contain_text("improved", timeout=30000)
+        expect(page.locator("[data-part=status]")).to_contain_text("finished", timeout=30000)
         expect(pause).to_be_hidden()

@@ -59,7 +59,7 @@ def test_a_refused_form_keeps_what_was_typed(server, page_of_alice):
     write(page, "def nothing():\n    return 41\n")
     page.get_by_label("Title").fill("my model")
     page.get_by_role("button", name="Submit", exact=True).click()
-    expect(page.get_by_role("alert").first).to_contain_text("Not submitted. What you typed is kept.")
+    expect(page.get_by_role("alert").first).to_contain_text("Not submitted. Your input is kept.")
     expect(page.locator(".cm-content")).to_contain_text("return 41")
     expect(page.get_by_label("Title")).to_have_value("my model")
     assert not Run.objects.exists()
@@ -94,7 +94,7 @@ def test_a_file_is_read_into_the_editor_or_refused_with_the_reason(server, page_
 def test_why_a_file_was_refused_is_not_overwritten_by_a_check_that_was_under_way(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
-    expect(page.locator(".verdict")).not_to_contain_text("Checked while you type")
+    expect(page.locator(".verdict")).not_to_contain_text("Checked as you type")
     held = []
     page.route("**/submit/check", lambda route: held.append(route))
     with page.expect_request(lambda request: request.url.endswith("/submit/check") and "softmax" in (request.post_data or "")):
@@ -188,14 +188,17 @@ def test_the_widest_screen_and_the_menu_of_a_phone(server, page_of_alice):
 def test_groups_of_the_bar_open_one_at_a_time_and_by_keyboard(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
-    page.get_by_role("button", name="Library").click()
+    bar = page.get_by_role("navigation", name="Main")
+    expect(bar.locator(":scope > a:visible")).to_have_text(["Runs", "Submit", "Leaderboard", "Review"])
+    page.get_by_role("button", name="Advanced").click()
     expect(page.get_by_role("link", name="Documents")).to_be_visible()
-    page.get_by_role("button", name="System").focus()
-    page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("link", name="Models")).to_be_focused()
-    expect(page.get_by_role("link", name="Documents")).to_be_hidden()
     page.keyboard.press("Escape")
-    expect(page.get_by_role("button", name="System")).to_be_focused()
+    expect(page.get_by_role("link", name="Documents")).to_be_hidden()
+    page.get_by_role("button", name="Advanced").focus()
+    page.keyboard.press("ArrowDown")
+    expect(bar.get_by_role("link", name="Compare")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Advanced")).to_be_focused()
     page.keyboard.press("g")
     page.keyboard.press("d")
     page.wait_for_url(f"{server}/devices/")

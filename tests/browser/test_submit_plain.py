@@ -54,11 +54,12 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
     write(page, PLAIN)
     expect(page.locator(".verdict")).to_contain_text("A plain module: Gate(width), Net(width, scale=0.5)")
     expect(page.get_by_label("Class", exact=True)).to_have_value("Net")
-    page.get_by_role("button", name="Write the task").click()
-    expect(page.locator(".module .field-error")).to_have_text(
-        [re.compile("has no default"), re.compile("give the sizes"), re.compile("give the sizes")]
-    )
+    page.get_by_role("button", name="Missing: width, shape of x, shape of ids").click()
+    expect(page.get_by_label("width int")).to_be_focused()
     page.get_by_label("width int").fill("64")
+    page.get_by_label("width int").blur()
+    expect(page.get_by_label("Shape of x")).to_have_value("16, 64")
+    expect(page.get_by_role("button", name="Missing: shape of ids", exact=True)).to_be_in_viewport()
     page.get_by_label("Shape of x").fill("16 x 64")
     page.get_by_label("Shape of ids").fill("16")
     expect(page.get_by_label("Type of ids")).to_have_value("int64")
@@ -66,7 +67,7 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
     expect(page.locator(".verdict .sound")).to_contain_text("Model, get_inputs and get_init_inputs found")
     expect(page.locator(".cm-content")).to_contain_text("class Model(Net)")
     page.get_by_label("Shape of x").fill("32, 64")
-    page.get_by_role("button", name="Write the task again").click()
+    page.get_by_role("button", name="Generate task again").click()
     expect(page.locator(".cm-content")).to_contain_text("torch.randn(32, 64)")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
@@ -131,14 +132,14 @@ def test_what_was_typed_comes_back_until_it_is_submitted(server, people, page_of
     assert not Run.objects.exists()
     sign_in(people.alice)
     page.goto(f"{server}/submit/")
-    expect(page.get_by_text("What you typed")).to_be_visible()
+    expect(page.get_by_text("Draft restored")).to_be_visible()
     expect(page.locator(".cm-content")).to_contain_text("half a thought")
     expect(page.get_by_label("Title")).to_have_value("not yet")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
     page.goto(f"{server}/submit/")
     expect(page.locator(".cm-content")).to_contain_text("torch.relu")
-    expect(page.get_by_text("What you typed")).to_be_hidden()
+    expect(page.get_by_text("Draft restored")).to_be_hidden()
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def test_a_team_from_its_making_to_its_audit_log(server, people, sign_in, browse
     page.get_by_label("Role of dana").select_option("viewer")
     expect(page.get_by_text("dana is viewer now.")).to_be_visible()
     theirs.goto(f"{server}/submit/")
-    expect(theirs.get_by_text("You may look in this team but change nothing")).to_be_visible()
+    expect(theirs.get_by_text("You can view this team but not change it")).to_be_visible()
     page.get_by_role("button", name="Remove dana").click()
     expect(page.get_by_text("dana is out of the team")).to_be_visible()
     assert theirs.goto(f"{server}/teams/{team.pk}/").status == 404

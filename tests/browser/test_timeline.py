@@ -202,8 +202,8 @@ def test_reference_and_candidate_on_one_scale(page: Page, server, sign_in, peopl
     widths = page.locator(".timeline-box").evaluate("box => box.timeline.lanes.map((lane) => lane.view.to - lane.view.from)")
     assert widths[0] == widths[1]
     anchor = page.get_by_label("Align both by")
-    expect(anchor.locator("option:checked")).to_have_text("the begin of iter 1")
-    anchor.select_option(label="the begin of iter 3")
+    expect(anchor.locator("option:checked")).to_have_text("the start of iter 1")
+    anchor.select_option(label="the start of iter 3")
     offsets = page.locator(".timeline-box").evaluate(
         """box => box.timeline.lanes.map((lane) => {
           const { name, start } = lane.model.columns, iter = lane.model.header.names.indexOf("iter");

@@ -31,9 +31,9 @@ SCOPES: dict[str, frozenset[str]] = {
     "own": frozenset({"admin"}),
 }
 REFUSALS: dict[str, str] = {
-    "view": "Only members of the team may see this.",
-    "act": "You may look in this team but change nothing: work in another one of yours, or ask an owner to make you a member.",
-    "own": "Only owners of the team may do this.",
+    "view": "Only team members can see this.",
+    "act": "You can view this team but not change it. Switch to another team, or ask an owner to make you a member.",
+    "own": "Only team owners can do this.",
 }
 
 Asker = HttpRequest | User

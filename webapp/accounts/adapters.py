@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 class AccountAdapter(DefaultAccountAdapter):
     error_messages = DefaultAccountAdapter.error_messages | {
-        "username_password_mismatch": "This name and password do not belong together.",
+        "username_password_mismatch": "Wrong name or password.",
         "too_many_login_attempts": "Too many wrong attempts: wait five minutes, or use a one-time link.",
-        "enter_current_password": "This is not your present password.",
-        "incorrect_password": "This is not your password.",
+        "enter_current_password": "That isn't your current password.",
+        "incorrect_password": "That isn't your password.",
         "rate_limited": "Too many attempts: wait a minute.",
     }
 

@@ -19,7 +19,7 @@ ACTIONS = {
     "password.changed": "password changed",
     "two_factor.on": "two-factor turned on",
     "two_factor.off": "two-factor turned off",
-    "two_factor.codes": "recovery codes made anew",
+    "two_factor.codes": "recovery codes regenerated",
     "team.created": "team created",
     "team.renamed": "team renamed",
     "member.joined": "joined",

@@ -41,9 +41,7 @@ class InvitationForm(forms.Form):
 
 class TokenForm(forms.Form):
     name = forms.CharField(max_length=100)
-    scopes = forms.MultipleChoiceField(
-        choices=list(SCOPES.items()), initial=["read"], error_messages={"required": "Tick at least one: a token without a scope can do nothing."}
-    )
+    scopes = forms.MultipleChoiceField(choices=list(SCOPES.items()), initial=["read"], error_messages={"required": "Choose at least one scope."})
     days = forms.ChoiceField(choices=list(TOKEN_DAYS.items()), required=False, initial="90")
 
     def expires_at(self):

@@ -81,7 +81,7 @@ def join(request: HttpRequest, user: User, invitation: Invitation) -> Membership
         if present is None:
             # The condition is asked again where it counts: two people may open the last use of a link at once.
             if not _open().filter(pk=invitation.pk).update(uses=F("uses") + 1):
-                raise Refused("This invitation was used up or revoked meanwhile: ask for another one.")
+                raise Refused("This invitation has been used or revoked: ask for a new one.")
             present = Membership.objects.create(team=invitation.team, user=user, role=invitation.role)
             detail = {"role": invitation.role, "invitation": invitation.note or str(invitation.pk)}
             audit.record(user if not request.user.is_authenticated else request, invitation.team, "member.joined", user.get_username(), detail)
@@ -97,7 +97,7 @@ def set_role(request: HttpRequest, team: Team, member: Membership, role: str) ->
         if before == role:
             return
         if before == Membership.OWNER:
-            _needs_another_owner(team, member, "Make somebody else an owner first: a team always has one.")
+            _needs_another_owner(team, member, "Make someone else an owner first: a team always needs one.")
         if team.pk == member.user.personal_team_id:
             raise Refused(f"This is {member.user}'s personal team: they stay its owner.")
         Membership.objects.filter(pk=member.pk).update(role=role)
@@ -110,9 +110,9 @@ def remove(request: HttpRequest, team: Team, member: Membership) -> None:
     leaves = member.user_id == request.user.pk
     with transaction.atomic():
         if team.pk == member.user.personal_team_id:
-            raise Refused("One does not leave one's personal team." if leaves else f"This is {member.user}'s personal team: they stay in it.")
+            raise Refused("You can't leave your personal team." if leaves else f"This is {member.user}'s personal team: they stay in it.")
         if _locked(team, member).role == Membership.OWNER:
-            _needs_another_owner(team, member, "You are the last owner: make somebody else an owner first." if leaves else "A team needs an owner.")
+            _needs_another_owner(team, member, "You are the last owner: make someone else an owner first." if leaves else "A team needs an owner.")
         audit.record(request, team, "member.left" if leaves else "member.removed", member.user.get_username())
         ApiToken.objects.filter(team=team, user=member.user, revoked_at=None).update(revoked_at=timezone.now())
         member.delete()
@@ -124,7 +124,7 @@ def _locked(team: Team, member: Membership) -> Membership:
     Team.objects.select_for_update().get(pk=team.pk)
     found = Membership.objects.filter(pk=member.pk).first()
     if found is None:
-        raise Refused(f"{member.user} is not in the team any more.")
+        raise Refused(f"{member.user} is no longer in the team.")
     return found
 
 

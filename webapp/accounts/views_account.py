@@ -38,7 +38,7 @@ def new_team(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return render(request, "accounts/account.html", _context(request, form), status=422)
     team = teams.create(request, form.cleaned_data["name"])
-    messages.success(request, f"{team} is made, and you work in it now. Invite your teammates by a link.")
+    messages.success(request, f"{team} is ready and is now your current team. Invite teammates with a link.")
     return redirect("accounts:team", team.pk)
 
 

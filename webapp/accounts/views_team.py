@@ -88,7 +88,7 @@ def invite(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
 def revoke_invitation(request: HttpRequest, team_id: uuid.UUID, invitation_id: uuid.UUID) -> HttpResponse:
     found, _ = team_for_page(request, team_id, "own")
     teams.revoke_invitation(request, get_object_or_404(Invitation.objects.select_related("team"), team=found, pk=invitation_id))
-    messages.success(request, "The invitation is revoked: its link leads nowhere now.")
+    messages.success(request, "Invitation revoked: its link no longer works.")
     return redirect("accounts:team", found.pk)
 
 

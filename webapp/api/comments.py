@@ -81,7 +81,7 @@ class ThreadRow(Schema):
 
 class Threads(Schema):
     threads: list[ThreadRow] = Field(description="In the order of their latest change.")
-    seq: int = Field(description="Of the review's latest change: ask again with `after` at this number for what came since.")
+    seq: int = Field(description="Number of the latest change: pass it as `after` to get what changed since.")
     next: int | None = Field(description="`after` of the next page; null on the last.")
 
 

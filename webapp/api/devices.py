@@ -38,7 +38,7 @@ class KindRow(Schema):
     kind: str
     online: int = Field(description="Devices that take work now.")
     waiting: int
-    usable: bool = Field(description="May be asked for; where none is online the verification waits.")
+    usable: bool = Field(description="Can be requested; if no such device is online, the verification stays queued.")
 
 
 class ModelRow(Schema):

@@ -112,7 +112,7 @@ def handle_errors(api: NinjaAPI) -> None:
 
     @api.exception_handler(Http404)
     def unknown(request: HttpRequest, error: Http404) -> HttpResponse:
-        return plain(404, f"There is {error}, or you may not see it." if str(error) else "There is no such thing.", "Lists show what you can see.")
+        return plain(404, f"There is {error}, or you may not see it." if str(error) else "Not found.", "Lists show what you can see.")
 
     @api.exception_handler(PermissionDenied)
     def denied(request: HttpRequest, error: PermissionDenied) -> HttpResponse:
@@ -140,7 +140,7 @@ def fault_of(entry: dict[str, Any]) -> Fault:
 
 HINTS = {
     "missing": "Send this field.",
-    "extra_forbidden": "There is no such field; the reference lists those that there are.",
+    "extra_forbidden": "No such field; the reference lists all fields.",
     "json_invalid": "Send JSON in UTF-8.",
     "uuid_parsing": "Ids look like 2f1c6a52-53a4-4c0b-8d2e-0b6c8f3f9f11.",
 }

@@ -102,10 +102,10 @@ class RunRow(Schema):
     mode: str
     state: State = Field(description="What it is doing; apart from its outcome.")
     outcome: Outcome | None = Field(description="Null until it has finished.")
-    reason: str = Field(description="Why it ended so, as a sentence.")
+    reason: str = Field(description="Why it ended, as a sentence.")
     best_candidate: int | None
     speedup: Interval | None = Field(description="Of the best program against eager PyTorch, with its 95 % interval; the device is the run's.")
-    last_seq: int = Field(description="Seq of its last event: the cursor of whoever has read everything.")
+    last_seq: int = Field(description="Seq of its last event: the cursor of a client that has read everything.")
     published: bool = Field(description="Everyone who can sign in sees it.")
     imported: bool
     created_by: str | None
@@ -153,7 +153,7 @@ class Accepted(Schema):
 
     accepted: bool = True
     run: uuid.UUID
-    state: State = Field(description="Of the run as the request came.")
+    state: State = Field(description="State of the run when the request arrived.")
 
 
 def row_of(run: Run, request: HttpRequest) -> RunRow:

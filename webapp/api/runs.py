@@ -126,7 +126,7 @@ def control_run(request: HttpRequest, run_id: uuid.UUID, given: Control):
 
 @router.post("/{run_id}/notes", response={202: Accepted, **ERRORS}, operation_id="send_note", summary="Send a note to an agent")
 def send_note(request: HttpRequest, run_id: uuid.UUID, given: Note):
-    """The note stands in the agent's next prompt, once. A role that the built-in compiler plays reads no prose; it obeys lines such as
+    """The note stands in the agent's next prompt, once. A role that the built-in compiler plays doesn't read free text; it understands lines such as
     `skip row-cache`, `only try block-size`, `allow all`, and what nobody would read is refused."""
     run = _steered(request, run_id)
     try:

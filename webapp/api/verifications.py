@@ -57,7 +57,7 @@ class NewVerification(Asked):
 
 
 class Against(Schema):
-    baseline: str = Field(description="eager, compile, compile-max-autotune (or compile-reduce-overhead in its place) or cuda-graph.")
+    baseline: str = Field(description="eager, compile, compile-max-autotune (or compile-reduce-overhead instead) or cuda-graph.")
     speedup: float = Field(description="Time of the baseline divided by that of the program: above 1 is faster.")
     low: float = Field(description="Lower bound of the 95 % interval.")
     high: float

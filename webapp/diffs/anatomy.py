@@ -84,6 +84,14 @@ class Anatomy:
         inside = [one for one in self.definitions if one.begin < line <= one.end]
         return max(inside, key=lambda one: one.begin).name if inside else ""
 
+    @property
+    def first_kernel(self) -> Definition | None:
+        """Where a reader begins: the first kernel, else the first function of C++."""
+        kernel = next((one for one in self.definitions if one.kind == "kernel"), None)
+        spans = [(self.line_at(begin), self.line_at(max(begin, end - 1)) + 1) for begin, end in self.native]
+        native = (one for one in self.definitions if one.kind == "function" and any(low <= one.begin < high for low, high in spans))
+        return kernel or next(native, None)
+
     def definition_of(self, name: str) -> Definition | None:
         """A kernel before a function of the same name."""
         same = [one for one in self.definitions if one.bare == name]

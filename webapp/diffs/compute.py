@@ -20,6 +20,7 @@ KEPT = 24  # diffs, for the parts that a page asks for; many more would be walke
 CONTEXT = 3  # unchanged lines kept around a change
 LEAST_FOLD = 4  # lines; a fold has a row of its own
 MOVED_FOLD = 8  # lines of a moved block from which on it is folded
+HEADER_FOLD = 12  # lines added above the first kernel
 HUNK_GAP = 3  # unchanged lines that part two hunks
 
 Kind = Literal["equal", "changed", "deleted", "inserted", "moved-out", "moved-in"]
@@ -149,7 +150,7 @@ class _Table:
         if time.monotonic() < self.deadline:
             found = align([self.before[i] for i in old], [self.after[j] for j in new])
         if found is None:
-            self.coarser = self.coarser or "In the largest changes, lines stand beside each other as they come and not by their likeness."
+            self.coarser = self.coarser or "In very large changes, lines are paired by position rather than by similarity."
             found = positional(len(old), len(new))
         return found
 
@@ -200,15 +201,17 @@ def _hunks(changed: Sequence[Change], moved: Sequence[Move]) -> tuple[Hunk, ...]
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Rows [begin, end) that are shown on demand: unchanged and far from any change, or a long block that was moved."""
+    """Rows [begin, end) that are shown on demand: unchanged and far from any change, a long block that was moved, or what is added above a kernel."""
 
     begin: int
     end: int
     moved: str = ""  # "", "moved-out" or "moved-in"
+    header: bool = False
 
 
-def folds(rows: Sequence[Row], keep: Collection[int] = ()) -> list[Fold]:
-    """What a page folds. Lines of the later side in `keep` (1-based: something was found there) never are."""
+def folds(rows: Sequence[Row], keep: Collection[int] = (), header: int = 0) -> list[Fold]:
+    """What a page folds. Lines of the later side in `keep` (1-based: something was found there) never are. Its first `header` lines stand above its
+    first kernel: imports, includes and helpers, which nobody opens a diff for."""
     kept = set(keep)
     near = [False] * len(rows)
     for index, row in enumerate(rows):
@@ -217,16 +220,19 @@ def folds(rows: Sequence[Row], keep: Collection[int] = ()) -> list[Fold]:
                 near[i] = True
     found, begin = [], 0
     for index in range(1, len(rows) + 1):
-        key = _key(rows, near, begin)
-        if index == len(rows) or _key(rows, near, index) != key or (key != "far" and rows[index].other != rows[index - 1].other + 1):
-            least = LEAST_FOLD if key == "far" else MOVED_FOLD
+        key = _key(rows, near, begin, header)
+        moved = key.startswith("moved")
+        if index == len(rows) or _key(rows, near, index, header) != key or (moved and rows[index].other != rows[index - 1].other + 1):
+            least = MOVED_FOLD if moved else HEADER_FOLD if key == "header" else LEAST_FOLD
             if key and index - begin >= least and not any(rows[i].new in kept for i in range(begin, index)):
-                found.append(Fold(begin, index, "" if key == "far" else key))
+                found.append(Fold(begin, index, key if moved else "", key == "header"))
             begin = index
     return found
 
 
-def _key(rows: Sequence[Row], near: Sequence[bool], index: int) -> str:
+def _key(rows: Sequence[Row], near: Sequence[bool], index: int, header: int) -> str:
     if rows[index].kind in ("moved-out", "moved-in"):
         return rows[index].kind
+    if not rows[index].old and rows[index].new <= header:
+        return "header"
     return "" if near[index] else "far"

@@ -20,6 +20,7 @@ from webapp.diffs.notes import Note, Notes
 
 PART = 160  # rows of a part; a page is sent with the first, and asks for the others as they come near
 LAYOUTS = ("inline", "split")
+ABOVE = 3  # lines that stay above the first kernel: its comment, mostly
 
 
 class Item(NamedTuple):
@@ -73,12 +74,18 @@ class Table:
                     return index // PART
         return None
 
+    @property
+    def opens_at(self) -> int:
+        """The line of the newer side at which a reader begins, 1-based; 0 where it has no kernel."""
+        kernel = anatomy(self.new).first_kernel
+        return kernel.begin + 1 if kernel else 0
+
     # What stands on the page, in order
 
     def _items(self) -> Iterator[Item]:
         at, rows = 0, self.diff.rows
         keep = {line for line, said in self.notes.items() if any(note.grave for note in said)}
-        for fold in [] if self.unfolded else folds(rows, keep):
+        for fold in [] if self.unfolded else folds(rows, keep, max(0, self.opens_at - 1 - ABOVE)):
             yield from self._lines(at, fold.begin)
             yield from self._head(fold.begin)
             yield Item(fold=fold)
@@ -137,6 +144,8 @@ class Table:
             there = f"#{'R' if out else 'L'}{first.other}"
             text = f'{count} lines <a href="{there}">{way}</a>'
             tone = " moved"
+        elif fold.header:
+            text, tone = f"{count} added lines above the first kernel", " header"
         else:
             after = rows[fold.end] if fold.end < len(rows) else None
             scope = anatomy(self.new).scope_at(after.new or last.new) if after else ""

@@ -130,6 +130,7 @@ def diff_context(request: HttpRequest, old: Side, new: Side, options: Options) -
         "sides": sides,
         "diff": table.diff,
         "table": table,
+        "opens_at": table.opens_at,
         "first_part": table.part(0) if table.items else "",
         "later_parts": list(enumerate(table.part_sizes()))[1:],
         "options": options,

@@ -43,7 +43,7 @@ class EntryRow(BaseModel):
     tasks: int = Field(description="of the selection, without those that prove little")
     solved: int = Field(description="confirmed, and of a class that was selected")
     tried: int = Field(description="tasks that count a run of this entry, solved or not")
-    runs: int = Field(description="of which the counting ones are the medians")
+    runs: int = Field(description="all runs of the entry; its medians are ranked")
     other_class: int = Field(description="confirmed, but of a class that was not selected")
     left_out: int = Field(description="taken out by a verdict")
     speedup_vs_eager: Ratio = Field(description="geometric mean over all tasks, 1.0 where there is no solution")

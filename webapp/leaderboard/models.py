@@ -16,7 +16,7 @@ from django.utils import timezone
 from verifier.report import CLOCK
 
 PRIVATE, TEAM, EVERYONE = "private", "team", "everyone"
-VISIBILITY = [(PRIVATE, "whoever made the run"), (TEAM, "the team"), (EVERYONE, "everyone who can sign in")]
+VISIBILITY = [(PRIVATE, "only me"), (TEAM, "the team"), (EVERYONE, "everyone who can sign in")]
 
 # All that a ranking reads (columns.py) stands in the indexes of what counts, in the order in which it is asked for: rows that count lie scattered
 # among all others, and are not touched.

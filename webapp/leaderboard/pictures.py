@@ -51,7 +51,7 @@ def entry_address(board: Board, key: str) -> str:
 def cells(board: Board) -> dict[str, Any]:
     """The heat map: for each entry and task a sign, the ratio, and the result that it is.
 
-    Signs: "+" faster (lower bound above 1), "=" not told apart from 1, "-" slower, "x" tried without a result, "o" confirmed in a class that was
+    Signs: "+" faster (lower bound above 1), "=" no significant difference, "-" slower, "x" tried without a result, "o" confirmed in a class that was
     not selected, "?" taken out by a verdict; null where the entry has not tried the task.
     """
     grid, filters = board.grid, board.filters

@@ -57,7 +57,7 @@ def results(request: HttpRequest) -> HttpResponse:
 
 
 def _choices(row: Result, owns: bool, acts: bool, person: int) -> list[tuple[str, str]]:
-    """Who may be chosen to see it: only owners publish and take back; whoever made the run may keep it from the team's ranking."""
+    """Who may be chosen to see it: only owners publish and take back; only whoever made the run may keep it from the team's ranking."""
     if owns:
         return VISIBILITY
     if acts and row.maker_id == person and row.visibility != EVERYONE:
@@ -92,14 +92,14 @@ def set_seen_by(request: HttpRequest, result_id: int) -> HttpResponse:
     if wanted not in dict(VISIBILITY):
         return HttpResponseBadRequest("`visibility` is private, team or everyone")
     if wanted not in dict(_choices(row, has_right(request, row.team_id, "own"), True, request.user.pk)):
-        raise PermissionDenied("Only owners of the team publish results or take them back; only whoever made a run may keep it from the team.")
+        raise PermissionDenied("Only team owners can publish results or withdraw them; only the person who made a run can hide it from the team.")
     before = row.visibility
     visibility.set_visibility(row.run, wanted)
     detail = {"run": str(row.run_id), "before": before, "after": wanted}
     action = "run.published" if wanted == EVERYONE else "run.withdrawn" if before == EVERYONE else "result.listed"
     audit.record(request, row.team, action, row.run.title, detail)
-    said = {PRIVATE: "is seen by whoever made it, and in no ranking", EVERYONE: "is seen by everyone who can sign in, with its run"}
-    messages.success(request, f"The result of {row.run.title} {said.get(wanted, 'is seen by its team')}.")
+    said = {PRIVATE: "is visible only to the person who ran it and isn't ranked", EVERYONE: "is visible, with its run, to everyone who can sign in"}
+    messages.success(request, f"The result of {row.run.title} {said.get(wanted, 'is visible to its team')}.")
     back = request.POST.get("next", "")
     allowed = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     return redirect(back if allowed else reverse("leaderboard:results"))

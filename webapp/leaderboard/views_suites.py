@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require, team_for
-from webapp.leaderboard.models import TEAM, VISIBILITY, Preference, Suite, SuiteTask
+from webapp.leaderboard.models import PRIVATE, TEAM, VISIBILITY, Preference, Suite, SuiteTask
 from webapp.leaderboard.suites import Chosen, SuiteRefused, choices, choose, read_tasks, visible
 
 LARGEST_FILE = 200_000  # bytes
@@ -89,7 +89,7 @@ def _save(request: HttpRequest, suite: Suite) -> HttpResponse:
             raise SuiteRefused("Choose who sees the suite.")
         tasks = read_tasks(request, typed["tasks"].splitlines())
         if len(tasks) > MOST_TASKS:
-            raise SuiteRefused(f"There are {len(tasks):,} tasks in it; {MOST_TASKS:,} are the most.")
+            raise SuiteRefused(f"The list has {len(tasks):,} tasks; at most {MOST_TASKS:,} are allowed.")
         with transaction.atomic():
             suite.name, suite.description, suite.visibility = name, typed["description"].strip()[:2000], typed["visibility"]
             suite.changed_at = timezone.now()
@@ -107,7 +107,7 @@ def _save(request: HttpRequest, suite: Suite) -> HttpResponse:
 
 def _read(file) -> str:
     if file.size > LARGEST_FILE:
-        raise SuiteRefused(f"The file has {file.size:,} bytes; {LARGEST_FILE:,} are the most. One task a line is enough.")
+        raise SuiteRefused(f"The file has {file.size:,} bytes; at most {LARGEST_FILE:,} are allowed. List one task per line.")
     try:
         return file.read().decode("utf-8").replace("\0", "")
     except UnicodeDecodeError as error:
@@ -147,5 +147,8 @@ def set_preference(request: HttpRequest) -> HttpResponse:
         return HttpResponseBadRequest("`visibility` is private, team or everyone")
     Preference.objects.update_or_create(team=request.team, defaults={"visibility": wanted})
     audit.record(request, request.team, "results.preferred", dict(VISIBILITY)[wanted], {"visibility": wanted})
-    messages.success(request, f"New results of {request.team.name} will be seen by {dict(VISIBILITY)[wanted]}.")
+    messages.success(
+        request,
+        f"New results of {request.team.name} will be visible to {'the person who ran them' if wanted == PRIVATE else dict(VISIBILITY)[wanted]}.",
+    )
     return redirect("leaderboard:suites")

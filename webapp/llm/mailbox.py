@@ -53,7 +53,7 @@ def answer(name: str, text: str, by: User | None = None) -> None:
         raise ReplyRefused(f"The reply is longer than {LONGEST_REPLY >> 21} MiB: paste the model's answer alone.")
     sent = Letter.objects.filter(name=name, reply=None, withdrawn_at=None).update(reply=text, replied_at=timezone.now(), replied_by=by)
     if not sent:
-        raise NotWaiting(f"{name} does not wait for a reply any more")
+        raise NotWaiting(f"{name} is no longer waiting for a reply")
 
 
 def _list(run: str | None) -> list[Waiting]:

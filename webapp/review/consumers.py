@@ -1,4 +1,4 @@
-"""What an open page hears: how many notifications wait for its person, that the review of the run it shows has changed, and who else looks at it.
+"""What an open page hears: how many notifications wait for its person, that the review of the run it shows has changed, and who else is viewing it.
 
 Client: `{"type": "watch", "run": ID, "place": "candidate 4"}`, then `{"type": "place", "place": …}` as the reader moves; "" while the page is hidden.
 Server: `{"type": "unread", "count"}`, `{"type": "review", "run", "seq"}`, `{"type": "presence", "people": [{"name", "place"}]}`.

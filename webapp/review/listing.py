@@ -97,15 +97,15 @@ def sentence(notification: Notification) -> str:
         case Notification.MENTION:
             return f"{who} mentioned you {where}"
         case Notification.REPLY:
-            return f"{who} answered {where}"
+            return f"{who} replied {where}"
         case Notification.THREAD:
             return f"{who} commented {where}"
         case Notification.RESOLVED:
-            return f"{who} {'resolved' if notification.thread.resolved_at else 'opened again'} the thread {where}"
+            return f"{who} {'resolved' if notification.thread.resolved_at else 'reopened'} the thread {where}"
     verdict = notification.verdict
     if verdict is None or verdict.value == Verdict.WITHDRAWN:
         return f"{who} withdrew the verdict on candidate {verdict.candidate if verdict else ''}".rstrip()
-    return f"{who} judged candidate {verdict.candidate}: {verdict.value}"
+    return f"{who} marked candidate {verdict.candidate} as {verdict.value}"
 
 
 def notification_href(notification: Notification) -> str:

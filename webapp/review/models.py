@@ -153,7 +153,7 @@ class ReadMark(models.Model):
 
 
 class Presence(models.Model):
-    """Who looks at a run now, one row a page; written again while the page is open."""
+    """Who is viewing a run now, one row a page; written again while the page is open."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE)

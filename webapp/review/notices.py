@@ -13,11 +13,11 @@ from webapp.review.models import Comment, Notification, Thread, Verdict, Wishes
 
 # The kinds as people choose among them; the order is also which one wins where several hold.
 KINDS = {
-    Notification.MENTION: "somebody mentions me",
-    Notification.REPLY: "somebody answers in a thread that I wrote in",
-    Notification.THREAD: "somebody comments on a run that I started",
-    Notification.VERDICT: "somebody judges a candidate of mine, or one that I judged",
-    Notification.RESOLVED: "a thread that I wrote in is resolved or opened again",
+    Notification.MENTION: "someone mentions me",
+    Notification.REPLY: "someone replies in a thread I wrote in",
+    Notification.THREAD: "someone comments on a run I started",
+    Notification.VERDICT: "someone gives a verdict on my candidate, or on one I gave a verdict on",
+    Notification.RESOLVED: "a thread I wrote in is resolved or reopened",
 }
 
 

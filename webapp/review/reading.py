@@ -79,7 +79,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def name_of(user) -> str:
-    return user.username if user else "somebody who left"
+    return user.username if user else "a former member"
 
 
 def names_of(run: Run) -> frozenset[str]:

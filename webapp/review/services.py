@@ -129,7 +129,7 @@ def _text(text: str) -> str:
     if not text:
         raise CommentRefused("The comment is empty.")
     if len(text) > LONGEST_COMMENT:
-        raise CommentRefused(f"The comment has {len(text):,} characters; {LONGEST_COMMENT:,} are the most.")
+        raise CommentRefused(f"The comment has {len(text):,} characters; at most {LONGEST_COMMENT:,} are allowed.")
     return text
 
 

@@ -33,9 +33,9 @@ def give(asker: Asker, run: Run, number: int, value: str, reason: str = "") -> V
     if value not in Verdict.VALUES:
         raise VerdictRefused(f"A verdict is one of {', '.join(Verdict.VALUES)}.")
     if value in NEED_REASON and not reason:
-        raise VerdictRefused(f"Say why it is {value}: whoever looks for the result in the ranking will read it.")
+        raise VerdictRefused(f"Say why it is {value}: everyone looking for the result in the ranking will read it.")
     if len(reason) > LONGEST_REASON:
-        raise VerdictRefused(f"The reason has {len(reason):,} characters; {LONGEST_REASON:,} are the most. Say more in a comment.")
+        raise VerdictRefused(f"The reason has {len(reason):,} characters; at most {LONGEST_REASON:,} are allowed. Put the rest in a comment.")
     user = user_of(asker)
     with transaction.atomic():
         # Verdicts on one run take turns on its sequence, so that what stands and the column never part.
@@ -45,9 +45,9 @@ def give(asker: Asker, run: Run, number: int, value: str, reason: str = "") -> V
             raise VerdictRefused(f"This run has no candidate {number}.")
         before = latest(run.pk, number)
         if value == Verdict.WITHDRAWN and before is None:
-            raise VerdictRefused("No verdict stands on this candidate.")
+            raise VerdictRefused("This candidate has no verdict.")
         if Verdict.RETRACTED in (value, before.value if before else "") and not may_retract(asker, run):
-            raise PermissionDenied("Only an owner of the team, or whoever started the run, may retract a result or lift a retraction.")
+            raise PermissionDenied("Only an owner of the team, or the person who started the run, can retract a result or lift a retraction.")
         verdict = Verdict.objects.create(run=run, candidate=number, value=value, reason=reason, by=user, seq=seq)
         Candidate.objects.filter(pk=candidate.pk).update(verdict="" if value == Verdict.WITHDRAWN else value)
         detail = {"run": str(run.pk), "candidate": number, "value": value, "before": before.value if before else "", "reason": reason[:200]}

@@ -50,7 +50,7 @@ def revoke(request: HttpRequest, run_id: uuid.UUID, share_id: uuid.UUID) -> Http
     run, _ = run_for(request, run_id, "own")
     share = get_object_or_404(Share.objects.select_related("run", "team"), pk=share_id, run=run)
     shares.revoke(request, share)
-    messages.success(request, "The link does not work any more.")
+    messages.success(request, "This link no longer works.")
     return redirect("review:shares", run_id=run.pk)
 
 

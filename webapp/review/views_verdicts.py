@@ -19,11 +19,11 @@ from webapp.runs.models import Run
 
 # What each says, for whoever chooses.
 MEANINGS = {
-    Verdict.ACCEPTED: "I have read it, and believe the result.",
-    Verdict.QUESTIONED: "Something has to be explained before it counts. Leaves the ranking.",
-    Verdict.HACK: "It is fast because it does not do the work. Leaves the ranking.",
-    Verdict.RETRACTED: "We do not stand by it any more. Leaves the ranking.",
-    Verdict.WITHDRAWN: "Take the standing verdict back.",
+    Verdict.ACCEPTED: "I checked it and trust the result.",
+    Verdict.QUESTIONED: "Something needs explaining first. Removes it from the ranking.",
+    Verdict.HACK: "It is fast because it skips the work. Removes it from the ranking.",
+    Verdict.RETRACTED: "We no longer stand by it. Removes it from the ranking.",
+    Verdict.WITHDRAWN: "Withdraw the current verdict.",
 }
 
 

@@ -39,6 +39,6 @@ def run_for(asker: Asker, run_id: uuid.UUID | str, right: Right = "view") -> tup
         return run, False
     if run.published and user_of(asker).is_authenticated and not rights_in(asker, run.team_id):
         if right != "view":
-            raise PermissionDenied("Only members of the run's team may do this.")
+            raise PermissionDenied("Only members of the run's team can do this.")
         return run, False
     return run, "act" in require(asker, run.team_id, right)

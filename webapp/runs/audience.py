@@ -58,7 +58,7 @@ class Viewer:
 
 
 class Audience:
-    """Everybody who looks at one run in this process."""
+    """Everybody who is viewing one run in this process."""
 
     def __init__(self, run: str) -> None:
         self.run = run

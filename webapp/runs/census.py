@@ -14,7 +14,7 @@ from webapp.runs.models import Run
 STATES = {
     "": ("All", Q(archived_at=None)),
     "active": ("Active", Q(archived_at=None) & ~Q(state="finished")),
-    "improved": ("Improved", Q(archived_at=None, state="finished", outcome="improved")),
+    "improved": ("Faster than eager", Q(archived_at=None, state="finished", outcome="improved")),
     "unfinished": ("Without gain", Q(archived_at=None, state="finished") & ~Q(outcome="improved")),
     "archived": ("Archived", Q(archived_at__isnull=False)),
 }

@@ -71,11 +71,11 @@ class BudgetForm(forms.Form):
                 continue
             wanted = wanted * 60 if field in MINUTES else wanted
             if wanted < present:
-                self.add_error(field, f"a budget is raised, not cut: it is {self.initial[field]:g} now")
+                self.add_error(field, f"limits can only be raised; it is now {self.initial[field]:g} now")
             else:
                 self.raised[unit] = wanted
         if not self.errors and not self.raised:
-            raise forms.ValidationError("Nothing is raised: give one of the limits a higher value.")
+            raise forms.ValidationError("Raise at least one limit.")
         return cleaned
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, JSONObject
 from django.http import QueryDict
 
 from webapp.accounts.models import Team
@@ -18,6 +18,11 @@ from webapp.runs.census import FILTERS, STATES, Census
 from webapp.runs.models import RATIO, TOOK, Candidate, Run, Verification
 
 PAGE_SIZE = 50
+# Columns of the best candidate's verification that a row's headline is made from (webapp/runs/headline.py).
+OF_THE_BEST = (
+    *("status", "tier", "speedup", "speedup_low", "speedup_high"),
+    *("best_baseline", "best_baseline_speedup", "best_baseline_low", "best_baseline_high", "baselines"),
+)
 # Name -> (expression, whether the largest come first). Ties are settled by the id.
 ORDERS: dict[str, tuple[Any, bool]] = {
     "-created": (F("created_at"), True),
@@ -80,12 +85,15 @@ def team_runs(team: Team) -> QuerySet[Run]:
     """The team's runs, newest first, with what a row shows of the best candidate's report. Subqueries run for the rows of a page only."""
     best = Verification.objects.filter(run=OuterRef("pk"), kind="verify", status="passed", candidate_number=OuterRef("best_candidate"))
     best = best.order_by("tier", "-queued_at")  # "full" before "quick"
+    verdicts = Verification.objects.filter(run=OuterRef("pk"), kind="verify").exclude(status="").order_by("-queued_at")
     latest = Verification.objects.filter(run=OuterRef("pk"), device_name__gt="").order_by("-queued_at")
     proposed = Candidate.objects.filter(run=OuterRef("pk")).order_by().values("run").annotate(n=Count("pk")).values("n")
     return (
         Run.objects.filter(team=team)
         .select_related("task", "team", "created_by")
         .annotate(
+            best=Subquery(best.values(row=JSONObject(**{name: name for name in OF_THE_BEST}))[:1]),
+            latest_status=Subquery(verdicts.values("status")[:1]),
             program_class=Subquery(best.values("program_class")[:1]),
             own_share=Subquery(best.values("own_share")[:1]),
             device_name=Subquery(latest.values("device_name")[:1]),

@@ -144,6 +144,9 @@ class Verification(models.Model):
     speedup_high = models.FloatField(null=True)
     best_baseline = models.CharField(max_length=24, blank=True)
     best_baseline_speedup = models.FloatField(null=True)
+    best_baseline_low = models.FloatField(null=True)
+    best_baseline_high = models.FloatField(null=True)
+    baselines = models.PositiveSmallIntegerField(null=True)  # how many were timed, eager included
     flags = models.JSONField(default=list)
 
     class Meta:

@@ -59,7 +59,7 @@ def rebuild(run_id: uuid.UUID | str) -> None:
         Verification.objects.filter(run=run).update(
             state="queued", started_at=None, finished_at=None, result=None, timeline=None, status="", tier="", device_model="", device_name="",
             clock=None, program_class="", own_share=None, program_ms=None, speedup=None, speedup_low=None, speedup_high=None, best_baseline="",
-            best_baseline_speedup=None, flags=[],
+            best_baseline_speedup=None, best_baseline_low=None, best_baseline_high=None, baselines=None, flags=[],
         )  # fmt: skip
         for name, value in PROJECTED.items():
             setattr(run, name, value)
@@ -223,6 +223,7 @@ def _take_report(row: Verification, report: Payload) -> None:
     timing = report.get("timing") or {}
     row.program_ms = timing.get("program_ms")
     comparisons = timing.get("comparisons") or []
+    row.baselines = len(comparisons) if timing else None
     for comparison in comparisons:
         if comparison["baseline"] == "eager":
             speedup = comparison["speedup"]
@@ -230,6 +231,7 @@ def _take_report(row: Verification, report: Payload) -> None:
     if comparisons:
         best = min(comparisons, key=lambda comparison: comparison["speedup"]["ratio"])  # the fastest baseline leaves the smallest speedup
         row.best_baseline, row.best_baseline_speedup = best["baseline"], best["speedup"]["ratio"]
+        row.best_baseline_low, row.best_baseline_high = best["speedup"]["low"], best["speedup"]["high"]
 
 
 def _caveats(report: Payload) -> list[str]:

@@ -20,7 +20,7 @@ WHERE r.id = %(run)s
 
 
 class Person(NamedTuple):
-    """Who looks at a run: somebody who is signed in, or a guest with a share link (webapp/review/guests.py), and in which session."""
+    """Who is viewing a run: somebody who is signed in, or a guest with a share link (webapp/review/guests.py), and in which session."""
 
     user: int | None
     share: str | None

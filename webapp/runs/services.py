@@ -23,7 +23,7 @@ def check_quota(user: User | None) -> None:
     """Raises `QuotaReached` where another run would be one too many."""
     most = django_settings.MOST_OPEN_RUNS
     if user is not None and Run.objects.filter(created_by=user, imported=False).exclude(state="finished").count() >= most:
-        raise QuotaReached(f"You have {most} runs that have not ended, as many as one person may have: wait until some have ended, or cancel some.")
+        raise QuotaReached(f"You have reached the limit of {most} unfinished runs: wait for some to finish, or cancel some.")
 
 
 def create_run(*, team: Team, user: User | None, task_source: str, title: str, settings: Settings, program_source: str | None = None) -> Run:

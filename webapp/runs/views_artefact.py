@@ -79,6 +79,6 @@ def candidate_program(request: HttpRequest, run_id: uuid.UUID, number: int) -> H
 def best_program(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run, _ = run_for(request, run_id)
     if run.best_candidate is None:
-        raise Http404("this run has no program that passed")
+        raise Http404("this run has no passing program")
     candidate = get_object_or_404(Candidate.objects.select_related("program"), run=run, number=run.best_candidate)
     return source_response(artefacts.read(candidate.program), "best.py")

@@ -19,7 +19,7 @@ from webapp.diffs.sides import side_of, side_of_candidate
 from webapp.diffs.table import source_html
 from webapp.diffs.views import Options, choices
 from webapp.diffs.views import diff_context as shared_diff_context
-from webapp.runs import artefacts
+from webapp.runs import artefacts, headline
 from webapp.runs.access import run_for
 from webapp.runs.counter_rows import counter_rows, not_measured
 from webapp.runs.evidence import chosen_verification, evidence_of
@@ -70,6 +70,7 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
         "tab": tab,
         "evidence": evidence,
         "report": evidence.report if evidence else None,
+        "found": headline.of_verification(chosen),
         "verifications": verifications,
         "program_name": f"candidate-{number}.py",
         "source": source,

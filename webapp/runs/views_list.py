@@ -112,5 +112,5 @@ def run_publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         audit.record(request, run.team, "run.withdrawn" if withdraw else "run.published", run.title, {"run": str(run.pk)})
         if withdraw:
             access_changed()  # who followed it from outside sees no more of it
-    messages.success(request, f"{run.title} is now {'seen by its team only' if withdraw else 'published: everyone who can sign in sees it'}.")
+    messages.success(request, f"{run.title} is now {'visible only to its team' if withdraw else 'published: visible to everyone who can sign in'}.")
     return _back(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import asdict
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -15,11 +16,13 @@ from django.views.decorators.http import require_GET, require_POST
 from agents.orders import BUILT_IN, ROLES, compiled
 from agents.settings import Settings
 from webapp.llm.models import Profile
-from webapp.runs import control
+from webapp.runs import control, headline
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
+from webapp.runs.standing import standing_of
 from webapp.runs.trace import events_after
 from webapp.runs.views_trace import STRETCH
+from webapp.tasks import estimates
 
 MAX_EVENTS = 500
 ACTIONS = ("pause", "resume", "cancel")
@@ -30,6 +33,7 @@ ACTIONS = ("pause", "resume", "cancel")
 def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run, can_control = run_for(request, run_id)
     context = {"run": run, "can_control": can_control, "config": page_config(run, can_control), "notes": note_readers(run)}
+    context |= {"found": headline.headline_of(run), "go_on": headline.to_go_on(run)}
     return render(request, "runs/run.html", context)
 
 
@@ -52,6 +56,8 @@ def page_config(run: Run, can_control: bool) -> dict:
         "trace": reverse("runs:trace", args=[run.id]),
         "search": reverse("runs:search", args=[run.id]),
         "stretch": STRETCH,
+        "standing": reverse("runs:standing", args=[run.id]) if can_control else None,
+        "usual": usual(run),
         "socket": f"/ws/runs/{run.id}/",
         "control": reverse("runs:control", args=[run.id]) if can_control else None,
         "leaderboard": reverse("leaderboard:table") + "?" + urlencode({"run": str(run.id)}),
@@ -60,6 +66,24 @@ def page_config(run: Run, can_control: bool) -> dict:
         "lastSeq": run.last_seq,
         "mailboxes": list(Profile.objects.filter(kind="mailbox").values_list("name", flat=True)),
     }
+
+
+def usual(run: Run) -> dict | None:
+    """What finished runs like this one took; None for one that has ended, and where there are too few."""
+    if run.state == "finished":
+        return None
+    known = estimates.of_run(run)
+    return {"seconds": known.spent["seconds"].middle, "runs": known.runs} if known.known else None
+
+
+@login_required
+@require_GET
+def run_standing(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
+    """The run's place among what waits for its device or for an orchestrator; `what` is "" where nothing of it waits."""
+    run, _ = run_for(request, run_id)
+    response = JsonResponse(asdict(standing_of(run)))
+    response["Cache-Control"] = "no-store"
+    return response
 
 
 @login_required

@@ -204,7 +204,7 @@ class EmbeddedPostgres:
         self.sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = self.sockets.stat()
         if owner.st_uid != os.getuid() or self.sockets.is_symlink():
-            raise PostgresError(f"{self.sockets} belongs to somebody else: remove it, or choose a DATA_DIR with a shorter path")
+            raise PostgresError(f"{self.sockets} belongs to another user: remove it, or choose a DATA_DIR with a shorter path")
         self.sockets.chmod(0o700)
 
     def _await_ready(self) -> None:

@@ -9,6 +9,7 @@ from statistics import median, quantiles
 from django.db.models import Avg, F, Q, QuerySet
 from django.utils import timezone
 
+from webapp.accounts.models import Team
 from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.runs.models import Run, Verification
 from webapp.tasks.models import TryOut
@@ -72,6 +73,12 @@ def estimate(teams: QuerySet, *, workflow: str, device_kind: str, models: set[st
     spent = {unit: Spread.of([float(run.spent.get(unit) or 0) for run in found]) for unit in UNITS}
     said = f"this task, {like}" if found is same else like
     return Estimate(len(found), said, spent, sum(run.outcome == "improved" for run in found) / len(found))
+
+
+def of_run(run: Run) -> Estimate:
+    """What runs like one that is there already took."""
+    team = Team.objects.filter(pk=run.team_id)
+    return estimate(team, workflow=run.workflow, device_kind=run.device_kind, models=_models(run.settings), task_sha=run.task.sha)
 
 
 def _models(settings: dict) -> set[str]:

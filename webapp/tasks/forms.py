@@ -32,8 +32,8 @@ def problems_of(source: str, kind: str) -> list[Problem]:
         if module is None:
             return error.problems
         names = ", ".join(f"`{found.name}`" for found in module.classes)
-        hint = "give its constructor's arguments and the shapes of its inputs in the form under the editor, and press “Write the task”"
-        return [Problem(line=module.first.line, message=f"a plain module ({names}) without `get_inputs` and `get_init_inputs`", hint=hint)]
+        hint = "enter constructor arguments and input shapes in the form below the editor, then press “Generate task”"
+        return [Problem(line=module.first.line, message=f"this is a plain module ({names}) without `get_inputs` and `get_init_inputs`", hint=hint)]
     return []
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from verifier.source import Problem, SourceError, parse, top_level
+from webapp.tasks.bounds import IndexBounds, Rows
 
 MODULE_BASES = {"nn.Module", "torch.nn.Module", "Module"}
 # What a name says about the values that a tensor of it holds.
@@ -49,6 +52,13 @@ class ModuleClass:
     problems: list[Problem] = field(default_factory=list)  # why it cannot be called from a form
 
     @property
+    def written(self) -> dict[str, list[list[str | None]]]:
+        """Its arguments as they are written, by method: what a value of the form was given for."""
+        return {
+            name: [[p.name, p.annotation, p.default] for p in parameters] for name, parameters in (("init", self.init), ("forward", self.forward))
+        }
+
+    @property
     def signature(self) -> str:
         return f"{self.name}({', '.join(p.name if p.default is None else f'{p.name}={p.default}' for p in self.init)})"
 
@@ -60,6 +70,20 @@ class PlainModule:
     classes: list[ModuleClass]
     has_torch: bool
     taken: frozenset[str]
+    bounds: IndexBounds
+
+    @property
+    def written(self) -> str:
+        """All classes with their arguments as JSON: two sources that agree in it have the same form."""
+        return json.dumps({found.name: found.written for found in self.classes}, separators=(",", ":"))
+
+    def rows(self, name: str, given: Mapping[str, str]) -> dict[str, Rows]:
+        """How many rows the tables have that each argument of the class's `forward` is an index into; `given`: its constructor's arguments."""
+        return self.bounds.of(name, given)
+
+    def shapes(self, name: str, given: Mapping[str, str]) -> dict[str, str]:
+        """A shape for each input whose width the class's layers tell."""
+        return self.bounds.shapes(name, given)
 
     def find(self, name: str) -> ModuleClass | None:
         return next((found for found in self.classes if found.name == name), None)
@@ -92,7 +116,7 @@ def read_module(source: str) -> PlainModule | None:
     classes = [_read_class(node, defined) for node in defined.values() if _is_module(node, defined)]
     if not classes:
         return None
-    return PlainModule(classes=classes, has_torch="torch" in names, taken=frozenset(names))
+    return PlainModule(classes=classes, has_torch="torch" in names, taken=frozenset(names), bounds=IndexBounds(tree))
 
 
 def _is_module(node: ast.ClassDef, defined: dict[str, ast.ClassDef], seen: frozenset[str] = frozenset()) -> bool:

@@ -41,7 +41,7 @@ def check(request: HttpRequest) -> JsonResponse:
     found = import_problems(parse(source), ALLOWED_IMPORTS) if plain else problems_of(source, kind)
     answer = {"ok": not found and not plain, "problems": [p.model_dump() for p in found], "sha": sha256(source)}
     if module is not None:
-        answer |= {"module": [found.signature for found in module.classes], "written": MARK in source}
+        answer |= {"module": [found.signature for found in module.classes], "arguments": module.written, "written": MARK in source}
     return JsonResponse(answer)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 
+from webapp.tasks.bounds import Rows
 from webapp.tasks.modules import ModuleClass, Parameter, PlainModule
 
 MARK = "# --- Written from the form: edit freely, or change the form to write it again. ---"
@@ -24,6 +26,7 @@ VALUES = {
     "plain": "no tensor: a plain value",
     "default": "left out: its default",
 }
+METHODS = {"init": "init", "input": "forward"}  # how fields of the form begin, and whose arguments they are
 MOST_DIMENSIONS = 8
 MOST_ELEMENTS = 2**32
 
@@ -39,6 +42,8 @@ class InputField:
     low: str = "0"
     high: str = "100"
     expression: str = ""
+    rows: Rows | None = None  # of the table that it is an index into
+    suggested: str = ""  # the shape that the source tells
     errors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -70,23 +75,46 @@ class ModuleForm:
     @classmethod
     def open(cls, module: PlainModule, given: Mapping[str, str]) -> ModuleForm:
         chosen = module.find(given.get("class", "")) or module.first
+        given = _still_meant(module, chosen, given)
         arguments = [ArgumentField(p, given.get(f"init.{p.name}", p.default or "").strip()) for p in chosen.init]
-        return cls(module, chosen, arguments, [_input(p, given) for p in chosen.forward])
+        values = {a.parameter.name: a.value for a in arguments}
+        rows, shapes = module.rows(chosen.name, values), module.shapes(chosen.name, values)
+        return cls(module, chosen, arguments, [_input(p, given, rows.get(p.name), shapes.get(p.name, "")) for p in chosen.forward])
+
+    @property
+    def of(self) -> str:
+        """For which class it is, and how its arguments are written, as JSON."""
+        return json.dumps([self.chosen.name, self.chosen.written], separators=(",", ":"))
+
+    @property
+    def follows_arguments(self) -> bool:
+        """Whether what is suggested for an input depends on the constructor's arguments: then they are sent when they change."""
+        return bool(self.arguments)
+
+    @property
+    def missing(self) -> list[str]:
+        """What has to be filled in before a task can be generated, as a person would say it."""
+        found = [a.parameter.name for a in self.arguments if not a.value]
+        for one in self.inputs:
+            if one.is_tensor:
+                found += [f"shape of {one.parameter.name}"] * (not one.shape)
+                found += [f"range of {one.parameter.name}"] * (one.values == "integers" and not one.high)
+            elif one.values != "default" and not one.expression:
+                found.append(f"value of {one.parameter.name}")
+        return found
 
     def is_valid(self) -> bool:
         if self.chosen.problems:
             self.problem = self.chosen.problems[0].message
         elif "Model" in self.module.taken and self.chosen.name != "Model":
-            self.problem = (
-                f"The source has another `Model` beside `{self.chosen.name}`, and a task's class has that name: rename the other one first."
-            )
+            self.problem = f"The source already has a class `Model` besides `{self.chosen.name}`, but the task needs that name: rename it first."
         for argument in self.arguments:
             _check_argument(argument)
         given = True
         for one in self.inputs:
             _check_input(one)
             if one.values != "default" and not given:
-                one.errors["source"] = "an input before this one is left out: leave this one out too"
+                one.errors["source"] = "leave this input out too, since an earlier one is left out"
             given = given and one.values != "default"
         return not self.problem and not any(a.error for a in self.arguments) and not any(i.errors for i in self.inputs)
 
@@ -136,19 +164,42 @@ def plain_part(source: str) -> str:
     return source.partition(MARK)[0]
 
 
-def _input(parameter: Parameter, given: Mapping[str, str]) -> InputField:
+def _still_meant(module: PlainModule, chosen: ModuleClass, given: Mapping[str, str]) -> Mapping[str, str]:
+    """What was filled in for arguments that are written today as they were then.
+
+    `given["of"]` is `ModuleForm.of` of the form that was filled in; one without it was filled in for this class. Values of another module are
+    dropped, and so are values of another class where its argument has another type or default.
+    """
+    if "of" not in given:
+        return given
+    try:
+        name, was = json.loads(given["of"])
+        known = was if module.find(name) else {}
+        meant = {f"{form}.{p[0]}" for form, method in METHODS.items() for p in chosen.written[method] if p in known.get(method, [])}
+    except (ValueError, TypeError, AttributeError):
+        meant = set()
+    return {field: value for field, value in given.items() if field.partition(".")[0] not in METHODS or ".".join(field.split(".")[:2]) in meant}
+
+
+def _input(parameter: Parameter, given: Mapping[str, str], rows: Rows | None, shape: str) -> InputField:
+    """As it was filled in; else as the source tells. What was suggested and left so follows the constructor's arguments."""
+    for name in ("high", "shape"):
+        if given.get(f"input.{parameter.name}.{name}", "") == given.get(f"input.{parameter.name}.{name}.suggested", ""):
+            given = {field: text for field, text in given.items() if field != f"input.{parameter.name}.{name}"}
+
     def value(name: str, otherwise: str) -> str:
         return given.get(f"input.{parameter.name}.{name}", otherwise).strip()
 
-    guess = parameter.guess
+    guess = "indices" if rows else parameter.guess
     values = {"mask": "mask", "indices": "integers"}.get(guess, "normal") if parameter.is_tensor else "plain"
     if parameter.default is not None:
         values = "default"
+    high = str(rows.count) if rows and rows.count is not None else "" if rows else "100"
     dtype = {"mask": "bool", "indices": "int64"}.get(guess, "float32")
     chosen = value("values", values)
     return InputField(
-        parameter, chosen if chosen in VALUES else values, value("shape", ""), value("dtype", dtype), value("low", "0"), value("high", "100"),
-        value("expression", parameter.default or "" if values == "plain" else ""),
+        parameter, chosen if chosen in VALUES else values, value("shape", shape), value("dtype", dtype), value("low", "0"), value("high", high),
+        value("expression", parameter.default or "" if values == "plain" else ""), rows, shape,
     )  # fmt: skip
 
 
@@ -175,13 +226,23 @@ def _check_input(one: InputField) -> None:
     elif one.values == "mask" and one.dtype != "bool":
         one.errors["dtype"] = "true and false are of the type bool"
     elif one.values == "integers" and one.dtype == "bool":
-        one.errors["dtype"] = "whole numbers need a type that holds them"
-    if one.values == "integers":
-        try:
-            if int(one.low) >= int(one.high):
-                one.errors["high"] = "has to be above the lowest; it is not drawn itself"
-        except ValueError:
-            one.errors["high"] = "give two whole numbers"
+        one.errors["dtype"] = "choose an integer type for whole numbers"
+    if one.values == "integers" and (problem := _range_problem(one)):
+        one.errors["high"] = problem
+
+
+def _range_problem(one: InputField) -> str:
+    if not one.high and one.rows:
+        return f"give the number of rows, `{one.rows.written}`"
+    try:
+        low, high = int(one.low), int(one.high)
+    except ValueError:
+        return "give two whole numbers"
+    if low >= high:
+        return "must be greater than the lowest value; the upper end is exclusive"
+    if one.rows and one.rows.count is not None and (high > one.rows.count or low < 0):
+        return f"is out of range: the table has {one.rows.count} rows (`{one.rows.written}`), so indices are 0 to {one.rows.count - 1}"
+    return ""
 
 
 def sizes(text: str) -> tuple[int, ...] | str:

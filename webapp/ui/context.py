@@ -24,30 +24,24 @@ class Place(NamedTuple):
     count: str = ""  # name of the context variable with the number that waits there
 
 
-# Groups of the bar, in order. The first, without a name, stands open in the bar; the last holds what is one's own.
+# Four destinations stand open in the bar; the group beside them holds what most people never need. The last part of the bar is one's own.
 NAVIGATION: list[tuple[str, list[Place]]] = [
     (
         "",
         [
             Place("g r", "runs:list", "Runs", ("/runs/",)),
-            Place("g s", "tasks:submit", "Submit", ("/submit/", "/verify/")),
-            Place("g t", "tasks:list", "Tasks", ("/tasks/",)),
+            Place("g s", "tasks:submit", "Submit", ("/submit/", "/verify/", "/tasks/")),
             Place("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",)),
-            Place("g e", "arena:list", "Arena", ("/arena/",)),
-            Place("g c", "compare:compare", "Compare", ("/compare/",)),
             Place("g i", "review:overview", "Review", ("/review/",)),
         ],
     ),
     (
-        "Library",
+        "Advanced",
         [
+            Place("g c", "compare:compare", "Compare", ("/compare/",)),
+            Place("g e", "arena:list", "Arena", ("/arena/",)),
             Place("g k", "knowledge:strategies", "Strategies", ("/strategies/",)),
             Place("g o", "knowledge:documents", "Documents", ("/documents/",)),
-        ],
-    ),
-    (
-        "System",
-        [
             Place("g m", "llm:models", "Models", ("/models/",)),
             Place("g b", "llm:mailbox", "Mailbox", ("/mailbox/",), "waiting_letters"),
             Place("g d", "fleet:devices", "Devices", ("/devices/",)),
@@ -56,7 +50,11 @@ NAVIGATION: list[tuple[str, list[Place]]] = [
     ),
 ]
 # Pages with a key that are reached from a neighbour instead of the bar.
-ELSEWHERE = [Place("g v", "tasks:verify", "Verify my program", ()), Place("g n", "review:notifications", "Notifications", ())]
+ELSEWHERE = [
+    Place("g t", "tasks:list", "Tasks", ()),
+    Place("g v", "tasks:verify", "Verify my program", ()),
+    Place("g n", "review:notifications", "Notifications", ()),
+]
 
 
 def unprotected_devices() -> list[dict[str, str]]:
@@ -77,7 +75,7 @@ def protection_words(doctor: dict) -> str:
     """The layers that do hold, for a banner: "process isolation with rlimits, seccomp"."""
     protection = doctor.get("protection") or {}
     if not protection:
-        return "it has not said what confines them"
+        return "it hasn't reported its sandbox"
     return "process isolation with " + (", ".join(protection.get("layers") or []) or "nothing more")
 
 

@@ -4,11 +4,14 @@
 {% run_status run %}             the same for a run: its outcome once it has finished
 {% speedup value %}              figure with interval; value is {ratio, low, high}, an Interval, or None
 {% speedup value vs="eager" %}   ... and what it is measured against
+{% row_headline run as found %}  what a run of a list comes to, for the next one
+{% headline found %}             the first figure of a run or candidate and over what, over eager second (webapp/runs/headline.py)
 {% whisker value scale %}        the interval drawn on a common log scale (`scale` from `whisker_scale`)
 {% device_tag "cpu" "AMD ..." %} which device a number is from
 {% class_tag "custom" 0.97 %}    class of a program with the share of its own kernels
 {% ago moment %}                 relative time that the page keeps current
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
+{{ n|counted:"run" }}             a number with its noun: 1 run, 2 runs
 {{ x|ticked }}                   text in which `this` is code
 {{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ x|whole }} {{ run|duration }}    figures with units; "–" for None
 """
@@ -25,7 +28,11 @@ from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
+from webapp.environment import manage_line
+
 register = template.Library()
+
+LOOPBACK = ("127.0.0.1", "::1")
 
 # name: (tone, sign, word). Tones are classes of .chip in components.css.
 STATUSES: dict[str, tuple[str, str, str]] = {
@@ -75,18 +82,18 @@ STATUSES: dict[str, tuple[str, str, str]] = {
 CLASSES = {
     "custom": "its own kernels take at least half of its time on the device",
     "mixed": "its own kernels take at least a tenth of its time on the device",
-    "orchestration": "library kernels, arranged otherwise: own kernels take less than a tenth",
+    "orchestration": "mostly library kernels, rearranged: its own kernels take less than a tenth",
 }
 
 FLAGS = {
     "trivial": "this task proves little: a constant, the mean, an echo or an fp16 cast would pass",
     "stochastic": "this task draws random numbers, so equal results prove less",
-    "narrow": "this task bears no inputs but its own, so a program that holds for these alone would pass",
-    "bounded": "below 1 ms a call: what starting its work costs the host is part of the score, as in a user's loop that waits for each call",
-    "earlier clock": "measured by an earlier clock, one call at a time after a wait: not comparable with results of today, and ranked apart",
+    "narrow": "this task only works with its own inputs, so a program specialized to them would pass",
+    "bounded": "Under 1 ms, timing is only indicative: launch overhead is part of the score.",
+    "earlier clock": "measured with an earlier clock: not comparable with current results, so it is ranked separately",
     "findings": "the integrity checks found something that a reviewer should read: see the evidence",
     "no sandbox": "measured without bubblewrap: plain process isolation",
-    "seeded": "weights were not loaded but seeded alike on both sides",
+    "seeded": "weights were not loaded; both sides used the same seed",
 }
 
 
@@ -119,6 +126,28 @@ def run_status(run) -> dict:
     return status(run.outcome if run.state == "finished" and run.outcome else run.state, run.reason)
 
 
+@register.simple_tag
+def row_headline(run) -> Any:
+    """What a run of a list comes to."""
+    from webapp.runs.headline import of_row  # its app is not loaded yet when this library is
+
+    return of_row(run)
+
+
+@register.inclusion_tag("partials/headline.html")
+def headline(found: Any, brief: bool = False) -> dict:
+    """Of `webapp.runs.headline`: the speedup over the best baseline, named, with its interval. `brief`: for a cell of a table, it alone."""
+    return {"found": found, "brief": brief}
+
+
+@register.inclusion_tag("partials/status.html")
+def run_end(run) -> dict:
+    """How a run stands on its own page, where the outcome is said beside the figure: of the outcomes only what cut it short."""
+    if run.state != "finished":
+        return status(run.state)
+    return status(run.outcome if run.outcome in ("cancelled", "out_of_budget") else "finished")
+
+
 @register.inclusion_tag("partials/speedup.html", name="speedup")
 def speedup_tag(value: Any, vs: str = "") -> dict:
     found = figure(value)
@@ -126,7 +155,7 @@ def speedup_tag(value: Any, vs: str = "") -> dict:
         return {"figure": None}
     low, high = found["low"], found["high"]
     tone = "faster" if low is not None and low > 1 else "slower" if high is not None and high < 1 else ""
-    said = {"faster": "faster", "slower": "slower"}.get(tone, "not told apart from 1")
+    said = {"faster": "faster", "slower": "slower"}.get(tone, "no significant difference")
     return {
         "figure": True,
         "ratio": times(found["ratio"]),
@@ -284,6 +313,17 @@ def whole(value: float | None) -> str:
 
 
 @register.filter
+def counted(value: Any, noun: str) -> str:
+    """A number, or how many are in a list, with its noun: `{{ 1|counted:"run" }}` is "1 run"; `"entry,entries"` names a plural that needs it."""
+    one, _, many = noun.partition(",")
+    try:
+        number = 0 if value is None or value == "" else int(value) if isinstance(value, (int, float, str)) else len(value)
+    except ValueError:  # what somebody typed
+        return f"{value} {many or one + 's'}"
+    return f"{grouped(number)} {one if number == 1 else many or one + 's'}"
+
+
+@register.filter
 def ticked(text: str) -> SafeString:
     """Text in which `this` is code."""
     return mark_safe(re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"<code>\1</code>", escape(text)))
@@ -292,6 +332,14 @@ def ticked(text: str) -> SafeString:
 @register.filter
 def percent(value: float | None) -> str:
     return "–" if value is None else f"{value * 100:.0f} %"
+
+
+@register.simple_tag(takes_context=True)
+def manage_command(context: dict, words: str) -> str:
+    """The line that runs `manage.py WORDS` for this installation. Where its data lies is told only to a browser on the same machine."""
+    asked = context["request"].META
+    here = asked.get("REMOTE_ADDR") in LOOPBACK and "HTTP_X_FORWARDED_FOR" not in asked
+    return manage_line(*words.split()) if here else f".venv/bin/python manage.py {words}"
 
 
 @register.simple_tag(takes_context=True)

@@ -1,4 +1,5 @@
 // An exchange with a model: one line in the conversation, and opened, its figures, its prompts and its answer.
+import { counted } from "../lib/words.js";
 import { codeBlock } from "./colours.js";
 import { h } from "./dom.js";
 import { count, seconds } from "./format.js";
@@ -13,7 +14,7 @@ const mailboxes = () => (byPerson ??= new Set(JSON.parse(document.getElementById
 export function callLine(item, agent, open) {
   const { usage } = item;
   const parts = [`${agent} asked ${item.profile || "the model"}${item.purpose ? ` (${item.purpose})` : ""}`];
-  if (item.notes) parts.push(`with ${item.notes === 1 ? "a note" : `${item.notes} notes`}`);
+  if (item.notes) parts.push(`with ${counted(item.notes, "note")}`);
   if (usage) parts.push(`${count(usage.input_tokens ?? 0)} tokens in, ${count(usage.output_tokens ?? 0)} out`);
   if (item.dollars != null) parts.push(`$${item.dollars.toFixed(4)}`);
   if (item.attempts > 1) parts.push(`${item.attempts} attempts`);
@@ -33,12 +34,12 @@ export function callDetails(item, opened) {
     ["model", item.model || item.profile],
     ["profile", item.profile],
     ["purpose", item.purpose],
-    ["tokens in", usage ? `${(usage.input_tokens ?? 0).toLocaleString("en")}${usage.cached_tokens ? `, of them ${usage.cached_tokens.toLocaleString("en")} cached` : ""}` : item.done ? "not counted by the server" : null],
-    ["tokens out", usage ? `${(usage.output_tokens ?? 0).toLocaleString("en")}${usage.reasoning_tokens ? `, of them ${usage.reasoning_tokens.toLocaleString("en")} reasoning` : ""}` : null],
+    ["tokens in", usage ? `${(usage.input_tokens ?? 0).toLocaleString("en")}${usage.cached_tokens ? ` (${usage.cached_tokens.toLocaleString("en")} cached)` : ""}` : item.done ? "not counted by the server" : null],
+    ["tokens out", usage ? `${(usage.output_tokens ?? 0).toLocaleString("en")}${usage.reasoning_tokens ? ` (${usage.reasoning_tokens.toLocaleString("en")} for reasoning)` : ""}` : null],
     ["speed", usage?.output_tokens && item.seconds ? `${(usage.output_tokens / item.seconds).toFixed(1)} tokens/s` : null],
     ["cost", item.dollars == null ? (item.done ? "no price is known" : null) : `$${item.dollars.toFixed(4)}`],
     ["time", item.seconds == null ? null : seconds(item.seconds)],
-    ["requests sent", item.attempts ? `${item.attempts}${item.attempts > 1 ? `, ${item.attempts - 1} of them again` : ""}` : null],
+    ["requests sent", item.attempts ? `${item.attempts}${item.attempts > 1 ? ` (${counted(item.attempts - 1, "retry", "retries")})` : ""}` : null],
     ["end", item.failed ? `no answer: ${item.failed}` : (FINISHES[item.finish] ?? null)],
     ...Object.entries(opened.settings).map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)]).filter(([name]) => name !== "purpose"),
   ].filter(([, value]) => value != null && value !== "");
@@ -54,12 +55,12 @@ export function callDetails(item, opened) {
 
 function callText(item, text, index) {
   const shown = [...text.text].length;
-  const counted = `${text.lines.toLocaleString("en")} lines, ${text.characters.toLocaleString("en")} characters`;
+  const counted = `${counted(text.lines, "line")}, ${counted(text.characters, "character")}`;
   return h(
     "details",
     { class: "call-text", open: text.name === "reply" || index === 0 },
     h("summary", null, NAMES[text.name] ?? text.name, " ", h("span", { class: "faint" }, counted)),
     text.name === "reasoning" || !text.text.includes("```") ? h("pre", { class: "fence wrapped", tabindex: "0" }, text.text) : codeBlock(text.text, "text"),
-    text.next == null ? null : h("button", { type: "button", class: "more", "data-call-next": `${item.id} ${index}` }, `Show more: ${shown.toLocaleString("en")} of ${text.characters.toLocaleString("en")} characters are shown`),
+    text.next == null ? null : h("button", { type: "button", class: "more", "data-call-next": `${item.id} ${index}` }, `Show more (${shown.toLocaleString("en")} of ${counted(text.characters, "character")} shown)`),
   );
 }

@@ -1,5 +1,6 @@
 // A diff wherever it is shown: parts that come as they are scrolled to, folds, hunks, lines by keyboard, copying without the gutter.
 import { say } from "../lib/say.js";
+import { counted } from "../lib/words.js";
 
 const STEP = 20; // lines that a fold shows at a time
 const AHEAD = "1200px"; // parts are asked for so far before they are seen
@@ -91,11 +92,11 @@ async function unfold(fold, way) {
     const count = fold.querySelector(".fold-text").firstChild;
     count.textContent = count.textContent.replace(/^\s*[\d,]+/, String(left));
     const all = fold.querySelector('[data-unfold="all"]');
-    all.ariaLabel = all.title = `Show all ${left} lines`;
+    all.ariaLabel = all.title = `Show all ${counted(left, "line")}`;
     if (left <= STEP) for (const step of fold.querySelectorAll('[data-unfold="up"], [data-unfold="down"]')) step.remove();
   }
   parent.dispatchEvent(new CustomEvent("diff:rows", { bubbles: true }));
-  say(`${rows.length} lines shown`);
+  say(`${counted(rows.length, "line")} shown`);
 }
 
 function clicked(event) {

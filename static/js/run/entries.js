@@ -2,8 +2,10 @@
 import { h, setText } from "./dom.js";
 import { callDetails, callLine } from "./calls.js";
 import { chip, count, figure, interval, ms, seconds, size, speedupText, statusOf, times } from "./format.js";
+import { progressText } from "./progress.js";
 import { expectedSeconds } from "./store.js";
 import { write } from "./selection.js";
+import { counted } from "../lib/words.js";
 
 export const AGENTS = { planner: "Planner", coder: "Coder", verifier: "Verifier", engine: "Engine", person: "Person" };
 const STAGES = {
@@ -135,7 +137,7 @@ export const ENTRIES = {
     return [
       h("p", { class: "verdict-line" }, h("span", { class: "route" }, h("span", { "aria-hidden": "true" }, "→ "), ROUTES[decision.route] ?? decision.route ?? "Decision"), decision.expected == null || decision.expected === "" ? null : h("span", { class: "muted" }, `expected ${shown(decision.expected)}`)),
       decision.reason ? h("p", { class: "prose" }, decision.reason) : null,
-      realised == null ? null : h("p", { class: "realised" }, `came out as ${shown(realised)}`),
+      realised == null ? null : h("p", { class: "realised" }, `measured ${shown(realised)}`),
     ];
   },
 
@@ -170,7 +172,7 @@ export const ENTRIES = {
   forked(item) {
     const changed = Object.entries(item.changed).map(([name, value]) => h("span", null, h("span", { class: "faint" }, `${name.replaceAll("_", " ")} `), name === "budget" ? listedLimits(value) : shown(value) || "–"));
     return [
-      h("p", null, `Forked${item.by ? ` by ${item.by}` : ""}: what stands above was inherited `, item.from ? h("a", { href: `/runs/${encodeURIComponent(item.from.run)}/#event=${item.from.seq}` }, `up to event ${item.from.seq} of its parent`) : "", "."),
+      h("p", null, `Forked${item.by ? ` by ${item.by}` : ""}: everything above was inherited `, item.from ? h("a", { href: `/runs/${encodeURIComponent(item.from.run)}/#event=${item.from.seq}` }, `up to event ${item.from.seq} of its parent`) : "", "."),
       h("p", { class: "facts-line" }, changed.length ? changed : h("span", { class: "faint" }, "The settings are the same.")),
     ];
   },
@@ -191,7 +193,7 @@ export const ENTRIES = {
   finished(item) {
     const { payload } = item;
     return [
-      h("p", { class: "verdict-line" }, chip(payload.outcome || "finished"), payload.speedup ? [speedupText(payload.speedup), h("span", { class: "muted" }, "vs eager")] : null),
+      h("p", { class: "verdict-line" }, chip(["cancelled", "out_of_budget", "inconclusive"].includes(payload.outcome) ? payload.outcome : "finished"), payload.speedup ? [speedupText(payload.speedup), h("span", { class: "muted" }, "vs eager")] : null),
       h("p", { class: "prose" }, payload.reason ?? ""),
       payload.best == null ? null : h("p", { class: "facts-line" }, h("a", { href: write({ candidate: payload.best, tab: "report" }) }, `Candidate ${payload.best}`), h("a", { href: "best.py", download: "best.py" }, "Download best.py")),
     ];
@@ -258,7 +260,7 @@ function stageList(item, state, now) {
       const stage = known.get(name);
       const [tone, sign, word] = stage ? statusOf(stage.status) : ["ahead", "○", "to come"];
       const running = stage && (stage.status === "started" || stage.status === "progress");
-      const expected = expectedSeconds(state, item.job, name);
+      const expected = expectedSeconds(state, item, name);
       const time = h("span", { class: "stage-time" });
       if (running) {
         time.dataset.from = stage.startedAt;
@@ -273,8 +275,7 @@ function stageList(item, state, now) {
 
 export function tickStage(time, now) {
   const spent = Math.max(0, Math.floor((now - Date.parse(time.dataset.from)) / 1000));
-  const expected = time.dataset.expected == null ? "" : ` of ~${seconds(Number(time.dataset.expected))}`;
-  setText(time, `${spent} s${expected}`);
+  setText(time, progressText(spent, time.dataset.expected == null ? null : Number(time.dataset.expected)));
 }
 
 // One line of an entry that is collapsed.
@@ -301,6 +302,6 @@ export function cutLines(item, reading) {
   const opened = reading.strings.get(item.id);
   if (opened?.error) return [h("p", { class: "small" }, `The rest could not be loaded: ${opened.error}.`)];
   if (opened) return Object.entries(opened).map(([name, text]) => [h("h4", { class: "small faint" }, name.replaceAll("_", " ")), h("p", { class: "prose" }, text)]);
-  const counts = Object.entries(item.cut).map(([name, characters]) => `${name.replaceAll("_", " ")}: ${characters.toLocaleString("en")} characters`);
+  const counts = Object.entries(item.cut).map(([name, characters]) => `${name.replaceAll("_", " ")}: ${counted(characters, "character")}`);
   return [h("p", { class: "more-line" }, h("button", { type: "button", class: "more", "data-strings": item.id }, `Show all (${counts.join(", ")})`))];
 }

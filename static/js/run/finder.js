@@ -3,6 +3,7 @@ import { h, setText } from "./dom.js";
 import { needlesOf } from "./findings.js";
 import { shortcut } from "../lib/keys.js";
 import { say } from "../lib/say.js";
+import { counted } from "../lib/words.js";
 
 const PAUSE_MS = 220; // after the last key
 const AGAIN_MS = 2500; // a run that goes on is searched again at most so often
@@ -115,7 +116,7 @@ export class Finder {
     this.at = kept == null ? -1 : found.places.indexOf(kept);
     this.conversation.find(this.needles);
     this.draw();
-    if (!again) say(found.total ? `${found.total} entries found` : "nothing found");
+    if (!again) say(found.total ? `${counted(found.total, "entry")} found` : "nothing found");
     if (go) this.step(1);
   }
 
@@ -127,8 +128,8 @@ export class Finder {
     this.showCount();
     list.hidden = false;
     const rest = [];
-    if (found.total > found.shown.length) rest.push(`The first ${found.shown.length} of ${found.total.toLocaleString("en")} entries are listed; next and previous go through all of them.`);
-    if (found.unread) rest.push(`${found.unread.toLocaleString("en")} prompts and programs were left out: together they are too large for one search.`);
+    if (found.total > found.shown.length) rest.push(`The first ${found.shown.length} of ${counted(found.total, "entry")} are listed; next and previous go through all of them.`);
+    if (found.unread) rest.push(`Skipped ${counted(found.unread, "prompt or program", "prompts and programs")}: too large together for one search.`);
     if (!found.total) rest.push(this.form.elements.stored.checked ? "No entry, prompt, reply or program of this run matches." : "No entry matches. Prompts, replies as they were sent and programs are searched too with the filter “prompts and programs”.");
     list.replaceChildren(...found.shown.map((hit, index) => this.row(hit, index)), ...rest.map((text) => h("li", { class: "hits-note small muted" }, text)));
   }

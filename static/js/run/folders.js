@@ -1,5 +1,5 @@
 // What each kind of event does to the state. The same events in the same order always give the same state.
-import { addItem, addText, candidateOf, ensureSpan, finishText, messageItem, numbered, spend, takeSettings, takeTimeline, takeVerdict, tell, usageOf, verificationItem } from "./state.js";
+import { addItem, addText, candidateOf, ensureSpan, finishText, messageItem, numbered, spend, stageName, takeSettings, takeTimeline, takeVerdict, tell, usageOf, verificationItem } from "./state.js";
 import { characters, newlines } from "./preview.js";
 
 const FAILED = new Set(["wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive", "infrastructure_error"]);
@@ -180,7 +180,7 @@ export const FOLDERS = {
     if (payload.seconds != null) stage.seconds = payload.seconds;
     if (payload.status === "started") stage.startedAt = event.at;
     if (payload.status === "passed" && payload.seconds != null) {
-      const name = `${item.job}/${payload.stage}`;
+      const name = stageName(item, payload.stage);
       if (!state.stageSeconds.has(name)) state.stageSeconds.set(name, []);
       state.stageSeconds.get(name).push(payload.seconds);
     }

@@ -44,9 +44,9 @@ export function speedupText(speedup) {
   return h("span", { class: `speedup ${toneOf(speedup)}` }, h("b", null, `${times(speedup.ratio)}×`), " ", h("span", { class: "range" }, interval(speedup)));
 }
 
-export function seconds(value) {
+export function seconds(value, digits = 1) {
   if (value == null) return "–";
-  if (value < 10) return `${value.toFixed(1)} s`;
+  if (value < 10) return `${value.toFixed(digits)} s`;
   const whole = Math.round(value);
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return whole % 60 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${Math.floor(whole / 60)} min`;

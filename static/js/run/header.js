@@ -1,26 +1,29 @@
 // What a visitor asks first: is it getting anywhere, how sure is that, and what has it cost?
-import { chip, count, interval, ms, seconds, speedupText, statusOf, times, toneOf } from "./format.js";
+import { chip, count, interval, ms, seconds, statusOf } from "./format.js";
 import { h, setText } from "./dom.js";
+import { figuresOf, headlineOfRun, NAMES, outcomeChip, toGoOn, useful } from "./headline.js";
+import { leftText, progressText, roughly, secondsLeft, Standing } from "./progress.js";
 import { bestCandidate, expectedSeconds } from "./store.js";
 import { clock } from "../lib/ago.js";
 
-const BASELINES = { compile: "torch.compile", "compile-max-autotune": "torch.compile max-autotune", "compile-reduce-overhead": "torch.compile reduce-overhead", "cuda-graph": "CUDA graph", eager: "eager" };
 const ROLES = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
 const WRITERS = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
 
 export class Header {
-  constructor(root, config, now) {
+  constructor(root, config, now, reports) {
     this.config = config;
     this.now = now;
     this.part = (name) => root.querySelector(`[data-part="${name}"]`);
-    this.reports = new Map(); // sha of a result -> promise of its report
+    this.reports = reports;
     this.said = "";
+    this.standing = new Standing(config.standing);
+    this.title = document.title;
   }
 
   draw(state) {
     this.state = state;
     const { run } = state;
-    const status = run.state === "finished" ? run.outcome || "finished" : run.state;
+    const status = endOf(run);
     const key = `${status} ${run.waiting}`;
     if (this.said !== key) {
       this.said = key;
@@ -49,7 +52,7 @@ export class Header {
     if (!pause) return;
     const reason = pause.reason ?? "";
     setText(this.part("pause-reason"), reason.charAt(0).toUpperCase() + reason.slice(1));
-    setText(this.part("pause-hint"), pause.kind === "review" ? "Nothing is spent meanwhile. Resume the run as it is, or edit the plan first." : `${pause.hint ? `To do: ${pause.hint}. ` : ""}Nothing is lost; resume the run when the model can answer.`);
+    setText(this.part("pause-hint"), pause.kind === "review" ? "Nothing is spent while it waits. Resume the run, or edit the plan first." : `${pause.hint ? `To do: ${pause.hint}. ` : ""}No progress is lost; resume the run once the model can answer.`);
     if (this.part("edit-plan")) this.part("edit-plan").hidden = pause.kind !== "review";
   }
 
@@ -80,55 +83,27 @@ export class Header {
     );
   }
 
+  // The best so far: over the best baseline that was measured, once its report says which that is.
   drawBest(state) {
     const best = bestCandidate(state);
-    const speedup = (state.run.state === "finished" && state.run.speedup) || best?.speedup || null;
-    const mark = `${best?.number} ${best?.resultSeq} ${speedup?.ratio}`;
+    const { run } = state;
+    const mark = `${best?.number} ${best?.resultSeq} ${run.state} ${run.outcome} ${run.speedup?.ratio}`;
     if (mark === this.bestMark) return;
     this.bestMark = mark;
-    const figure = this.part("best");
-    if (!speedup) {
-      figure.replaceChildren(h("span", { class: "speedup" }, h("b", null, "–")), h("span", { class: "faint" }, state.run.state === "finished" ? "no program passed" : "no program has passed yet"));
-    } else {
-      figure.replaceChildren(speedupText(speedup), h("span", { class: "muted" }, "vs eager", toneOf(speedup) === "" ? ", not told apart from 1" : ""));
-    }
-    const facts = this.part("best-facts");
-    if (!best) {
-      facts.replaceChildren();
-      return;
-    }
-    this.showFacts(facts, best, null);
-    if (best.result?.sha) {
-      this.report(best.result.sha).then((report) => {
-        if (report && this.bestMark === mark) this.showFacts(facts, best, report);
-      });
-    }
+    if (!best?.result?.sha || best.tier !== "full") return this.showBest(state, best, null);
+    this.reports.get(best.result.sha).then((report) => {
+      if (this.bestMark === mark) this.showBest(state, best, report);
+    });
   }
 
-  showFacts(facts, best, report) {
-    const parts = [h("a", { href: `#candidate=${best.number}&tab=report` }, `candidate ${best.number}`)];
-    if (best.programMs != null) parts.push(h("span", null, ms(best.programMs)));
-    const others = (report?.timing?.comparisons ?? []).filter((c) => c.baseline !== "eager");
-    const strongest = others.reduce((least, c) => (!least || c.speedup.ratio < least.speedup.ratio ? c : least), null);
-    if (strongest) parts.push(h("span", { title: `interval ${interval(strongest.speedup)}` }, `${times(strongest.speedup.ratio)}× vs ${BASELINES[strongest.baseline] ?? strongest.baseline}`));
-    if (best.programClass) {
-      const share = report?.own_share == null ? "" : ` ${Math.round(report.own_share * 100)} %`;
-      parts.push(h("span", { class: `tag class-${best.programClass}`, title: "share of its device time in its own kernels" }, `${best.programClass}${share}`));
-    }
-    if (report?.floor_fraction != null) parts.push(h("span", { title: `physical floor ${ms(report.floor_ms)}` }, `${Math.round(report.floor_fraction * 100)} % of floor`));
-    parts.push(h("span", { class: "faint" }, best.tier === "full" ? "confirmed" : "quick measurement"));
-    facts.replaceChildren(...parts);
-  }
-
-  report(sha) {
-    if (!this.reports.has(sha)) {
-      const asked = fetch(`${this.config.base}artefacts/${sha}`, { credentials: "same-origin" })
-        .then((answer) => (answer.ok ? answer.json() : null))
-        .then((result) => result?.report ?? null)
-        .catch(() => null);
-      this.reports.set(sha, asked);
-    }
-    return this.reports.get(sha);
+  showBest(state, best, report) {
+    const found = headlineOfRun(state, best, report);
+    this.part("best").replaceChildren(...figuresOf(found));
+    const chip = outcomeChip(found);
+    this.part("outcome").replaceChildren(...(chip ? [chip] : [h("span", { class: "faint" }, "No passing program yet")]));
+    this.part("download")?.classList.toggle("primary", useful(found));
+    this.part("best-facts").replaceChildren(...(best ? factsOf(best, report) : [h("span", { class: "faint" }, "Nothing has been measured yet.")]));
+    if (best?.result?.sha && !report) this.reports.get(best.result.sha).then((known) => known && this.part("best-facts").replaceChildren(...factsOf(best, known)));
   }
 
   drawSpent(state) {
@@ -153,25 +128,59 @@ export class Header {
     const { run } = state;
     const end = run.finishedAt ? Date.parse(run.finishedAt) : this.now();
     const begun = run.startedAt ?? this.config.createdAt;
-    const limit = state.limits.seconds == null ? "" : ` of ${seconds(state.limits.seconds)}`;
-    setText(this.part("elapsed"), `${clock((end - Date.parse(begun)) / 1000)}${limit}`);
+    const passed = Math.max(0, (end - Date.parse(begun)) / 1000);
+    const left = secondsLeft(state, this.config.usual?.seconds, passed);
+    setText(this.part("elapsed"), clock(passed));
+    setText(this.part("left"), leftText(left));
     setText(this.part("now"), this.nowText());
+    const title = `${this.inBrief(left)}${this.title}`;
+    if (document.title !== title) document.title = title;
+  }
+
+  // What the browser's tab says before the run's name: how long it still takes, or how it stands.
+  inBrief(left) {
+    const { run } = this.state;
+    if (run.state === "finished") return `${statusOf(endOf(run))[1]} `;
+    if (run.waiting || run.state !== "running") return `${statusOf(run.state)[2]} · `;
+    return left == null ? "" : `~${roughly(left)} · `;
   }
 
   nowText() {
     const { state } = this;
     const { run } = state;
-    if (run.state === "finished") return run.reason || statusOf(run.outcome)[2];
-    if (run.state === "paused") return run.pause?.kind ? "Paused." : "Paused: nothing is spent until it is resumed.";
-    if (!state.last) return "Waiting for an orchestrator to take the run …";
+    if (run.state === "finished") return [run.reason || statusOf(run.outcome)[2], toGoOn(run)].filter(Boolean).join(" ");
+    if (run.state === "paused") return run.pause?.kind ? "Paused." : "Paused: nothing is spent until you resume it.";
+    if (!state.last) return this.standing.say("Waiting for a free orchestrator …");
     for (let index = state.items.length - 1, seen = 0; index >= 0 && seen < 60; index -= 1, seen += 1) {
       const item = state.items[index];
-      if (item.kind === "verification" && !item.finishedAt) return verificationText(state, item, this.now());
+      if (item.kind === "verification" && !item.finishedAt) {
+        if (!item.startedAt && !item.stages.length) return this.standing.say("Waiting for a free verifier …");
+        this.standing.rest();
+        return verificationText(state, item, this.now());
+      }
       if (item.kind === "message" && !item.done && item.text) return `${WRITERS[item.agent] ?? "An agent"} is writing …`;
       if (item.kind === "llm" && !item.done) return `${WRITERS[item.agent] ?? "An agent"} asks ${item.profile || "the model"} … ${seconds(Math.max(0, Math.floor((this.now() - Date.parse(item.at)) / 1000)))}`;
     }
     return "Working …";
   }
+}
+
+// How it stands: the outcome is said beside the figure, and only what cut the run short is said here too.
+const endOf = (run) => (run.state !== "finished" ? run.state : ["cancelled", "out_of_budget"].includes(run.outcome) ? run.outcome : "finished");
+
+// What is under Evidence: which candidate, how it was measured, its class and how near it is to the floor.
+function factsOf(best, report) {
+  const parts = [h("a", { href: `#candidate=${best.number}&tab=report` }, `Report of candidate ${best.number}`)];
+  if (best.programMs != null) parts.push(h("span", null, `${ms(best.programMs)} a call`));
+  for (const one of report?.timing?.comparisons ?? []) parts.push(h("span", null, `${Number(one.speedup.ratio.toPrecision(3))}× ${interval(one.speedup)} over ${NAMES[one.baseline] ?? one.baseline}`));
+  if (best.programClass) {
+    const share = report?.own_share == null ? "" : ` ${Math.round(report.own_share * 100)} %`;
+    parts.push(h("span", { class: `tag class-${best.programClass}`, title: "share of its device time in its own kernels" }, `${best.programClass}${share}`));
+  }
+  if (report?.floor_fraction != null) parts.push(h("span", { title: `physical floor ${ms(report.floor_ms)}` }, `${Math.round(report.floor_fraction * 100)} % of floor`));
+  for (const flag of report?.flags ?? []) parts.push(h("span", { class: "tag flag" }, h("span", { "aria-hidden": "true" }, "⚑"), flag));
+  parts.push(h("span", { class: "faint" }, best.tier === "full" ? "full measurement" : "quick measurement"));
+  return parts;
 }
 
 const JOBS = { admit: "Checking the task", capture: "Capturing the model's graph", verify: "Verifying", profile: "Profiling" };
@@ -181,6 +190,6 @@ function verificationText(state, item, now) {
   const stage = item.stages.findLast((known) => known.status === "started" || known.status === "progress");
   if (!stage) return `${JOBS[item.job] ?? item.job}${subject}: ${item.startedAt ? "between stages" : "waiting for a verifier"} …`;
   const spent = Math.max(0, Math.floor((now - Date.parse(stage.startedAt)) / 1000));
-  const expected = expectedSeconds(state, item.job, stage.name);
-  return `${JOBS[item.job] ?? item.job}${subject}: ${stage.name}, ${spent} s${expected == null ? "" : ` of about ${seconds(expected)}`}${stage.detail ? ` (${stage.detail})` : ""}`;
+  const expected = expectedSeconds(state, item, stage.name);
+  return `${JOBS[item.job] ?? item.job}${subject}: ${stage.name}, ${progressText(spent, expected)}${stage.detail ? ` (${stage.detail})` : ""}`;
 }

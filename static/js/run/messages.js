@@ -3,6 +3,7 @@
 import { codeBlock } from "./colours.js";
 import { h } from "./dom.js";
 import { size } from "./format.js";
+import { counted } from "../lib/words.js";
 
 const LONG_LINES = 14;
 const LONG_CHARACTERS = 1400;
@@ -18,7 +19,7 @@ export const folds = (item) => item.done && (!item.whole || item.characters > LO
 // What the server counted, in words.
 export function extent(item) {
   if (item.artefact && !item.characters) return size(item.artefact.bytes ?? 0);
-  return `${whole(item.newlines + 1)} lines, ${whole(item.characters)} characters`;
+  return `${counted(item.newlines + 1, "line")}, ${counted(item.characters, "character")}`;
 }
 
 export function textBlocks(text) {
@@ -48,7 +49,7 @@ export function messageBody(item, reading) {
   body.classList.toggle("folded", !reading);
   body.classList.toggle("answer", isAnswer(item));
   const controls = [];
-  if (reading?.next != null) controls.push(more("data-more-next", item, `Show the next part: ${whole(reading.next)} of ${whole(reading.characters)} characters are shown`));
+  if (reading?.next != null) controls.push(more("data-more-next", item, `Show the next part (${whole(reading.next)} of ${counted(reading.characters, "character")} shown)`));
   if (reading?.loading) controls.push(h("span", { class: "small faint" }, "loading …"));
   if (reading?.error) controls.push(h("span", { class: "small" }, reading.error));
   controls.push(more("data-more", item, reading ? "Show less" : `${item.answer ? "Show the whole reply" : "Show all"} (${extent(item)})`, Boolean(reading)));

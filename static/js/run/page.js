@@ -5,6 +5,7 @@ import { Conversation } from "./conversation.js";
 import { setText } from "./dom.js";
 import { Finder } from "./finder.js";
 import { Header } from "./header.js";
+import { Reports } from "./headline.js";
 import { loadTrace } from "./loading.js";
 import { Pane } from "./pane.js";
 import { parse, write } from "./selection.js";
@@ -14,6 +15,7 @@ import { bestCandidate, createChanges, createState, fold, foldStretch, itemOf } 
 import { Tree } from "./tree.js";
 import { shortcut } from "../lib/keys.js";
 import { say } from "../lib/say.js";
+import { counted } from "../lib/words.js";
 
 const SHORT = 200; // events that the live connection brings as quickly
 
@@ -34,11 +36,12 @@ let head = config.lastSeq;
 let scheduled = false;
 let caughtUp = head === 0; // until then header, chart and panes keep what the server drew: nobody needs to see a replay
 
-const header = new Header(root, config, now);
+const reports = new Reports(config.base);
+const header = new Header(root, config, now, reports);
 const chart = new Chart(part("chart"));
 const tree = new Tree({ box: part("tree"), fold: part("tree-fold"), now });
 const conversation = new Conversation({ state, scroller: part("scroller"), list: part("entries"), follow: part("follow"), newer: part("newer"), now, forks: Boolean(part("fork")) });
-const pane = new Pane({ root, config, onTab: (tab) => go({ ...selection, event: null, span: null, tab }) });
+const pane = new Pane({ root, config, reports, onTab: (tab) => go({ ...selection, event: null, span: null, tab }) });
 const choose = (item) => go({ ...selection, event: item.seq, span: null });
 const steps = new Steps({ state, conversation, select: part("step-kind"), count: part("step-count"), previous: part("step-previous"), next: part("step-next"), best: part("to-best"), go: choose });
 const finder = new Finder({ root, url: config.search, state, conversation, entryOf: (seq) => itemOf(state, seq), go: goToHit });
@@ -164,7 +167,7 @@ function select(again = false) {
 function showProgress() {
   const left = head - state.last;
   part("loading").hidden = caughtUp || left <= 0 || head < 500;
-  if (left > 0) setText(part("loading"), `Reading the trace: ${state.last.toLocaleString("en")} of ${head.toLocaleString("en")} events`);
+  if (left > 0) setText(part("loading"), `Reading the trace: ${state.last.toLocaleString("en")} of ${counted(head, "event")}`);
 }
 
 function showConnection(name, said = "") {

@@ -1,6 +1,7 @@
 // The right pane: the selected candidate's diff, report, timeline and kernels. Diff, report and kernels are fragments that the
 // server renders (and escapes); the timeline is drawn here.
-import { chip, speedupText } from "./format.js";
+import { chip } from "./format.js";
+import { figuresOf, headlineOf } from "./headline.js";
 import { h, setText } from "./dom.js";
 import { TABS } from "./selection.js";
 import { TimelineView } from "../timeline/view.js";
@@ -8,9 +9,11 @@ import { wireDiffs } from "./diff.js";
 
 const NAMES = { diff: "Diff", report: "Report", timeline: "Timeline", kernels: "Kernels" };
 
+const figuresOfVerdict = (candidate, report = null) => (candidate?.speedup ? figuresOf(headlineOf(candidate, report), true) : []);
+
 export class Pane {
-  constructor({ root, config, onTab, layout }) {
-    Object.assign(this, { root, config, onTab });
+  constructor({ root, config, reports, onTab }) {
+    Object.assign(this, { root, config, reports, onTab });
     this.part = (name) => root.querySelector(`[data-part="${name}"]`);
     this.body = this.part("pane-body");
     this.shownKey = "";
@@ -43,12 +46,12 @@ export class Pane {
     }
     this.body.setAttribute("aria-labelledby", `tab-${tab}`);
     if (subject == null) {
-      if (state.run.state === "finished") return this.say("none", "This run ended before a program was written.");
-      return this.say("empty", "Diffs, reports and timelines of the candidates appear here as they are made.");
+      if (state.run.state === "finished") return this.say("none", "This run ended before producing a program.");
+      return this.say("empty", "Diffs, reports and timelines will appear here as candidates are produced.");
     }
     if (subject === "reference" || tab === "timeline") return this.drawTimeline(subject, candidate);
     if (!candidate || !candidate.seq) return this.say("none", `There is no candidate ${subject} in this run${state.run.state === "finished" ? "" : " yet"}.`);
-    if (tab !== "diff" && !candidate.resultSeq) return this.say(`wait ${subject} ${tab}`, "It is being verified: its report appears here when the verdict is known.");
+    if (tab !== "diff" && !candidate.resultSeq) return this.say(`wait ${subject} ${tab}`, "Verification in progress: the report will appear here.");
     this.drawFragment(candidate, tab);
   }
 
@@ -62,8 +65,9 @@ export class Pane {
     if (candidate?.title) facts.push(h("span", { class: "pane-name" }, candidate.title));
     if (candidate?.status) facts.push(chip(candidate.status));
     else if (candidate?.running) facts.push(chip("running", "being verified"));
-    if (candidate?.speedup) facts.push(speedupText(candidate.speedup));
-    this.part("pane-facts").replaceChildren(...facts);
+    this.part("pane-facts").replaceChildren(...facts, ...figuresOfVerdict(candidate));
+    if (candidate?.speedup && candidate.tier === "full" && candidate.result?.sha)
+      this.reports.get(candidate.result.sha).then((report) => key === this.headKey && this.part("pane-facts").replaceChildren(...facts, ...figuresOfVerdict(candidate, report)));
     const links = this.part("pane-links");
     links.replaceChildren(
       ...(candidate?.seq ? [h("a", { href: `candidates/${subject}/` }, "Open page"), h("a", { href: `candidates/${subject}/program.py`, download: true }, "Download")] : []),
@@ -112,16 +116,25 @@ export class Pane {
       content = h("div", null, h("p", { class: "pane-note" }, `This could not be loaded: ${error.message}. `, h("button", { type: "button", class: "button small", onclick: () => this.load(url, key, version, refresh) }, "Try again")));
     }
     if (key !== this.shownKey || (version !== this.shownVersion && this.shownVersion !== null)) return;
-    const top = refresh ? this.body.scrollTop : (this.scrolls.get(key) ?? 0);
+    const top = refresh ? this.body.scrollTop : this.scrolls.get(key);
     this.body.replaceChildren(...content.childNodes);
     this.body.removeAttribute("aria-busy");
-    this.body.scrollTop = top;
+    this.body.scrollTop = top ?? this.firstKernel();
+  }
+
+  // How far a diff is scrolled when it is opened: its first kernel is in sight, near the top.
+  firstKernel() {
+    const line = this.body.querySelector("[data-opens-at]")?.dataset.opensAt;
+    const row = line && this.body.querySelector(`[id="R${line}"]`)?.closest("tr");
+    if (!row) return 0;
+    const down = row.getBoundingClientRect().top - this.body.getBoundingClientRect().top;
+    return down < this.body.clientHeight / 2 ? 0 : Math.max(0, down - this.body.clientHeight / 4);
   }
 
   drawTimeline(subject, candidate) {
     const found = subject === "reference" ? this.state.timelines.findLast((known) => known.candidate == null)?.timeline : candidate?.timeline;
     if (!found) {
-      const text = subject === "reference" ? "There is no timeline of the reference yet." : "There is no timeline of this candidate: the best are profiled when their turn comes.";
+      const text = subject === "reference" ? "The reference hasn't been profiled yet." : "No timeline for this candidate: only the best candidates are profiled.";
       return this.say(`no timeline ${subject}`, text);
     }
     const key = `timeline ${subject} ${found.sha}`;

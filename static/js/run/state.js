@@ -176,8 +176,12 @@ export function bestCandidate(state) {
   return best;
 }
 
-export function expectedSeconds(state, job, stage) {
-  const seen = state.stageSeconds.get(`${job}/${stage}`);
+// A full measurement takes several times as long as a quick one: each tier has an estimate of its own.
+export const stageName = (item, stage) => `${item.job}/${stage}/${item.tier}`;
+
+// Median seconds of a stage in this run, of the same kind of job; null before one has ended.
+export function expectedSeconds(state, item, stage) {
+  const seen = state.stageSeconds.get(stageName(item, stage));
   if (!seen?.length) return null;
   const sorted = [...seen].sort((a, b) => a - b);
   return sorted[sorted.length >> 1];

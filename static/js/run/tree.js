@@ -3,6 +3,7 @@ import { h, setText } from "./dom.js";
 import { count, seconds, shortStatus, statusOf, times } from "./format.js";
 import { write } from "./selection.js";
 import { clock } from "../lib/ago.js";
+import { counted } from "../lib/words.js";
 
 const OVERSCAN = 12; // rows
 const TYPING_MS = 700;
@@ -135,7 +136,7 @@ export class Tree {
     const told = [
       word,
       failed ? `${failed} failed inside` : "",
-      sum.calls ? `${count(sum.tokens)} tokens in ${sum.calls} call${sum.calls === 1 ? "" : "s"}, $${sum.dollars.toFixed(4)}` : "",
+      sum.calls ? `${count(sum.tokens)} tokens in ${counted(sum.calls, "call")}, $${sum.dollars.toFixed(4)}` : "",
       span.summary,
     ].filter(Boolean);
     row.line.setAttribute("title", `${span.title}: ${told.join(", ")}`);

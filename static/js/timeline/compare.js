@@ -1,4 +1,5 @@
 // Two timelines on one scale: which moments can be laid upon each other, and the difference of their totals by name.
+import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { count, duration, percent, signed } from "./format.js";
 import { nameCell } from "./figures.js";
@@ -28,16 +29,16 @@ function ranges(model) {
 
 // Moments that all models have: [{label, at: [ns in each]}]. The begin of the recording is always one, the first common range the default.
 export function anchors(models) {
-  const found = [{ label: "the begin of the recording", at: models.map(() => 0) }];
+  const found = [{ label: "the start of the recording", at: models.map(() => 0) }];
   const others = models.map((model) => new Map(ranges(model).map((range) => [range.label, range.at])));
   for (const [label, at] of others[0]) {
     if (found.length > MOST_ANCHORS) break;
-    if (others.every((known) => known.has(label))) found.push({ label: `the begin of ${label}`, at: others.map((known, i) => (i ? known.get(label) : at)) });
+    if (others.every((known) => known.has(label))) found.push({ label: `the start of ${label}`, at: others.map((known, i) => (i ? known.get(label) : at)) });
   }
   return found;
 }
 
-// The calls of the model that were recorded, ranges named `iter`, and the time from the begin of one to the next; null where there are none.
+// The calls of the model that were recorded, ranges named `iter`, and the time from the start of one to the next; null where there are none.
 export function iterations(model) {
   const found = ranges(model).filter((range) => /^iter \d+$/.test(range.label));
   return found.length ? { count: found.length, wall: (found.at(-1).to - found[0].from) / found.length } : null;
@@ -84,7 +85,7 @@ export function differenceTable(lanes, rows, walls, caption, search) {
         const side = row.rows[1] ? 1 : 0;
         return h("tr", null, h("td", null, nameCell(lanes[side].model, row.rows[side], search)), cells(row).map((text) => h("td", { class: "num" }, text)), h("td", { class: "num" }, change(row.difference, row.totals[0])));
       }),
-      rows.length > TOP ? h("tr", null, h("td", { colspan: 6, class: "faint" }, `and ${count(rows.length - TOP)} more names`)) : null,
+      rows.length > TOP ? h("tr", null, h("td", { colspan: 6, class: "faint" }, `and ${counted(rows.length - TOP, "more name")}`)) : null,
     ),
   );
 }

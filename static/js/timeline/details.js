@@ -53,7 +53,7 @@ export function selectedPanel(model, event, choose) {
   return [
     h("h3", { class: "mono" }, nameOf(model, event)),
     h("dl", { class: "facts compact" }, pairs.flatMap(([name, value]) => [h("dt", null, name), h("dd", null, String(value))])),
-    partners.length ? h("p", { class: "links" }, partners.slice(0, PARTNERS).map((partner) => partnerButton(model, event, partner, choose)), partners.length > PARTNERS ? h("span", { class: "faint" }, `and ${partners.length - PARTNERS} more of the same launch`) : null) : null,
+    partners.length ? h("p", { class: "links" }, partners.slice(0, PARTNERS).map((partner) => partnerButton(model, event, partner, choose)), partners.length > PARTNERS ? h("span", { class: "faint" }, `and ${partners.length - PARTNERS} more from the same launch`) : null) : null,
   ].filter(Boolean);
 }
 

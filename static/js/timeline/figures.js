@@ -1,5 +1,6 @@
 // The figures of a range as HTML: where the time goes, idle time and gaps by device and stream, and tables by name. They are also what a
 // screen reader gets of the picture.
+import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { count, duration, percent } from "./format.js";
 import { swatchOf } from "./palette.js";
@@ -8,25 +9,26 @@ const TOP = 12;
 const WHERE = { own: "own kernels", library: "library kernels", kernels: "kernels", graphs: "CUDA graphs", copies: "copies and fills", other: "other", idle: "idle" };
 const ON_CPU = { ...WHERE, own: "own code", library: "operators", idle: "outside of them" };
 const CAUSES = [
-  ["host", "waiting for the host", "no launch had begun: the program was busy with something else"],
-  ["launching", "being launched", "from the begin of the launch call to the begin of the work"],
+  ["host", "waiting for the host", "no launch had started: the program was doing something else"],
+  ["launching", "being launched", "from the start of the launch call to the start of the work"],
   ["queued", "queued", "launched before the device fell idle: between one kernel and the next"],
-  ["unknown", "unknown", "no launch of what came next was recorded"],
+  ["unknown", "unknown", "the launch of the next work wasn't recorded"],
 ];
 
 export const categoryName = (category, gpu = true) => (gpu ? WHERE : ON_CPU)[category] ?? category;
 
 // The one line above a lane.
 export function headline(found, { span, from, to }, measured) {
+  if (!(to > from)) return "Nothing was recorded in this range";
   const what = measured ? "Measured" : from <= 0 && to >= span ? "Whole span" : "Visible";
   const parts = [`${what} ${duration(to - from)}`];
   const [first] = found.devices;
   if (found.devices.length === 1) {
     parts.push(`device idle ${percent(1 - first.busy / first.span)}`);
-    if (first.gpu) parts.push(`${count(first.kernels)} kernels`);
-    if (first.gpu && found.launches != null) parts.push(`${count(found.launches)} launches`);
+    if (first.gpu) parts.push(counted(first.kernels, "kernel"));
+    if (first.gpu && found.launches != null) parts.push(counted(found.launches, "launch"));
     if (first.gaps.count) parts.push(`gap p50 ${duration(first.gaps.p50)}, p95 ${duration(first.gaps.p95)}`);
-  } else if (found.devices.length) parts.push(`${found.devices.length} GPUs: device idle ${found.devices.map((device) => percent(1 - device.busy / device.span)).join(", ")}`, ...(found.launches == null ? [] : [`${count(found.launches)} launches`]));
+  } else if (found.devices.length) parts.push(`${counted(found.devices.length, "GPU")}: device idle ${found.devices.map((device) => percent(1 - device.busy / device.span)).join(", ")}`, ...(found.launches == null ? [] : [counted(found.launches, "launch")]));
   return parts.join(" · ");
 }
 
@@ -98,7 +100,7 @@ function causes(device, named, show) {
     { class: "causes" },
     named ? h("h4", null, device.name) : null,
     h("dl", { class: "facts compact" }, parts.flatMap(([key, text, meaning]) => [h("dt", { title: meaning }, text), h("dd", null, `${duration(device.idle[key])} (${percent(device.idle[key] / idle)} of the idle time)`)]),
-      device.latency.count ? [h("dt", { title: "from the begin of the launch call to the begin of the work" }, "launch latency"), h("dd", null, `p50 ${duration(device.latency.p50)}, p95 ${duration(device.latency.p95)}`)] : []),
+      device.latency.count ? [h("dt", { title: "from the start of the launch call to the start of the work" }, "launch latency"), h("dd", null, `p50 ${duration(device.latency.p50)}, p95 ${duration(device.latency.p95)}`)] : []),
     device.longest ? h("p", null, h("button", { type: "button", class: "button small", onclick: () => show(device.longest.from, device.longest.to) }, `Show the longest gap (${duration(device.longest.to - device.longest.from)})`)) : null,
   );
 }
@@ -115,7 +117,7 @@ export function nameTable(model, rows, whole, caption, search) {
       "tbody",
       null,
       shown.map((row) => h("tr", null, h("td", null, nameCell(model, row, search)), [count(row.count), duration(row.total), percent(whole ? row.total / whole : 0), duration(row.total / row.count), duration(row.least), duration(row.most)].map((text) => h("td", { class: "num" }, text)))),
-      rows.length > TOP ? h("tr", null, h("td", { colspan: 7, class: "faint" }, `and ${count(rows.length - TOP)} more names, ${duration(rows.slice(TOP).reduce((sum, row) => sum + row.total, 0))} in all`)) : null,
+      rows.length > TOP ? h("tr", null, h("td", { colspan: 7, class: "faint" }, `and ${counted(rows.length - TOP, "more name")}, ${duration(rows.slice(TOP).reduce((sum, row) => sum + row.total, 0))} in all`)) : null,
       rows.length ? null : h("tr", null, h("td", { colspan: 7, class: "faint" }, "nothing ran here")),
     ),
   );

@@ -22,7 +22,7 @@ export function ticks(from, to, wish) {
   return found;
 }
 
-export const percent = (part) => `${(part * 100).toFixed((part > 0 && part < 0.1) || (part < 1 && part > 0.99) ? 1 : 0)} %`;
+export const percent = (part) => (!Number.isFinite(part) ? "–" : `${(part * 100).toFixed((part > 0 && part < 0.1) || (part < 1 && part > 0.99) ? 1 : 0)} %`);
 export const count = (number) => number.toLocaleString("en");
 
 // What of a kernel's name fits: the whole, else the function without types, namespaces and template arguments.

@@ -166,7 +166,7 @@ export class Input {
 
   scrub(event) {
     const frame = this.lane.minimapCanvas.getBoundingClientRect();
-    const time = ((event.clientX - frame.left) / frame.width) * this.lane.span - this.lane.offset;
+    const time = this.lane.minimap.time(event.clientX - frame.left) - this.lane.offset;
     const wide = this.box.range.to - this.box.range.from;
     this.box.set(time - wide / 2, time + wide / 2);
   }

@@ -1,4 +1,5 @@
 // One timeline within a box: its head, minimap, labels and canvas. The box (view.js) says which range all its lanes show.
+import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { iterations } from "./compare.js";
 import { tooltip } from "./details.js";
@@ -32,7 +33,7 @@ export class Lane {
       class: "timeline-canvas",
       tabindex: "0",
       role: "application",
-      "aria-label": `Timeline of ${this.name}. W and S zoom, A and D pan, full stop and comma step along a row, slash searches, R measures the selected event. The tables below say the same in words.`,
+      "aria-label": `Timeline of ${this.name}. W and S zoom, A and D pan, full stop and comma step along a row, slash searches, R measures the selected event. The tables below give the same information as text.`,
     });
     this.labels = h("div", { class: "timeline-labels" });
     this.stage = h("div", { class: "timeline-stage" }, this.canvas);
@@ -42,7 +43,7 @@ export class Lane {
       { class: "timeline-lane", "aria-label": `Timeline of ${this.name}`, hidden: true },
       h("div", { class: "timeline-lane-head" }, h("h2", { class: this.box.lanesWanted > 1 ? "" : "visually-hidden" }, this.name), this.summary),
       this.notes,
-      h("div", { class: "timeline-overview" }, h("span", { class: "timeline-whole faint" }, "whole span"), this.minimapCanvas),
+      h("div", { class: "timeline-overview" }, h("span", { class: "timeline-whole faint" }, this.box.lanesWanted > 1 ? "both, on one scale" : "whole span"), this.minimapCanvas),
       this.scroller,
     );
   }
@@ -60,14 +61,13 @@ export class Lane {
   start() {
     const { header } = this.model;
     const notes = [...(header.warnings ?? [])];
-    if (header.truncated) notes.unshift(`Only the first ${header.truncated.kept.toLocaleString("en")} of ${header.truncated.of.toLocaleString("en")} events were kept.`);
+    if (header.truncated) notes.unshift(`Kept only the first ${count(header.truncated.kept)} of ${counted(header.truncated.of, "event")}.`);
     this.notes.hidden = !notes.length;
     this.notes.replaceChildren(...notes.map((note) => h("p", { class: "timeline-note" }, h("span", { "aria-hidden": "true" }, "! "), note)));
     this.summary.textContent = this.about;
     this.element.hidden = false;
     this.painter = new Painter(this.canvas);
     this.minimap = new Minimap(this.minimapCanvas);
-    this.minimap.use(this.model, this.devices, this.span);
     this.input = new Input(this.box, this);
     this.scroller.addEventListener("scroll", () => this.box.draw(), { signal: this.box.aborter.signal, passive: true });
     this.relayout();
@@ -76,8 +76,8 @@ export class Lane {
   // What was recorded, in one line.
   get about() {
     const { header, count: events } = this.model;
-    const calls = this.calls ? `${count(this.calls.count)} calls of ${duration(this.calls.wall)}` : "";
-    return [calls, `${count(events)} events`, duration(this.span), header.tool, header.device].filter(Boolean).join(" · ");
+    const calls = this.calls ? `${counted(this.calls.count, "call")} of ${duration(this.calls.wall)}` : "";
+    return [calls, counted(events, "event"), duration(this.span), header.tool, header.device].filter(Boolean).join(" · ");
   }
 
   get view() {
@@ -94,13 +94,20 @@ export class Lane {
     this.resize();
   }
 
+  // The strip shows what the box does at its widest, on this timeline's own clock.
+  overview() {
+    const { from, to } = this.box.bounds();
+    this.minimap.use(this.model, this.devices, this.span, { from: from + this.offset, to: to + this.offset });
+    this.minimap.resize();
+  }
+
   resize() {
     const width = this.stage.clientWidth;
     const limit = parseFloat(getComputedStyle(this.scroller).maxHeight);
     const height = Math.min(Math.max(this.laid.height, 96), Number.isFinite(limit) ? limit : 480);
     if (!width) return;
     this.painter.resize(width, height);
-    this.minimap.resize();
+    this.overview();
   }
 
   fold(key) {

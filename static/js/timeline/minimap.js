@@ -1,4 +1,5 @@
-// The whole span at a glance: how busy each device was, which part is on the screen, and where the marks are.
+// The whole span at a glance: how busy each device was, which part is on the screen, and where the marks are. In a comparison the span is that
+// of both timelines laid upon each other, so that the same place in two strips is the same moment.
 import { busyWithin } from "./tracks.js";
 
 const MOST_BANDS = 4; // more devices share one band
@@ -9,10 +10,19 @@ export class Minimap {
     this.context = canvas.getContext("2d");
   }
 
-  use(model, devices, span) {
-    Object.assign(this, { model, span });
+  // `whole` is what the strip stands for: {from, to} on the timeline's own clock, ns. `span` is what was recorded, from 0.
+  use(model, devices, span, whole) {
+    Object.assign(this, { model, span, whole });
     const tracks = devices.map((device) => device.rows.map((row) => model.firstTrack[row.index]));
     this.bands = tracks.length > MOST_BANDS ? [tracks.flat()] : tracks;
+  }
+
+  x(time) {
+    return ((time - this.whole.from) / (this.whole.to - this.whole.from)) * this.width;
+  }
+
+  time(x) {
+    return this.whole.from + (x / this.width) * (this.whole.to - this.whole.from);
   }
 
   resize() {
@@ -22,10 +32,10 @@ export class Minimap {
     Object.assign(this, { width, height, ratio });
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
-    const step = this.span / width;
+    const step = (this.whole.to - this.whole.from) / width;
     this.filled = this.bands.map((tracks) => {
       const columns = new Float32Array(width);
-      for (const track of tracks) for (let c = 0; c < width; c += 1) columns[c] += busyWithin(this.model, track, c * step, (c + 1) * step) / step;
+      for (const track of tracks) for (let c = 0; c < width; c += 1) columns[c] += busyWithin(this.model, track, this.time(c), this.time(c + 1)) / step;
       return columns;
     });
     this.picture = null;
@@ -34,7 +44,7 @@ export class Minimap {
   // The picture of the load is made once for a size and a theme; a frame copies it and draws the window over it.
   draw(view, palette, marks = []) {
     if (!this.filled) return;
-    const { context, width, height, ratio, span } = this;
+    const { context, width, height, ratio } = this;
     if (!this.picture || this.paintedFor !== palette) {
       this.paintedFor = palette;
       this.picture = this.paint(palette);
@@ -42,11 +52,10 @@ export class Minimap {
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.drawImage(this.picture, 0, 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const x = (time) => (time / span) * width;
     context.fillStyle = palette.text.warn;
-    for (const mark of marks) context.fillRect(x(mark.start_ns), 0, Math.max(2, x(mark.end_ns) - x(mark.start_ns)), 3);
-    const left = Math.max(0, x(view.from));
-    const wide = Math.max(2, Math.min(width, x(view.to)) - left);
+    for (const mark of marks) context.fillRect(this.x(mark.start_ns), 0, Math.max(2, this.x(mark.end_ns) - this.x(mark.start_ns)), 3);
+    const left = Math.max(0, this.x(view.from));
+    const wide = Math.max(2, Math.min(width, this.x(view.to)) - left);
     context.globalAlpha = 0.16;
     context.fillStyle = palette.text.accent;
     context.fillRect(left, 0, wide, height);
@@ -62,8 +71,10 @@ export class Minimap {
     picture.height = this.canvas.height;
     const context = picture.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.fillStyle = palette.text.sunken;
+    context.fillStyle = palette.text.surface;
     context.fillRect(0, 0, width, height);
+    context.fillStyle = palette.text.sunken; // what was recorded
+    context.fillRect(this.x(0), 0, Math.max(1, this.x(this.span) - this.x(0)), height);
     context.fillStyle = palette.text["line-strong"];
     const tall = (height - 6) / this.filled.length;
     this.filled.forEach((columns, band) => {

@@ -50,7 +50,7 @@ export function labels(model, lines, toggle) {
     const can = line.kind === "group" || line.row.depths > 1;
     const hidden = line.kind === "row" && line.row.depths > MAX_DEPTH && !line.closed ? ` (+${line.row.depths - MAX_DEPTH})` : "";
     const text = h("span", { class: "line-name" }, `${line.name}${hidden}`);
-    line.share = h("span", { class: "line-share", title: "share of the visible time in which it worked" });
+    line.share = h("span", { class: "line-share", title: "share of the visible time spent working" });
     const inside = can
       ? h("button", { type: "button", "aria-expanded": String(!line.closed), title: `${line.closed ? "Unfold" : "Fold"} ${line.key.replace(/^group:/, "")}`, onclick: () => toggle(line.key) }, h("span", { class: "fold", "aria-hidden": "true" }, line.closed ? "▸" : "▾"), text)
       : h("span", { class: "line-still", title: line.key }, text);

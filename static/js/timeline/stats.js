@@ -54,7 +54,7 @@ export function* figures(model, { from, to, rows = null, own = null }) {
   const category = categories(model, own);
   const wanted = rows ?? devices.flatMap((device) => device.rows);
   const result = { from, to, rows: wanted, devices: [], names: yield* byName(model, wanted, from, to, category) };
-  for (const device of devices) {
+  for (const device of to > from ? devices : []) {
     const chosen = rows ? device.rows.filter((row) => rows.includes(row)) : device.rows;
     if (chosen.length) result.devices.push(yield* ofDevice(model, { ...device, rows: chosen }, from, to, category));
   }

@@ -1,6 +1,7 @@
 // A timeline in a box, or two on one scale: what range is shown, what is selected, measured and searched for. Each timeline is a lane.
 // For other modules: the box's `timeline` is this view; `box.marks = [{start_ns, end_ns, label, id, sha?}]` are drawn; `timeline:range`
 // {sha, start_ns, end_ns, rows} is dispatched on it when a range was measured, `timeline:mark` {id} when a mark was clicked.
+import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { anchors } from "./compare.js";
 import { keysOnCanvas } from "./keys.js";
@@ -69,7 +70,7 @@ export class TimelineView {
           "div",
           null,
           h("p", null, h("strong", null, `The timeline${lane.name ? ` of ${lane.name}` : ""} cannot be drawn: `), `${error.message}.`),
-          h("p", null, "The recording itself is kept as it was stored. Try again; if it stays so, download it and have the candidate profiled anew."),
+          h("p", null, "The stored recording is unchanged. Try again; if it still fails, download the file and profile the candidate again."),
           h("p", { class: "row" }, h("button", { type: "button", class: "button small", onclick: () => this.again() }, "Try again"), h("a", { class: "button small", href: `${lane.config.url}?download` }, "Download the file")),
         ),
       ),
@@ -130,6 +131,7 @@ export class TimelineView {
     this.lanes.forEach((lane, i) => (lane.offset = this.anchors[index].at[i]));
     this.toolbar.offer(this.anchors, index);
     if (!redraw) return;
+    for (const lane of this.lanes) lane.overview();
     this.measure(null);
     this.fit();
   }
@@ -244,7 +246,7 @@ export class TimelineView {
   step(by) {
     const next = this.active.next(by);
     if (next >= 0) this.select(this.active, next, { reveal: true });
-    else this.say(by > 0 ? "This is the last event of the row." : "This is the first event of the row.");
+    else this.say(by > 0 ? "Last event in this row." : "First event in this row.");
   }
 
   // Measures [from, to] on the lane's own clock over some of its lines (none: all). A second lane measures the same part of the common scale.
@@ -293,7 +295,7 @@ export class TimelineView {
       return;
     }
     const hits = this.lanes.reduce((sum, lane) => sum + (lane.matches?.events.length ?? 0), 0);
-    this.toolbar.say(!text.trim() ? "" : hits ? `${hits.toLocaleString("en")} events` : "no event has this name");
+    this.toolbar.say(!text.trim() ? "" : hits ? counted(hits, "event") : "no matching event");
     this.draw();
     this.settle();
   }
@@ -308,7 +310,7 @@ export class TimelineView {
     const lane = this.active.matches?.events.length ? this.active : this.lanes.find((known) => known.matches?.events.length);
     const found = lane ? stepMatch(lane.model, lane.matches, lane.selected, by, lane.view.from) : null;
     if (!found) return;
-    this.toolbar.say(`${found.place.toLocaleString("en")} of ${lane.matches.events.length.toLocaleString("en")} events`);
+    this.toolbar.say(`${found.place.toLocaleString("en")} of ${counted(lane.matches.events.length, "event")}`);
     this.select(lane, found.event, { reveal: true });
   }
 

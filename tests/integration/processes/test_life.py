@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import urllib.request
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 from tests.integration.processes.stack import Stack, alive, descendants, prepared
 from tests.integration.processes.test_kills import finished, shown, start_run
+from webapp.environment import ROOT
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -68,6 +71,18 @@ def test_the_ready_line_is_the_only_one_and_its_link_works_once(new):
         urllib.request.urlopen(new.link)
     new.process.send_signal(signal.SIGTERM)
     assert new.process.stdout.read() == ""
+
+
+def test_the_command_on_the_page_makes_a_link_as_it_stands(stack):
+    """Typed into a shell that knows nothing of this installation's DATA_DIR and PORT."""
+    with urllib.request.urlopen(f"{stack.base}/sign-in/") as answer:
+        command = unescape(re.search(r'id="link-command">([^<]+)<', answer.read().decode())[1])
+    known = {name: value for name, value in stack.environment.items() if name not in ("DATA_DIR", "PORT", "BASE_URL")}
+    shell = subprocess.run(["sh", "-c", command], cwd=ROOT, env=known, capture_output=True, text=True, timeout=120)
+    assert shell.returncode == 0, shell.stderr
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with opener.open(shell.stdout.strip()) as answer:
+        assert answer.url == f"{stack.base}/"
 
 
 def test_what_a_page_brings_can_be_kept_by_the_browser(stack, person):

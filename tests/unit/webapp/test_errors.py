@@ -13,7 +13,7 @@ from webapp.runs import views_list
 def test_nothing_here(people):
     for client in (people.client("alice"), Client()):
         answer = client.get("/no/such/page")
-        assert answer.status_code == 404 and "not yours to see" in answer.content.decode()
+        assert answer.status_code == 404 and "Page not found" in answer.content.decode()
 
 
 def test_a_run_that_does_not_exist_looks_like_one_that_is_not_yours(people):
@@ -30,7 +30,7 @@ def test_a_broken_view_shows_no_traceback(people, monkeypatch):
     client.raise_request_exception = False
     answer = client.get(reverse("runs:list"))
     page = answer.content.decode()
-    assert answer.status_code == 500 and "Something broke on our side" in page and "secret detail" not in page and "Traceback" not in page
+    assert answer.status_code == 500 and "Something went wrong on our side" in page and "secret detail" not in page and "Traceback" not in page
 
 
 def test_strange_parameters_break_nothing(people):
@@ -44,7 +44,7 @@ def test_a_form_from_before_signing_in_says_so(people):
     client = Client(enforce_csrf_checks=True)
     client.force_login(people.alice)
     answer = client.post(reverse("accounts:sign_out"))
-    assert answer.status_code == 403 and "This form is too old" in answer.content.decode()
+    assert answer.status_code == 403 and "This form has expired" in answer.content.decode()
 
 
 def test_a_request_that_is_too_large_is_refused_in_words(people):

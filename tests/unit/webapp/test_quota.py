@@ -13,7 +13,7 @@ from tests.unit.webapp.test_submit_form import typed
 from webapp.arena.models import Arena
 from webapp.runs.models import Run
 
-SENTENCE = "You have 2 runs that have not ended"
+SENTENCE = "reached the limit of 2 unfinished runs"
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_the_api_answers_429_with_a_hint(full):
 def test_an_arena_begins_whole_or_not_at_all(full, settings):
     settings.MOST_OPEN_RUNS = 3
     answer = full.client("alice").post(reverse("arena:start"), FORM)
-    assert answer.status_code == 422 and "You have 3 runs that have not ended" in answer.content.decode()
+    assert answer.status_code == 422 and "reached the limit of 3 unfinished runs" in answer.content.decode()
     assert Run.objects.count() == 3 and not Arena.objects.exists()
 
 

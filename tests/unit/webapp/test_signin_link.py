@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from html import unescape
 from io import StringIO
 from urllib.parse import urlsplit
 
@@ -32,6 +33,26 @@ def test_a_fresh_link_replaces_the_one_before(db, client):
     first, second = printed(), printed("ada")
     assert client.get(urlsplit(first).path).status_code == 410
     assert client.get(urlsplit(second).path).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({}, ".venv/bin/python manage.py signin_link"),
+        ({"PORT": "8000"}, ".venv/bin/python manage.py signin_link"),
+        ({"DATA_DIR": "/srv/with space", "PORT": "8123"}, "DATA_DIR='/srv/with space' PORT=8123 .venv/bin/python manage.py signin_link"),
+        ({"DATABASE_URL": "postgresql://u:secret@h/d"}, "DATABASE_URL=… .venv/bin/python manage.py signin_link"),
+        ({"BASE_URL": "https://a.example"}, "BASE_URL=https://a.example .venv/bin/python manage.py signin_link"),
+    ],
+)
+def test_the_page_prints_what_has_to_be_typed_here(db, client, monkeypatch, given: dict, line: str):
+    for name in ("DATA_DIR", "PORT", "BASE_URL", "DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert line in unescape(client.get("/sign-in/").content.decode())
+    far = unescape(client.get("/sign-in/", REMOTE_ADDR="203.0.113.9").content.decode())
+    assert ">.venv/bin/python manage.py signin_link<" in far
 
 
 def test_only_a_hash_is_kept(db):

@@ -77,7 +77,7 @@ def test_a_bad_setting_is_refused_with_its_reason(people):
 
 def test_cuda_cannot_be_chosen_until_a_gpu_was_seen(people):
     client = people.client("alice")
-    assert "No verifier with a GPU has been seen" in client.get(SUBMIT).content.decode()
+    assert "No GPU has connected yet" in client.get(SUBMIT).content.decode()
     assert client.post(SUBMIT, typed(device="cuda")).status_code == 422
     Device.objects.create(worker="w", kind="cuda", device="cuda:0", name="NVIDIA H200", model="h200", queue="verify.cuda")
     assert "NVIDIA H200" in client.get(SUBMIT).content.decode()

@@ -68,7 +68,7 @@ def test_it_is_shown_once_and_only_a_hash_is_kept(people):
 def test_a_token_without_a_name_or_a_scope_is_refused_and_nothing_typed_is_lost(people):
     answer = people.client("alice").post(PAGE, {"name": "CI", "days": "30"})
     page = answer.content.decode()
-    assert answer.status_code == 422 and "Tick at least one" in page and 'value="CI"' in page and not ApiToken.objects.exists()
+    assert answer.status_code == 422 and "Choose at least one scope" in page and 'value="CI"' in page and not ApiToken.objects.exists()
 
 
 def test_ones_own_and_those_of_a_team_that_one_owns_can_be_revoked(people):

@@ -33,10 +33,10 @@ def alice(people):
 
 def test_five_wrong_passwords_close_a_name_for_that_address(people, alice):
     for _ in range(5):
-        assert "do not belong together" in attempt("alice", "wrong")
+        assert "Wrong name or password" in attempt("alice", "wrong")
     assert "Too many wrong attempts" in attempt("alice", PASSWORD)
     assert AuditEntry.objects.filter(team=alice.personal_team, action="sign_in.refused").count() == 5
-    assert "do not belong together" in attempt("bob", "wrong")  # others are not closed with it
+    assert "Wrong name or password" in attempt("bob", "wrong")  # others are not closed with it
     CachedValue.objects.all().delete()
     assert attempt("alice", PASSWORD) == ""  # in
 
@@ -76,7 +76,7 @@ def test_a_browser_that_she_has_used_before_stays_open_where_nobody_configured_t
     assert "Too many" in attempt("alice", PASSWORD)
     assert "Too many" in attempt("bob", "wrong", browser=browser)  # it counts for her name alone
     for _ in range(5):
-        assert "do not belong together" in attempt("alice", "wrong", browser=browser)
+        assert "Wrong name or password" in attempt("alice", "wrong", browser=browser)
     assert "Too many wrong attempts" in attempt("alice", PASSWORD, browser=browser)  # and guessing is no easier in it
 
 
@@ -96,7 +96,7 @@ def test_ten_wrong_passwords_from_one_address_close_the_address(people):
 
 def test_names_that_are_not_there_are_not_told_and_not_logged(people):
     for name in ("alice", "nobody"):
-        assert "This name and password do not belong together" in attempt(name, "wrong")
+        assert "Wrong name or password" in attempt(name, "wrong")
     assert not AuditEntry.objects.filter(target="nobody").exists()
 
 

@@ -49,7 +49,7 @@ def test_who_makes_a_team_owns_it_and_works_in_it(people, team):
 
 def test_the_last_owner_neither_leaves_nor_is_demoted(people, team):
     alice = people.client("alice")
-    assert "make somebody else an owner first" in alice.post(member_url("remove", team, people.alice), follow=True).content.decode()
+    assert "make someone else an owner first" in alice.post(member_url("remove", team, people.alice), follow=True).content.decode()
     alice.post(member_url("set_role", team, people.alice), {"role": "member"})
     assert role(team, people.alice) == Membership.OWNER
     alice.post(member_url("set_role", team, people.bob), {"role": "owner"})

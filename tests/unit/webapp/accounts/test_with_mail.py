@@ -47,7 +47,7 @@ def test_a_forgotten_password_is_set_anew_by_a_link_that_works_once(people, with
     people.alice.refresh_from_db()
     assert people.alice.check_password(PASSWORD)
     assert AuditEntry.objects.filter(action="password.changed", target="alice").exists()
-    assert "does not work any more" in Client().get(link, follow=True).content.decode()
+    assert "no longer works" in Client().get(link, follow=True).content.decode()
 
 
 def test_an_unknown_address_is_answered_alike(people, with_mail):
@@ -57,7 +57,7 @@ def test_an_unknown_address_is_answered_alike(people, with_mail):
 def test_an_address_is_added_and_confirmed(people, with_mail):
     client, page = people.client("alice"), reverse("account_email")
     client.post(page, {"email": "alice@example.org", "action_add": ""})
-    assert "waits for the link" in client.get(page).content.decode()
+    assert "isn't confirmed yet" in client.get(page).content.decode()
     link = link_in(mail.outbox[0])
     assert "It is mine" in client.get(link).content.decode()
     client.post(link)

@@ -55,7 +55,7 @@ def test_a_thread_from_its_first_word_to_its_end(people, alice, caller, run, bas
     ("place", "on"),
     [
         (None, "the run"),
-        ({"kind": "event", "seq": 1}, "event 1, run.started"),
+        ({"kind": "event", "seq": 1}, "the start of the run (event 1)"),
         ({"kind": "candidate", "candidate": 2}, "candidate 2"),
         ({"kind": "line", "candidate": 4, "line": 1, "side": "old", "against": "task", "view": "diff"}, "line 1 of the reference"),
     ],

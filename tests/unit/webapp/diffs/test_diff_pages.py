@@ -22,7 +22,7 @@ def test_any_two_candidates_and_the_reference(people, run):
     for sides, heading in (("1...2", "candidate 1"), ("2...1", "candidate 2"), ("task...2", "the reference")):
         answer = page(people, run, sides)
         assert answer.status_code == 200 and heading in answer.content.decode()
-    assert "These two are the same" in page(people, run, "2...2").content.decode()
+    assert "These programs are identical" in page(people, run, "2...2").content.decode()
 
 
 def test_two_runs_of_the_team(people, run):
@@ -70,7 +70,7 @@ def test_rows_carry_what_comments_hang_on(people, run):
 
 def test_white_space_can_be_ignored(people, run):
     other = measured_run(people.alice, old=OLD, new=OLD.replace("a = x", "a  =  x"))
-    assert "These two are the same, line by line, but for white space" in page(people, other, "1...2", space="ignore").content.decode()
+    assert "These programs are identical, but for white space" in page(people, other, "1...2", space="ignore").content.decode()
 
 
 def test_the_candidate_page_compares_with_its_parent(people, run):

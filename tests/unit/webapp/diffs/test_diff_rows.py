@@ -7,6 +7,7 @@ import re
 import pytest
 
 from webapp.diffs import compute as computing
+from webapp.diffs.anatomy import anatomy
 from webapp.diffs.compute import Diff, _compute, compute, folds
 from webapp.diffs.lines import changes, lines_of, word_marks
 from webapp.diffs.notes import Note
@@ -150,3 +151,32 @@ def test_a_hunk_head_stands_before_its_first_line():
     new = OLD.replace("line 20\n", "line twenty\n")
     html = Table(compute(OLD, new), OLD, new, "inline", heads={1: "worth it"}).part(0)
     assert html.index("worth it") < html.index('id="L21"') and html.count("worth it") == 1
+
+
+HEADER = "".join(f"#include <header{number}>\n" for number in range(20))
+KERNEL = "// adds one\n__global__ void add(float* x) {\n    x[threadIdx.x] += 1.0f;\n}\n"
+GENERATED = f'import torch\n\nSOURCE = r"""\n{HEADER}\n{KERNEL}"""\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n'
+
+
+@pytest.mark.parametrize("layout", ["inline", "split"])
+def test_what_is_added_above_the_first_kernel_is_folded(layout):
+    table = Table(compute("class Model:\n    pass\n", GENERATED), "class Model:\n    pass\n", GENERATED, layout)
+    assert GENERATED.split("\n")[table.opens_at - 1].startswith("__global__")
+    html = table.part(0)
+    assert "added lines above the first kernel" in html and "header7" not in html and "__global__" in html and "adds one" in html
+    (fold,) = [item.fold for item in table.items if item.fold]
+    assert "header7" in table.between(fold.begin, fold.end)
+
+
+def test_a_header_with_a_finding_or_of_few_lines_stays_open():
+    few = GENERATED.replace(HEADER, "#include <cmath>\n")
+    assert "above the first kernel" not in Table(compute("x\n", few), "x\n", few, "inline").part(0)
+    noted = Table(compute("x\n", GENERATED), "x\n", GENERATED, "inline", notes={8: [Note("bad", "look here")]})
+    assert "look here" in noted.part(0)
+
+
+def test_of_two_kernels_the_first_and_of_none_the_first_function_of_cpp():
+    assert anatomy(GENERATED).first_kernel.name == "add"
+    cpp = GENERATED.replace("__global__ ", 'extern "C" ')
+    assert anatomy(cpp).first_kernel.name == "add"
+    assert anatomy("def forward(x):\n    return x\n").first_kernel is None

@@ -86,7 +86,7 @@ test("a job that was rescued tells its stages again", () => {
   fold(
     state,
     list(
-      ["verification.queued", { key: "k", job: "verify", candidate: 1 }],
+      ["verification.queued", { key: "k", job: "verify", candidate: 1, tier: "quick" }],
       ["verification.stage", { key: "k", stage: "static", status: "passed", seconds: 0.1, attempt: 1 }],
       ["verification.stage", { key: "k", stage: "build", status: "started", attempt: 1 }],
       ["verification.stage", { key: "k", stage: "static", status: "passed", seconds: 0.1, attempt: 2 }],
@@ -94,8 +94,9 @@ test("a job that was rescued tells its stages again", () => {
   );
   assert.deepEqual(state.verifications.get("k").stages.map((stage) => stage.name), ["static"]);
   assert.equal(state.verifications.get("k").attempt, 2);
-  assert.equal(expectedSeconds(state, "verify", "static"), 0.1);
-  assert.equal(expectedSeconds(state, "verify", "timing"), null);
+  assert.equal(expectedSeconds(state, { job: "verify", tier: "quick" }, "static"), 0.1);
+  assert.equal(expectedSeconds(state, { job: "verify", tier: "quick" }, "timing"), null);
+  assert.equal(expectedSeconds(state, { job: "verify", tier: "full" }, "static"), null); // it takes several times as long
 });
 
 test("what a decision came to is told at the decision", () => {

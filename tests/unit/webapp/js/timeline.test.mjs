@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { anchors, differences, iterations } from "../../../../static/js/timeline/compare.js";
-import { duration, shortName, signed, ticks } from "../../../../static/js/timeline/format.js";
+import { counted } from "../../../../static/js/lib/words.js";
+import { headline } from "../../../../static/js/timeline/figures.js";
+import { duration, percent, shortName, signed, ticks } from "../../../../static/js/timeline/format.js";
 import { Frame } from "../../../../static/js/timeline/levels.js";
 import { readLink, writeLink } from "../../../../static/js/timeline/link.js";
 import { linked } from "../../../../static/js/timeline/links.js";
@@ -163,7 +165,7 @@ test("two recordings have moments in common, and totals that differ", () => {
   const rows = [GPU, { name: "NVTX", kind: "nvtx", group: "NVTX" }];
   const a = parse(written(rows, ["slow", "iter"], [{ start: 50, duration: 400 }, { start: 40, duration: 500, row: 1, kind: 5, name: 1 }]));
   const b = parse(written(rows, ["fast", "slow", "iter"], [{ start: 15, duration: 100 }, { start: 130, duration: 50, name: 1 }, { start: 10, duration: 200, row: 1, kind: 5, name: 2 }]));
-  assert.deepEqual(anchors([a, b]), [{ label: "the begin of the recording", at: [0, 0] }, { label: "the begin of iter 1", at: [40, 10] }]);
+  assert.deepEqual(anchors([a, b]), [{ label: "the start of the recording", at: [0, 0] }, { label: "the start of iter 1", at: [40, 10] }]);
   assert.deepEqual(iterations(a), { count: 1, wall: 500 });
   const names = [a, b].map((one) => atOnce(byName(one, devicesOf(one)[0].rows, 0, 1000)));
   assert.deepEqual(differences(...names, [a.header.names, b.header.names], [1, 1]).map((row) => [row.name, row.difference]), [["slow", -350], ["fast", 100]]);
@@ -199,4 +201,17 @@ test("axis marks are round and told apart; names are shortened to the function",
   assert.equal(signed(-1530), "−1.53 µs");
   assert.equal(shortName("void at::native::vectorized_elementwise_kernel<(int)2, at::native::Add<long>>(int, T2)"), "vectorized_elementwise_kernel");
   assert.equal(shortName("sm80_xmma_gemm_f32"), "sm80_xmma_gemm_f32");
+});
+
+test("a range outside of what was recorded has no figures, and the headline says so", () => {
+  const found = atOnce(figures(model, { from: 4000, to: 4000 }));
+  assert.deepEqual(found.devices, []);
+  assert.equal(headline(found, { span: 4000, from: 4000, to: 4000 }, false), "Nothing was recorded in this range");
+  assert.equal(percent(0 / 0), "–");
+});
+
+test("one is one", () => {
+  const found = atOnce(figures(model, { from: 2500, to: 4000 }));
+  assert.match(headline(found, { span: 4000, from: 2500, to: 4000 }, false), / · 1 kernel · 0 launches$/);
+  assert.deepEqual([counted(1, "entry"), counted(2, "entry"), counted(0, "launch"), counted(1234, "day"), counted(1, "more name")], ["1 entry", "2 entries", "0 launches", "1,234 days", "1 more name"]);
 });

@@ -51,7 +51,7 @@ def test_lists_and_exports_name_the_clock(people):
     make_ranked(people.alice, "gelu", 2.0)
     client = people.client("alice")
     listed = client.get(reverse("leaderboard:results")).content.decode()
-    assert listed.partition("<tbody>")[2].partition("</tbody>")[0].count("ranked apart") == 1, "the flag's explanation, on one row of two"
+    assert listed.partition("<tbody>")[2].partition("</tbody>")[0].count("ranked separately") == 1, "the flag's explanation, on one row of two"
     rows = {row["task"]: row for row in json.loads(client.get(reverse("leaderboard:json")).getvalue())["results"]}
     assert (rows["softmax"]["clock"], rows["gelu"]["clock"]) == (1, CLOCK) and "earlier clock" in rows["softmax"]["flags"]
     only = json.loads(client.get(reverse("leaderboard:json") + "?clock=1").getvalue())["results"]

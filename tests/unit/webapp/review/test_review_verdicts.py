@@ -51,7 +51,7 @@ def test_what_leaves_the_ranking_needs_a_reason(people, run, value):
 
 def test_a_refused_verdict_keeps_what_was_typed(people, run):
     page = judge(people.client("bob"), run, "withdrawn", "long words", **{"HX-Request": "true"}).content.decode()
-    assert "No verdict stands" in page and "long words" in page
+    assert "has no verdict" in page and "long words" in page
 
 
 def test_only_owners_and_whoever_started_the_run_retract(people, run):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from html import unescape
+from urllib.parse import urljoin
 
 import pytest
 from django.test import Client
@@ -58,6 +61,16 @@ def test_no_page_of_the_run_offers_a_guest_anything_to_change(people, run):
         assert answer.status_code == 200, path
         for word in ('method="post"', "hx-post", "/account/", "data-action", ">Fork", "/share"):
             assert word not in page, (path, word)
+        for link in inner_links(page, answer.request["PATH_INFO"]):
+            shown = guest.get(link, follow=True)
+            assert "/sign-in/" not in shown.request["PATH_INFO"] and shown.status_code == 200, (path, link)
+
+
+def inner_links(page: str, address: str) -> set[str]:
+    """Where the links of a page lead within this installation; the mark in the corner leads home, which asks for an account by itself."""
+    body = page[page.index("<main") :] if "<main" in page else page
+    found = {urljoin(address, unescape(href)) for href in re.findall(r'<a\b[^>]*?\shref="([^"#]+)', body)}
+    return {href for href in found if href.startswith("/")}
 
 
 def test_a_guest_sees_one_run_and_nothing_else(people, run):

@@ -75,7 +75,7 @@ def test_a_published_run_opens_no_other_artefact_of_its_team(people, run):
 
 def test_the_page_says_the_result_before_any_script_runs(people, run):
     page = people.client("alice").get(url("run", run)).content.decode()
-    assert "improved" in page and "2.39×" in page and "Download best.py" in page
+    assert "Faster (confirmed)" in page and "1.31×" in page and "2.39×" in page and "Download best.py" in page
     assert "is faster" in page
 
 
@@ -170,7 +170,7 @@ def test_a_candidate_without_a_verdict_says_so(people):
     assert proposed < last
     sample_run.play(fresh, stop_after=proposed)
     client = people.client("alice")
-    assert "has not been sent" in client.get(url("fragment", fresh, 1, "report")).content.decode()
+    assert "hasn't been verified" in client.get(url("fragment", fresh, 1, "report")).content.decode()
     assert {client.get(url("fragment", fresh, 1, tab)).status_code for tab in ["diff", "kernels", "timeline", "source"]} == {200}
     assert client.get(url("best", fresh)).status_code == 404
 
@@ -231,15 +231,15 @@ def test_a_report_says_how_its_calls_were_timed_and_what_they_were_charged_for()
     text = shown(report, device_ms=0.001, shapes=["float32[4, 8]"])
     assert "2 lead-in calls, then 6 that count" in text and "earlier clock" not in text
     assert "12 µs are added to each call: work begins before the clock" in text and "7 % of the calls" in text
-    assert "50 µs: what an exchange without a call costs on this host" in text and "1 µs of kernels in one observed call" in text
-    assert "Not tried" in text and "negative: the task itself does not stay finite" in text and "Tried with inputs float32[4, 8]" in text
+    assert "50 µs: cost of an empty exchange on this host" in text and "1 µs of kernels in one observed call" in text
+    assert "Not tried" in text and "negative: the task itself does not stay finite" in text and "Tested with inputs float32[4, 8]" in text
     report.timing.lead_in = None
     assert "one by one: their inputs and outputs are too large for a series" in shown(report)
 
 
 def test_a_busy_host_is_named_instead_of_the_program():
     report = recorded().model_copy(update={"status": "inconclusive", "timing": None, "message": "this host is busy: calls were preempted"})
-    assert "This host was busy" in shown(report) and "Nothing was found wrong with the program" in shown(report)
+    assert "This host was busy" in shown(report) and "No fault was found in the program" in shown(report)
     report.message = "the clocks disagree"
     assert "This host was busy" not in shown(report)
 

@@ -148,7 +148,7 @@ def test_limits_are_raised_while_a_run_goes_on(people, planned):
     asked = Event.objects.get(run=planned, kind="control.requested").payload
     assert asked["action"] == "raise-budget" and asked["limits"] == {"candidates": 20, "seconds": 3600}
     assert client.post(url("budget", planned), {"candidates": "2"}).status_code == 422
-    assert "Nothing is raised" in client.post(url("budget", planned), {}).content.decode()
+    assert "Raise at least one limit" in client.post(url("budget", planned), {}).content.decode()
     assert forks.settings_now(planned).budget.candidates == 20
 
 
@@ -157,7 +157,7 @@ def test_a_run_that_ran_out_goes_on_as_a_fork_at_the_refusal(people, planned):
     append(planned.pk, [NewEvent(kind="effect.completed", span="step-1", payload=refused)])
     append(planned.pk, [NewEvent(kind="run.finished", payload={"outcome": "out_of_budget", "reason": "8 programs"})])
     client = people.client("alice")
-    assert "Go on with this budget" in client.get(url("budget", planned)).content.decode()
+    assert "Continue with this budget" in client.get(url("budget", planned)).content.decode()
     answer = client.post(url("budget", planned), {"candidates": "12"})
     forked = Run.objects.exclude(pk=planned.pk).get()
     assert answer.headers["Location"] == url("run", forked)

@@ -11,7 +11,7 @@ from webapp.runs.models import Run
 
 
 class Command(BaseCommand):
-    help = "Write every finished run's row of the leaderboard anew, and decide which rows count. Nothing changes, unless a row was wrong."
+    help = "Rebuild every finished run's leaderboard row and decide which rows count. Nothing changes unless a row was wrong."
 
     def handle(self, **options):
         written = 0

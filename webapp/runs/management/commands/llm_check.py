@@ -13,7 +13,7 @@ from webapp.llm.mailbox import DatabaseMailbox
 
 
 class Command(BaseCommand):
-    help = "Ask each profile of a language model for one word: speed, usage, cost, or what is wrong. Exit codes: 0 all work, 1 one does not, 2 usage."
+    help = "Ask each profile of a language model for one word: speed, usage, cost, or what is wrong. Exit codes: 0 all work, 1 some fail, 2 usage."
     requires_system_checks = []
 
     def add_arguments(self, parser):

@@ -11,7 +11,7 @@ from webapp.runs.projection import rebuild
 
 
 class Command(BaseCommand):
-    help = "Write the rows that lists and pages query anew from the events. Nothing changes, unless a row was wrong."
+    help = "Rebuild the rows behind lists and pages from the events. Nothing changes unless a row was wrong."
 
     def add_arguments(self, parser):
         parser.add_argument("runs", nargs="*", metavar="RUN", help="ids; default: all runs")

@@ -1,0 +1,6 @@
+// Numbers with their noun: "1 kernel", "1,234 launches".
+const plural = (noun) => (/(s|x|ch|sh)$/.test(noun) ? `${noun}es` : /[^aeiou]y$/.test(noun) ? `${noun.slice(0, -1)}ies` : `${noun}s`);
+
+export const noun = (number, one, many = plural(one)) => (number === 1 ? one : many);
+
+export const counted = (number, one, many = plural(one)) => `${number.toLocaleString("en")} ${noun(number, one, many)}`;

@@ -1,0 +1,70 @@
+// How long something will take: one estimate, made from what such things took, and corrected as it goes.
+import { counted } from "../lib/words.js";
+import { seconds } from "./format.js";
+
+const OF_THE_PAST = 2; // candidates of this run that weigh as much as what finished runs took
+const LEAST_LEFT = 0.1; // of what has passed: something that outlasts its estimate is not over at once
+const POLL = 5000; // ms
+
+// "12 s of about 20 s"; what takes longer than it usually does says so instead of going on counting.
+export function progressText(spent, expected) {
+  if (expected == null) return seconds(spent, 0);
+  return spent <= expected ? `${seconds(spent, 0)} of about ${seconds(expected)}` : `${seconds(spent, 0)}, longer than the usual ${seconds(expected)}`;
+}
+
+// Seconds that a run still takes, or null. `usual` is what finished runs like it took, null where there are too few; `passed` what this one has.
+export function secondsLeft({ run, candidates, limits }, usual, passed) {
+  if (run.state !== "running") return null;
+  const verified = [...candidates.values()].filter((candidate) => candidate.status).length;
+  const pace = verified && limits.candidates ? (passed / verified) * Math.max(limits.candidates, verified) : null;
+  const total = usual == null ? pace : pace == null ? usual : (usual * OF_THE_PAST + pace * verified) / (OF_THE_PAST + verified);
+  const cap = limits.seconds == null ? Infinity : Math.max(0, limits.seconds - passed);
+  if (total == null) return null;
+  return Math.min(cap, Math.max(total - passed, passed * LEAST_LEFT));
+}
+
+// Rounded as one would say it: an estimate to the second would promise too much.
+export function roughly(value) {
+  if (value < 60) return `${Math.max(10, Math.ceil(value / 10) * 10)} s`;
+  if (value < 5400) return `${Math.round(value / 60)} min`;
+  return `${(value / 3600).toFixed(1).replace(/\.0$/, "")} h`;
+}
+
+export const leftText = (value) => (value == null ? "" : `About ${roughly(value)} left.`);
+
+// The place in the queue in words, from what the server answers (webapp/runs/standing.py).
+export function standingText({ what, before, at_work: busy, seconds: wait, online, device }) {
+  if (!what) return "";
+  if (what === "verifier" && !online) return `Waiting for a ${device === "cpu" ? "CPU" : "GPU"} verifier: none is online. The run starts when one connects.`;
+  const whom = what === "verifier" ? "verifier" : "orchestrator";
+  const place = before ? `${counted(before, "job")} ahead` : busy ? "next in line" : "starting";
+  const until = wait == null || wait < 1 ? "" : `, about ${roughly(wait)}`;
+  return `Waiting for a free ${whom}: ${place}${until}.`;
+}
+
+// Asks the server for the place while something waits.
+export class Standing {
+  constructor(url) {
+    this.url = url;
+    this.asked = 0;
+    this.text = "";
+  }
+
+  // The text that is known; asks for a newer one where that is old.
+  say(fallback) {
+    if (this.url && !document.hidden && Date.now() - this.asked > POLL) {
+      this.asked = Date.now();
+      fetch(this.url, { credentials: "same-origin", headers: { accept: "application/json" } })
+        .then((answer) => (answer.ok ? answer.json() : null))
+        .then((found) => (this.text = found ? standingText(found) : ""))
+        .catch(() => {});
+    }
+    return this.text || fallback;
+  }
+
+  // Nothing waits any more.
+  rest() {
+    this.asked = 0;
+    this.text = "";
+  }
+}
