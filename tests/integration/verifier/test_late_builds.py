@@ -192,7 +192,7 @@ def test_more_than_eight_are_refused_with_what_to_do(tried: Quick):
 def test_a_later_source_is_read_as_the_programs_own_text(tried: Quick):
     hidden = raw().replace('stitch_build("cpp", KERNEL', 'stitch_build("cpp", KERNEL + "int mpro" + "tect(void*, unsigned long, int);"')
     report = tried.verify_once(hidden)
-    assert report.status == "rejected" and "put together when it was called: native code names mprotect" in report.message
+    assert report.status == "rejected" and "assembled when it was called: native code names mprotect" in report.message
     assert report.message.startswith("line ")
 
 
