@@ -83,7 +83,7 @@ def report(arguments: argparse.Namespace, given: list[str]) -> int:
 
 
 def table(rows: dict[str, dict[str, Any]], device: str) -> str:
-    """Markdown: the counts and means, then a line a task; a task that is not solved counts as 1.0."""
+    """Formats Markdown: the counts and means, then one line per task; an unsolved task counts as 1.0."""
     solved = [row for row in rows.values() if row["solved"]]
     lines = [f"# Level 1 in Triton, {device}", "", "Made by `python -m bench.in_triton`; tier full, fp32-strict; over 1: the program is faster.", ""]
     lines += [

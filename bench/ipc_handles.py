@@ -1,4 +1,4 @@
-"""What opens where an IPC handle of CUDA is changed: only the memory that it was made for, or other parties' as well?
+"""Tests what a changed CUDA IPC handle opens: only the memory for which it was made, or other parties' as well.
 
     python bench/ipc_handles.py [--device 0] [--limit-seconds 60] [--shared] --out RESULT.json
 
@@ -33,8 +33,8 @@ from verifier.devices import cuda_driver, cuda_shared  # noqa: E402
 
 BLOCKS, BLOCK_BYTES = 6, 4 << 20
 MARK = 16  # bytes
-START_SECONDS, GUESS_SECONDS = 30.0, 5.0  # until an attacker has a context; until it has made a guess
-Guess = tuple[str, bytes]  # what was changed, for the count; the handle
+START_SECONDS, GUESS_SECONDS = 30.0, 5.0  # seconds until an attacker has a context; until it has made a guess
+Guess = tuple[str, bytes]  # the kind of change, for the count; the handle
 
 
 def write(pointer: int, data: bytes) -> None:
@@ -48,7 +48,7 @@ def read(pointer: int, nbytes: int) -> bytes:
 
 
 def extent(pointer: int) -> tuple[int, int]:
-    """Offset within its allocation, and that one's size."""
+    """Returns the offset within the allocation, and the allocation's size."""
     base, size = ctypes.c_uint64(), ctypes.c_size_t()
     cuda_driver.call("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
     return pointer - base.value, size.value
@@ -63,7 +63,7 @@ def holder(device: int, handle: bytes, pipe: Connection) -> None:
 
 
 def attacker(device: int, guesses: list[Guess], pipe: Connection) -> None:
-    """Sends what each guess gave; ends with its context after a fault."""
+    """Sends the result of each guess; ends with its context after a fault."""
     cuda_driver.use_primary_context(device)
     pipe.send((-1, "", "ready", ""))
     for number, (what, handle) in enumerate(guesses):
@@ -88,7 +88,7 @@ def guesses_for(handles: list[bytes]) -> list[Guess]:
     found = [("unchanged", own)]
     for other in handles[1:]:
         differing = [at for at in range(len(own)) if own[at] != other[at]]
-        for at in differing:  # all but one of the bytes that it would have to know
+        for at in differing:  # all but one of the bytes that it would need to know
             guess = bytearray(other)
             guess[at] = own[at]
             found.append((f"another's but for byte {at}", bytes(guess)))
@@ -146,7 +146,7 @@ def main() -> int:
             try:
                 number, what, outcome, detail = pipe.recv()
             except EOFError:
-                if ready and done < len(left):  # it ended by what it tried
+                if ready and done < len(left):  # its guess ended it
                     counts[f"{left[done][0]}: ended the process"] += 1
                     done += 1
                 break

@@ -1,4 +1,4 @@
-"""Run programs through KernelBench's own `eval_kernel_against_ref`, unmodified, from a checkout.
+"""Runs programs through KernelBench's own `eval_kernel_against_ref`, unmodified, from a checkout.
 
     python bench/kernelbench_eval.py --kernelbench CHECKOUT --out RESULT.json TASK.py=PROGRAM.py [TASK.py=PROGRAM.py ...]
 
@@ -19,7 +19,7 @@ UNUSED_CLIENTS = {"openai": ["OpenAI"], "litellm": ["completion"], "dotenv": ["l
 
 
 def import_kernelbench(checkout: Path):
-    """The checkout's `kernelbench.eval` module."""
+    """Imports the checkout's `kernelbench.eval` module."""
     for name, attributes in UNUSED_CLIENTS.items():
         if importlib.util.find_spec(name) is None:
             module = types.ModuleType(name)
@@ -55,7 +55,7 @@ def main() -> int:
             num_perf_trials=arguments.perf_trials,
             measure_performance=True,
             device=torch.device("cuda:0"),
-            backend="triton" if "@triton.jit" in source else "cuda",  # Triton reads the text of its kernels: from a file
+            backend="triton" if "@triton.jit" in source else "cuda",  # Triton reads the text of its kernels from a file
             precision=torch.float32,
         )
         result = {

@@ -1,4 +1,4 @@
-"""Every KernelBench model of levels 1 to 3 as its own candidate: none may be refused, and none is more than an orchestration of the library.
+"""Verifies every KernelBench model of levels 1 to 3 as its own candidate: none may be refused, and each is an orchestration of the library.
 
     python bench/kernelbench_self.py CHECKOUT --device cuda:0 --shard 1/4 --workers 3 --limit-seconds 480 --out PART.json [--resume]
     python bench/kernelbench_self.py --merge PART.json ... --out bench/results/verifier-kernelbench-self.json
@@ -32,17 +32,17 @@ GIB = 1 << 30
 # Bytes of GPU memory that an evaluation needs for each byte of inputs, outputs and state: fp64 copies, the arenas of three parties, the judge's own.
 PER_INPUT, PER_OUTPUT, PER_STATE, FIXED = 7.0, 9.0, 8.0, 4 * GIB
 LIMITS = {"quick_timing": 0.4, "load": 60, "inputs": 60, "call": 40, "oracle": 120, "correctness": 12, "memory": 64 * GIB, "temporary": 4 * GIB}
-TASK_SECONDS = 170  # after which one task is given up
+TASK_SECONDS = 170  # seconds after which a task is given up
 AGAIN = ("infrastructure_error", "inconclusive", "error", "crashed", "timed_out")  # tried once more, alone on the GPU
 
 
 def candidate(source: str) -> str:
-    """The task's own model under the name that a program must have; everything else as it is."""
+    """Returns the task's own model under the name that a program must have; everything else is unchanged."""
     return re.sub(r"\bclass Model\b", "class ModelNew", re.sub(r"\bsuper\(\s*Model\s*,", "super(ModelNew,", source))
 
 
 class Plan:
-    """Which task comes next: the largest that fits into what is left of the GPU's memory."""
+    """Chooses the next task: the largest that fits into the remaining GPU memory."""
 
     def __init__(self, tasks: list[str], sizes: dict[str, dict[str, int]], capacity: float):
         self.capacity = self.left = capacity

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Held(TorchDispatchMode):
-    """`most`: bytes of the tensors made meanwhile that were there at the same time; those of `known` values do not count."""
+    """Measures `most`: the peak bytes of tensors made while it is open; those of `known` values do not count."""
 
     def __init__(self, known: Any):
         super().__init__()
@@ -54,7 +54,7 @@ def nbytes(value: Any) -> int:
 
 
 def measure(path: Path, device: str = "meta") -> dict[str, int]:
-    """Raises whatever the task raises: a few read values of tensors that have none here."""
+    """Measures a task. Raises whatever the task raises: a few read values of tensors, which have none here."""
     spec = importlib.util.spec_from_file_location("task", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

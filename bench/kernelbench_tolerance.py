@@ -1,4 +1,4 @@
-"""How far PyTorch's own fp32 is from fp64 by KernelBench's measure: is there a task whose reference does not hold its own tolerance?
+"""Measures how far PyTorch's own fp32 is from fp64 by KernelBench's measure, to find tasks whose reference misses its own tolerance.
 
     python bench/kernelbench_tolerance.py CHECKOUT --only 24_EfficientNetB2 [--only NAME ...] [--seeds 2] --out RESULT.json
 
@@ -68,7 +68,7 @@ def main() -> int:
             continue
         try:
             rows[f"level3/{path.stem}"] = [distances(path, seed) for seed in range(arguments.seeds)]
-        except Exception as error:  # memory, or a library that is not here
+        except Exception as error:  # memory, or a missing library
             print(f"{path.stem}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
         said = [f"over {row['over']:.2%}, at most {row['most_off']:g} of {row['mean_size']:g}" for row in rows[f"level3/{path.stem}"]]

@@ -1,4 +1,4 @@
-"""Measure landscapes: for each of thirty tasks a few hundred programs of the built-in compiler, each timed once and looked up ever after.
+"""Measures landscapes: for each of thirty tasks a few hundred programs of the built-in compiler, each timed once and looked up from then on.
 
     python bench/landscapes.py --devices cuda:0,cuda:1 --keep DIR --limit-seconds 280 --confirm-seconds 260   everything in one command
     python bench/landscapes.py --device cuda:0 --shard 0/4 --keep DIR --limit-seconds 280                     one shard; again: it continues
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def survey(arguments: argparse.Namespace) -> int:
-    """A process a device, then the merged table."""
+    """Runs one process per device, then merges the table."""
     devices = arguments.devices.split(",")
     children = []
     for number, device in enumerate(devices):
@@ -102,7 +102,7 @@ def passed_on(arguments: argparse.Namespace, device: str, shard: str) -> list[st
 
 
 def one_shard(arguments: argparse.Namespace) -> int:
-    """Measured by a child, which a program may bring down; then a sample through the verifier."""
+    """Measures a shard in a child process, which a program may bring down; then verifies a sample."""
     shard = shard_of(arguments)
     code = 0
     if not arguments.only_confirm:
@@ -111,7 +111,7 @@ def one_shard(arguments: argparse.Namespace) -> int:
             arguments.limit_seconds = seconds
             return [sys.executable, __file__, *passed_on(arguments, arguments.device, arguments.shard), "--measuring"]
 
-        shard.flying.unlink(missing_ok=True)  # of an interrupted survey, whose programs did no harm
+        shard.flying.unlink(missing_ok=True)  # left by an interrupted survey, whose programs did no harm
         code = restarted(command, shard.flying, arguments.limit_seconds)
     if arguments.confirm_seconds and shard.out.exists():
         asyncio.run(confirm(shard, arguments.confirm_seconds))
@@ -138,7 +138,7 @@ def shard_of(arguments: argparse.Namespace) -> Shard:
 
 
 def worker_cores(device: str) -> list[int]:
-    """The share of the host that belongs to this device, without the processors that its measurements run on."""
+    """Returns the part of the host that belongs to this device, without the processors of its measurements."""
     from verifier.devices.opening import open_device
 
     host = [processor for core in cores(os.sched_getaffinity(0)) for processor in core]
@@ -146,7 +146,7 @@ def worker_cores(device: str) -> list[int]:
 
 
 def sample(landscape: Landscape) -> list[tuple[int, str]]:
-    """(point, why) for the verifier: the best, and a random twentieth of the other distinct programs that passed."""
+    """Chooses (point, why) for the verifier: the best, and a random twentieth of the other distinct programs that passed."""
     first: dict[int, int] = {}
     for index, number in enumerate(landscape.program):
         if landscape.status[index] == PASSED:
@@ -160,7 +160,7 @@ def sample(landscape: Landscape) -> list[tuple[int, str]]:
 
 
 async def confirm(shard: Shard, seconds: float) -> None:
-    """The sample's programs through the verifier, as a user's would go, until the time is up. Written after every program."""
+    """Verifies the sample's programs like a user's until the time is up. The result is written after every program."""
     from verifier.client import Verifier
     from verifier.jobs import VerifyJob
 
@@ -190,7 +190,7 @@ async def confirm(shard: Shard, seconds: float) -> None:
 
 
 def programs_of(subject: Subject, landscape: Landscape, shard: Shard) -> list[tuple[str, int, str, str]]:
-    """The sample of one task with its programs printed again, which must be those that were measured."""
+    """Returns the sample of one task with its programs printed again; they must equal the measured ones."""
     prepared = prepare(subject, shard.figures(), shard.wanted, shard.most)
     if prepared.space.program != landscape.program:
         raise LandscapeError(f"{subject.name} has other programs than when it was measured: measure it again")
@@ -209,7 +209,7 @@ def compared(landscape: Landscape, index: int, why: str, result) -> dict:
 
 
 def agreement(table: Table) -> dict:
-    """How far table and verifier agree: of the times, and of the speedups, where what is common to all programs of a task falls out."""
+    """Returns how far table and verifier agree on times, and on speedups, from which everything common to all programs of a task cancels."""
     rows = [entry for landscape in table.landscapes for entry in landscape.confirmed]
     timed = [entry for entry in rows if entry.get("ratio")]
     said = {"programs": len(rows), "passed": sum(entry["status"] == "passed" for entry in rows), "statuses": {}}

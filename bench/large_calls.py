@@ -1,4 +1,4 @@
-"""Where the time of a judge goes that times calls of gigabytes: drawing, each side's call, comparing, and the functions behind them.
+"""Finds where a judge spends its time on calls of gigabytes: drawing, each side's call, comparing, and the functions behind them.
 
     python bench/large_calls.py --device cuda:0 --gib 6 --out FILE.json [--draws 8] [--sides 3]
 
@@ -92,7 +92,7 @@ class Calls(Bench):
         tournament = Tournament(self.pool, trials, job, secrets.randbits(48), enlist, repeatability(self.data_dir, self.device), others=[])
         runner = self.pool.take("runner", "fp32-strict", "train")
         subject = enlist(runner)
-        verdict = trials.run(subject)  # what timed outputs may be off by
+        verdict = trials.run(subject)  # tolerated error of timed outputs
         if verdict.wrong:
             raise SystemExit(f"large_calls: {verdict.wrong}")
         trials.make_room()

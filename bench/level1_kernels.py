@@ -1,4 +1,4 @@
-"""Printed programs of KernelBench tasks beside the unchanged model: median time of each, bytes over time, distance from eager's result.
+"""Times printed programs of KernelBench tasks beside the unchanged model: median time of each, bytes over time, distance from eager's result.
 
     python bench/coverage.py CHECKOUT --level 1 --programs FOLDER --out COVERAGE.json    (no GPU: prints the programs)
     python bench/level1_kernels.py build FOLDER ... --libraries LIBRARIES                (no GPU: compiles their kernels for sm_90)
@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-CALLS = 9  # timed, of each side
+CALLS = 9  # timed calls of each side
 FLUSH = 128 << 20  # bytes written between calls
 ARCHITECTURE = "sm_90"
 
@@ -54,7 +54,7 @@ def build(arguments: argparse.Namespace) -> int:
 
 
 def names(statement: ast.stmt) -> set[str]:
-    """That a statement of a module defines."""
+    """Returns the names that a statement of a module defines."""
     if isinstance(statement, ast.FunctionDef):
         return {statement.name}
     return {target.id for target in statement.targets if isinstance(target, ast.Name)} if isinstance(statement, ast.Assign) else set()
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     os.environ |= {"STITCH_BUILD_DIR": str(arguments.libraries.resolve()), "STITCH_CUDA_ARCH": ARCHITECTURE}
     torch.cuda.set_device(arguments.device)
-    torch.set_default_device(arguments.device)  # what tasks draw lies on the GPU at once
+    torch.set_default_device(arguments.device)  # tasks draw on the GPU directly
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     deadline = time.monotonic() + arguments.limit_seconds
     known = json.loads(arguments.out.read_text())["tasks"] if arguments.resume and arguments.out.exists() else {}
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-        except RuntimeError:  # after an illegal address nothing runs in this process any more
+        except RuntimeError:  # after an illegal address nothing more runs in this process
             print("the device's context is lost: the same command with --resume goes on behind this task", flush=True)
             return 1
     return 0
@@ -159,8 +159,8 @@ def first(value: Any) -> Any:
 
 
 def distance(got: Any, expected: Any) -> float:
-    """The largest difference over the root mean square of what is expected, in parts: tensors may fill half of the memory. Infinite where one is no
-    number and the other is."""
+    """Returns the largest difference over the root mean square of the expected result. It works in parts: tensors may fill half of the memory.
+    Infinite where only one of the two is a number."""
     if got.shape != expected.shape:
         raise ValueError(f"shape {tuple(got.shape)} in place of {tuple(expected.shape)}")
     a, b, most, square = got.reshape(-1), expected.reshape(-1), 0.0, 0.0

@@ -29,13 +29,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
-PIECES = 50  # that a reply arrives in
+PIECES = 50  # pieces in which a reply arrives
 PATIENCE = 1800.0
-MEMORY_MB, SLOWEST = 600, 2.0  # what is asked for
+MEMORY_MB, SLOWEST = 600, 2.0  # what is required
 
 
 class Model:
-    """OpenAI's chat completions, streamed; what it says follows from the prompt's situation."""
+    """A streamed model of OpenAI's chat completions; its reply follows from the prompt's situation."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
@@ -100,7 +100,7 @@ class Model:
 
 
 class CannedVerifier:
-    """What `webapp.runs.verifier_worker.VerifierWorker` is for the queue, with verdicts by what a program says of itself."""
+    """Stands in for `webapp.runs.verifier_worker.VerifierWorker` at the queue, with verdicts that the programs themselves state."""
 
     def __init__(self) -> None:
         from tests.unit.agents.agent_fakes import FakeClient
@@ -229,7 +229,7 @@ def measure(arguments: argparse.Namespace, model: Model, orchestrator: int, loop
 
 
 def look(run_id: Any) -> dict[str, Any]:
-    """A run's trace: whole, and as long as it says."""
+    """Checks a run's trace: it must be whole, and as long as it says."""
     from webapp.runs import artefacts
     from webapp.runs.forks import events_of
     from webapp.runs.models import Run

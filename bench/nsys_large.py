@@ -1,4 +1,4 @@
-"""A large recording by Nsight Systems: made on a GPU, read here as a user's would be, and drawn by `bench.pages`.
+"""Makes a large recording by Nsight Systems on a GPU and reads it like a user's; `bench.pages` draws it.
 
     python bench/nsys_large.py record --keep DIR [--steps 400] [--out bench/results/nsys-large.json]   on a GPU; leaves DIR/timeline.stwtl.gz
     STITCHWORK_TIMELINE=DIR/timeline.stwtl.gz python -m bench.pages.run timeline --runs 10 --events 1000 --out FILE      draws it in Chromium
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 LAYERS, WIDTH, BATCH, LENGTH = 8, 256, 8, 64  # short kernels: the launches are the point
-TABLES = {  # of the export, and the kind that its rows become in a timeline
+TABLES = {  # tables of the export, and the kind of their rows in a timeline
     "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
     "CUPTI_ACTIVITY_KIND_MEMCPY": "memcpy",
     "CUPTI_ACTIVITY_KIND_MEMSET": "memset",
@@ -42,7 +42,7 @@ TABLES = {  # of the export, and the kind that its rows become in a timeline
 
 
 def work(steps: int) -> None:
-    """What is recorded."""
+    """Does the recorded work."""
     import torch
 
     model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, batch_first=True), LAYERS).cuda()
@@ -140,7 +140,7 @@ def record(arguments: argparse.Namespace) -> int:
 
 
 def rows_of(export: Path) -> dict[str, int]:
-    """How many rows the tables of the export have that a timeline shows."""
+    """Returns how many rows of the export's tables a timeline shows."""
     with sqlite3.connect(export) as database:
         there = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         return {kind: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table, kind in TABLES.items() if table in there}

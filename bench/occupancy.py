@@ -1,4 +1,4 @@
-"""Who uses a host's processors, and who its GPU, while a sitting runs beside it:
+"""Records who uses a host's processors, and who its GPU, while a sitting runs beside it:
 
     python bench/occupancy.py --out FILE.json [--every 0.5]      until SIGTERM or SIGINT
 
@@ -86,7 +86,7 @@ def kind(program: str, command: str) -> str:
 class Turns:
     def __init__(self) -> None:
         self.looks = {"measuring": 0, "draining": 0, "free": 0}
-        self.runs: list[tuple[str, float]] = []  # what it was, and for how long without a change
+        self.runs: list[tuple[str, float]] = []  # its state, and for how long it has not changed
         self.since, self.now = time.monotonic(), "free"
 
     def look(self) -> None:
@@ -126,7 +126,7 @@ class Memory:
 
 
 def worker(pid: int) -> str:
-    """The data folder of the sweep's worker above a process."""
+    """Returns the data folder of the sweep's worker above a process."""
     with suppress(OSError, ValueError, IndexError):
         while pid > 1:
             command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")

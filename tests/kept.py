@@ -1,4 +1,4 @@
-"""What the tests keep from one run to the next, in the user's cache folder: files named by the hash of all that they follow from.
+"""Files that the tests keep from one run to the next, in the user's cache folder, named by the hash of everything that they depend on.
 
 Several processes share them. Each file is made by one process, in a place of its own, and then moved; those that nobody uses go away.
 """
@@ -21,7 +21,7 @@ IN_USE_SECONDS = 3600  # a run that is on may still need what was used since
 
 
 def folder(*names: str) -> Path:
-    """A folder below the one of all that is kept; it is there afterwards."""
+    """Makes and returns a folder below the cache folder."""
     found = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").joinpath("stitchwork-tests", *names)
     found.mkdir(mode=0o700, parents=True, exist_ok=True)
     return found

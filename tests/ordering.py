@@ -1,4 +1,4 @@
-"""In which order several workers take the tests: what may take longest begins first, or one worker would be left alone with it in the end."""
+"""Orders the tests for several workers: the longest start first, or one worker would be left alone with them in the end."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ class Bench:
         self.expected_state = {name: value.clone() for name, value in self.reference.state_dict().items()}
 
     def run(self, flying: Path, until: float, on_cohort: Callable[[], None]) -> bool:
-        """Measures what has no result yet; false where the time is up first. `flying` names the program that is being tried for the first time:
-        should this process die of it, whoever starts the next one knows."""
+        """Measures what has no result yet; false where the time is up first. `flying` names the program that is being tried for the first time: if it
+        kills this process, the starter of the next one knows."""
         open_numbers = [n for n in range(len(self.prepared.space.sources)) if n not in self.results]
         random.Random(SEED).shuffle(open_numbers)
         for at in range(0, len(open_numbers), COHORT):
@@ -106,7 +106,7 @@ class Bench:
         flying.write_text(json.dumps({"task": self.prepared.subject.name, "number": number}))
 
     def recorded(self, cohort: list[Loaded]) -> list[Seen | None]:
-        """What a profiler sees of each; nothing on a CPU, and nothing where the profiler fails: times are what counts."""
+        """Returns what a profiler sees of each program; nothing on a CPU, and nothing where the profiler fails: only times are essential."""
         nothing: list[Seen | None] = [None] * len(cohort)
         if not self.watch.cuda:
             return nothing
@@ -114,12 +114,12 @@ class Bench:
         names = [launcher_names(request) if request is not None else frozenset() for request in requests]
         try:
             return seen([loaded.model for loaded in cohort], self.inputs, names)
-        except Exception as error:  # of whatever kind: a survey does not end for want of a class
+        except Exception as error:  # any error: a survey does not end for lack of a class
             print(f"  {self.prepared.subject.name}: no recording of a cohort ({type(error).__name__}: {str(error)[:200]})", flush=True)
             return nothing
 
     def load(self, number: int) -> Loaded | None:
-        """A program that is right, or null with its verdict among the results."""
+        """Loads a program that is right; null, with its verdict among the results, for any other."""
         prepared = self.prepared
         try:
             module = imported(prepared.space.sources[number], self.kernels(number))
@@ -171,7 +171,7 @@ class Bench:
         return ""
 
     def time(self, cohort: list[Loaded], flying: Path) -> None:
-        """Blocks of every program and of eager in a random order, `BLOCKS` times over."""
+        """Times blocks of every program and of eager in random order, `BLOCKS` times."""
         sides = [Loaded(-1, self.reference, []), *cohort]
         order = random.Random(len(self.results))
         for loaded in sides:
@@ -228,7 +228,7 @@ def _values(prepared: Prepared, index: int) -> tuple[int, ...]:
 
 
 def _report(prepared: Prepared, us: float, kernels: Seen | None) -> Report:
-    """As much of a report as the diagnosis reads."""
+    """Makes the parts of a report that the diagnosis reads."""
     timing = Timing(program_ms=us / 1e3, bounded=True, clock_agrees=True, round_trip_ms=0.0, comparisons=[])
     rows = [Kernel(name=k.name, calls=k.calls, ms=k.mean_us * k.calls / 1e3, share=k.share, own=k.own) for k in kernels.per_call] if kernels else []
     return Report.model_construct(
@@ -238,7 +238,7 @@ def _report(prepared: Prepared, us: float, kernels: Seen | None) -> Report:
 
 
 def landscape_of(prepared: Prepared, results: dict[int, Result], eager_us: list[float]) -> Landscape:
-    """The table's entry, with what is measured so far."""
+    """Returns the table's entry with the measurements so far."""
     missing = Result("not_measured")
     rows = [results.get(number, missing) for number in prepared.space.program]
     return Landscape(
@@ -262,7 +262,7 @@ def landscape_of(prepared: Prepared, results: dict[int, Result], eager_us: list[
 
 
 def results_of(landscape: Landscape, prepared: Prepared) -> dict[int, Result] | None:
-    """What an earlier part holds, or null where it is of other programs."""
+    """Returns an earlier part's results, or null where it has other programs."""
     if (landscape.axes, landscape.programs, landscape.source) != (prepared.space.axes, prepared.space.sha, prepared.subject.source):
         return None
     found: dict[int, Result] = {}
@@ -276,7 +276,7 @@ def results_of(landscape: Landscape, prepared: Prepared) -> dict[int, Result] | 
 
 
 def points_of(prepared: Prepared) -> Iterator[tuple[int, int]]:
-    """(index of its first point, program) of every distinct program."""
+    """Returns (index of its first point, program) for every distinct program."""
     known: set[int] = set()
     for index, number in enumerate(prepared.space.program):
         if number not in known:

@@ -1,4 +1,5 @@
-"""Before a device is needed: a task's graph, its plan, its programs, and their kernels compiled in batches. Runs in worker processes."""
+"""Prepares everything before a device is needed: a task's graph, its plan, its programs, and their kernels compiled in batches. Runs in worker
+processes."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from bench.surveying.suite import Subject
 from compiler import CompilerPlan, DeviceFigures, make_plan
 from verifier.build.raw import RawRequest
 
-WANTED = 220  # programs that differ, a task
-MOST = 4096  # points of a task
-BATCH = 16  # programs a compiler run
+WANTED = 220  # distinct programs per task
+MOST = 4096  # points per task
+BATCH = 16  # programs per compiler run
 
 
 @dataclass
@@ -30,16 +31,16 @@ class Prepared:
 
     @cached_property
     def libraries(self) -> list[str]:
-        """The file of each batch, named by what is compiled: a later version of the compiler finds none of an earlier one's."""
+        """Returns the file of each batch, named by its content: a later version of the compiler finds none of an earlier one's."""
         return [f"{self.subject.name}-{digest({number: self.requests[number] for number in batch})}.so" for batch in self.batches]
 
     @cached_property
     def library_names(self) -> dict[int, str]:
-        """The file that holds a program's kernels."""
+        """Returns the file that holds a program's kernels."""
         return {number: name for name, batch in zip(self.libraries, self.batches, strict=True) for number in batch}
 
     def alone(self, number: int) -> str:
-        """The file of a program that was compiled by itself."""
+        """Returns the file of a program that was compiled by itself."""
         return f"{self.subject.name}-one-{digest({number: self.requests[number]})}.so"
 
 
@@ -67,7 +68,7 @@ def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most
 
 
 def compile_one(prepared: Prepared, at: int, compiler: str, arch: str, folder: Path) -> None:
-    """Batch number `at`, into the folder. A batch that does not compile is taken apart, so that only what is broken is missing."""
+    """Batch number `at`, into the folder. A batch that does not compile is split, so that only broken programs are missing."""
     batch = prepared.batches[at]
     library = folder / prepared.libraries[at]
     try:

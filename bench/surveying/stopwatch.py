@@ -1,4 +1,4 @@
-"""Times calls of programs that are trusted, in this very process, by the clock that the verifier's parties have.
+"""Times calls of trusted programs in this process, by the clock of the verifier's parties.
 
 `verifier.shim` flushes the L2 and keeps the GPU at speed before a call, starts its clock, and stops it after a sync of the whole device. What a
 party gets as bytes from the judge, this process writes to itself beforehand.
@@ -19,7 +19,7 @@ from verifier.devices.base import GO, REFRESH, SEEN, Device
 from verifier.devices.opening import open_device
 
 WARM_MS = 0.3  # the GPU is never idle for long here; the verifier's 3 ms bridge the drawing of inputs
-DISPATCHES = 3  # as in the verifier's party: torch's launch path back into the host's caches
+DISPATCHES = 3  # as in the verifier's party: brings torch's launch path back into the host's caches
 ANSWER_BYTES = 9  # "f" and eight bytes of nanoseconds
 
 

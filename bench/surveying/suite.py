@@ -15,7 +15,7 @@ class Subject:
     source: str
 
 
-# For each example the line that gives its sizes, and the line that takes its place on a GPU.
+# For each example, the line that gives its sizes, and the line that replaces it on a GPU.
 LARGER = {
     "attention": ("batch, tokens, features, heads = 4, 256, 128, 8", "batch, tokens, features, heads = 8, 512, 256, 8"),
     "cross_entropy": ("rows, classes = 768, 8192", "rows, classes = 2048, 16384"),
@@ -120,7 +120,7 @@ def get_init_inputs():
 
 
 def subjects(device_kind: str) -> list[Subject]:
-    """All tasks, in sizes for the kind of device."""
+    """Returns all tasks, in sizes for the kind of device."""
     found = [example(path, device_kind) for path in sorted(EXAMPLES.glob("*.py"))]
     return found + [written(name, device_kind) for name in WRITTEN]
 

@@ -1,4 +1,4 @@
-"""A shard of a survey: tasks are prepared and compiled by worker processes ahead of the one process that has the device."""
+"""Runs a shard of a survey: worker processes prepare and compile tasks ahead of the one process that has the device."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from compiler import DeviceFigures
 from verifier.devices.cuda_driver import GpuIdentity
 
 AHEAD = 4  # tasks that are prepared beyond the one being measured
-MAX_DEATHS = 6  # of the measuring process, after which a shard gives up
+MAX_DEATHS = 6  # deaths of the measuring process after which a shard gives up
 
 
 @dataclass
 class Shard:
-    """Which tasks, where, and what is there already."""
+    """The tasks of a shard, its device, and its earlier results."""
 
     device: str
     subjects: Sequence[Subject]
@@ -36,7 +36,7 @@ class Shard:
     most: int
     until: float  # time.monotonic
     cores: list[int]  # for workers; the measuring process has others
-    facts: dict[str, Any] | None = None  # what plans know of the device, as a verifier's environment says it; null: what the driver says
+    facts: dict[str, Any] | None = None  # what plans know about the device, from a verifier's environment; null: from the driver
     begun: float = field(default_factory=time.monotonic)
     spent: dict[str, float] = field(default_factory=dict)  # seconds of the device a task
 
@@ -72,7 +72,7 @@ class Shard:
                     self.keep(known, environment)
 
                 if crashed and crashed["task"] == name:
-                    keep()  # another death must not make it forgotten
+                    keep()  # a further death must not lose it
                 done = bench.run(self.flying, self.until, keep)
                 keep()
                 self.spent[name] = round(time.monotonic() - begin, 1)
@@ -90,7 +90,7 @@ class Shard:
         return complete and len(known) == len(self.subjects)
 
     def crash(self) -> dict[str, Any] | None:
-        """What the process before this one died of."""
+        """Returns what the previous process died of."""
         try:
             return json.loads(self.flying.read_text())
         except (OSError, ValueError):
@@ -100,8 +100,8 @@ class Shard:
         return ProcessPoolExecutor(max(1, len(self.cores)), mp_context=get_context("spawn"), initializer=_at_work, initargs=(self.cores,))
 
     def ready(self, pool: ProcessPoolExecutor, folder: Path, known: dict[str, Landscape]) -> Iterator[Prepared]:
-        """Tasks in the order of the shard, each as soon as its kernels are compiled, the following ones being prepared meanwhile. What an earlier
-        sitting has measured is not compiled again."""
+        """Yields tasks in the order of the shard, each as soon as its kernels are compiled, while the following ones are prepared. Tasks that an
+        earlier sitting has measured are not compiled again."""
         from bench.surveying.measuring import results_of
 
         figures, compiler, arch = self.figures(), self.compiler(), self.arch()
@@ -136,7 +136,7 @@ class Shard:
             yield prepared
 
     def compile(self) -> int:
-        """Every kernel, without the device, for a survey that is measured elsewhere; how many libraries there are."""
+        """Compiles every kernel, without the device, for a survey that is measured elsewhere. Returns the number of libraries."""
         folder = self.folder()
         with self.workers() as pool:
             for prepared in self.ready(pool, folder, {}):
@@ -203,7 +203,7 @@ def _at_work(cores: list[int]) -> None:
 
 
 def restarted(command: Callable[[float], Sequence[str]], flying: Path, seconds: float) -> int:
-    """Runs a shard's measuring process, made for the seconds that are left; one that dies over a program is started again, and knows over which."""
+    """Runs a shard's measuring process for the remaining seconds. One that dies over a program is restarted, and knows over which."""
     until = time.monotonic() + seconds
     for _ in range(MAX_DEATHS):
         code = subprocess.run(command(max(until - time.monotonic(), 1.0))).returncode

@@ -27,8 +27,8 @@ from bench.sweep.store import PROGRAMS, ROWS, Store, gathered, merged, packed, w
 from bench.sweep.tasks import ROOT, SETS, USUAL, Item, NoSuchTasks, items, needs, sets_of
 
 LONG = 300.0  # seconds
-SHARED = 0.96  # of a device's memory, by runs' largest moments, which do not come together: of 120 GiB given away 82 were in use on average
-ENOUGH = 1.2  # times what a run took until it was interrupted: a sitting that may see its end
+SHARED = 0.96  # share of a device's memory, by runs' peaks, which do not coincide: of 120 GiB given away 82 were in use on average
+ENOUGH = 1.2  # factor on a run's time until it was interrupted: a sitting of that length may see its end
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # says nothing about the compiler
 
 
@@ -152,10 +152,10 @@ def sitting(arguments: argparse.Namespace) -> int:
 
 
 def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = False, limit: float | None = None) -> list[Item]:
-    """Without a row, or named by `again`; interrupted runs first, else in the order of the sets or, shuffled, of the digests of their names. Runs
-    that were interrupted after `LONG` seconds come before all others in a sitting of `limit` seconds that may be enough for them, else last: they
-    keep memory from others for most of it. First of all are those that need most of a device, the largest of them first: small ones fill what they
-    leave."""
+    """Returns tasks without a row, or named by `again`; interrupted runs first, otherwise in the order of the sets or, shuffled, of the digests of
+    their names. Runs that were interrupted after `LONG` seconds come before all others in a sitting of `limit` seconds that may be enough for them,
+    else last: they keep memory from others for most of it. Tasks that need most of a device come first of all, the largest first: small ones fill the
+    rest."""
     waiting = [item for item in wanted if item.key not in store.rows or any(anew(part, item.key, store) for part in again)]
     if shuffle:
         waiting.sort(key=lambda item: hashlib.sha256(item.key.encode()).digest())
@@ -174,7 +174,7 @@ def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = Fa
 
 
 def anew(part: str, key: str, store: Store) -> bool:
-    """Whether a row that is there is made again: by the same code only where its task is named, or where it says nothing."""
+    """Whether an existing row is made again: by the same code only where its task is named, or where the row says nothing."""
     row = store.rows[key]
     older = row.get("code") != store.code
     if part == "failed":

@@ -1,7 +1,7 @@
-"""Puts the winners of a sweep through KernelBench's own evaluation (`bench/kernelbench_eval.py`): the ten, and others drawn. One process a device, or
-several, of which each compiles while others compute: then KernelBench's own times say nothing, and are not kept.
+"""Puts the winners of a sweep through KernelBench's own evaluation (`bench/kernelbench_eval.py`): the ten, and others drawn. There is one process per
+device, or several, each of which compiles while others compute: KernelBench's own times then mean nothing and are not kept.
 
-What it refuses is asked about once more without TF32 (`exact`): its tolerance for fp32 is 1e-4, but its reference is PyTorch in its default settings,
+A refused program is tried once more without TF32 (`exact`): its tolerance for fp32 is 1e-4, but its reference is PyTorch in its default settings,
 whose convolutions and recurrences compute in TF32 and are off by more than that themselves.
 """
 
@@ -24,7 +24,7 @@ EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}  # read by cuBLAS and cuDNN
 
 
 def accept(store: Store, checkout: Path, devices: Sequence[str], limit_seconds: float | None, share: int = 1) -> list[str]:
-    """Asks about what has not been asked of the present programs, by `share` processes a device. Returns the keys that are left."""
+    """Evaluates present programs that have no verdict yet, in `share` processes per device. Returns the remaining keys."""
     solved = [key for key, row in store.rows.items() if row["solved"]]
     wanted = to_accept(solved)
     paths = {item.key: item.path for item in items(["level1", "level2", "level3"], checkout)} if wanted else {}
@@ -59,7 +59,7 @@ def verdict_of(store: Store, key: str) -> dict[str, Any] | None:
 def evaluate(
     store: Store, checkout: Path, device: str, number: int, tasks: dict[str, Path], limit_seconds: float | None, alone: bool, exact: bool = False
 ) -> None:
-    """One process for all of them, since each start costs seconds; what it has written when the time is up counts."""
+    """Evaluates all of them in one process, since each start costs seconds; whatever it has written when the time is up counts."""
     name = f"acceptance-{device.replace(':', '-')}{f'-{number}' if number else ''}{'-exact' if exact else ''}"
     result = store.work / f"{name}.json"
     result.unlink(missing_ok=True)

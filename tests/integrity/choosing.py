@@ -1,4 +1,4 @@
-"""Which entries of the corpus a run on the CPU tries.
+"""Chooses the entries of the corpus that a run on the CPU tries.
 
 Every commit runs the sentinels, the entries whose file or task it changed, and the entries of those groups whose defence it touched. Changes are held
 against the merge base with `main`; on `main` itself, also in a fresh clone of it, against the first parent of HEAD. Where HEAD has no parent to be
@@ -95,7 +95,7 @@ def groups_of(entry: Entry) -> set[Group]:
 
 
 def touched(files: Iterable[str]) -> set[Group]:
-    """The groups whose defence a change of `files` may break."""
+    """Returns the groups whose defence a change of `files` may break."""
     found: set[Group] = set()
     for file in files:
         parts = Path(file).parts
@@ -165,7 +165,7 @@ def ask_git(*arguments: str) -> str | None:
 
 
 def chosen(entries: list[Entry], device: str) -> list[Entry]:
-    """Those of `entries` that this run tries on `device`. On a GPU everything, but for CORPUS_PART."""
+    """Returns the `entries` that this run tries on `device`. On a GPU that is everything, limited by CORPUS_PART."""
     entries = [entry for entry in entries if entry.runs_on(device)]
     if device == "cpu":
         which = os.environ.get("CORPUS", "")

@@ -1,4 +1,4 @@
-"""The corpus: one file a program, whose header says which verdict it must get and why. Reading a file, and holding it against the verifier."""
+"""The corpus: one file per program, whose header says which verdict it must get and why. Reads a file, and compares it with the verifier."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEVICES = ("cpu", "cuda", "any")
 DEFENCES = ("static", "runtime", "design")
 LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timing=0.5, memory=6 * GIB)
 GPU_LIMITS = dataclasses.replace(LIMITS, call=10.0, build=300.0, quick_timing=1.0, memory=16 * GIB)
-ATTEMPTS = {"cheats": 3, "honest": 6}  # a verdict that only says that the machine was too busy is asked for again
+ATTEMPTS = {"cheats": 3, "honest": 6}  # a verdict which only says that the machine was too busy is requested again
 PATIENCE = 300.0  # seconds for one verification
 _FIELD = re.compile(r"#\s*([a-z]+):\s*(.+?)\s*$")
 _FIELDS = {
@@ -73,12 +73,13 @@ class Entry:
 
     @property
     def forms(self) -> tuple[Form, ...]:
-        """A cheat that not only its words give away is also tried with the static stage off, and under other names."""
+        """Returns the forms of a program. A cheat that more than its words gives away is also tried with the static stage off, and under other
+        names."""
         return ("as is",) if self.kind == "honest" or self.defence == "static" else FORMS
 
     @property
     def short_forms(self) -> tuple[Form, ...]:
-        """The forms that `make test-all` runs: the hardest one, and the source as it is where the static stage ends it at once."""
+        """Returns the forms that `make test-all` runs: the hardest one, and the source as it is where the static stage ends it at once."""
         if self.forms == ("as is",):
             return self.forms
         refused = any(finding.severity == "refuse" for finding in inspect_source(ast.parse(self.source), self.source))
@@ -86,7 +87,7 @@ class Entry:
 
 
 def read_entry(path: Path) -> Entry:
-    """Raises `HeaderError` with all that is wrong."""
+    """Reads the entries. Raises `HeaderError` with everything that is wrong."""
     kind: Kind = "cheats" if path.parent.name == "cheats" else "honest"
     source = path.read_text(encoding="utf-8")
     fields: dict[str, str] = {}
@@ -147,7 +148,7 @@ def read_entry(path: Path) -> Entry:
 
 
 def read_corpus(kind: str = "all") -> list[Entry]:
-    """All entries, those of one task together: the reference of a task stays for the next program."""
+    """Returns all entries, grouped by task: the reference of a task stays for the next program."""
     kinds = ("cheats", "honest") if kind == "all" else (kind,)
     entries = [read_entry(path) for name in kinds for path in sorted((HOME / name).glob("*.py"))]
     return sorted(entries, key=lambda entry: (entry.task.name, entry.precision, entry.mode, entry.name))
@@ -159,7 +160,7 @@ def _is_verdict(text: str) -> bool:
 
 @dataclass
 class Outcome:
-    """What the verifier said of one form of a program, and whether that is what its header demands."""
+    """The verdict on one form of a program, and whether it is the one that its header demands."""
 
     name: str
     kind: str
@@ -179,7 +180,7 @@ class Outcome:
 
 
 def outcome_row(entry: Entry, outcome: Outcome) -> dict[str, Any]:
-    """As result files keep it."""
+    """Returns an outcome as result files store it."""
     return dataclasses.asdict(outcome) | {"hack": entry.hack, "defence": entry.defence, "task": entry.task.stem, "says": entry.says}
 
 
@@ -189,7 +190,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def evidence(report: Report) -> list[str]:
-    """Every sentence that says why a report is what it is."""
+    """Yields every sentence that explains a report."""
     speedup = report.against("eager")
     return [
         *([report.message] if report.message else []),
@@ -222,7 +223,8 @@ def judged(entry: Entry, form: Form, report: Report) -> tuple[bool, str]:
 
 
 class Desk:
-    """Verifiers on one device, kept warm for many entries: one whole, one with the static stage off. `prepare` fills the data directory of each."""
+    """Verifiers on one device, kept warm for many entries: one complete, one with the static stage off. `prepare` fills the data directory of
+    each."""
 
     def __init__(
         self, device: str, data_dir: Path, limits: Limits | None = None, spares: int = 2, prepare: Callable[[Path], Path] = lambda folder: folder
@@ -236,7 +238,7 @@ class Desk:
         self._verifiers: dict[tuple[bool, float], Verifier] = {}
 
     def _verifier(self, off: bool, call: float) -> Verifier:
-        """The one for these limits; a third one takes the place of the last."""
+        """Returns the verifier for these limits; a third one replaces the last."""
         key = (off, max(call, self.limits.call))
         if key not in self._verifiers:
             for other in [other for other in self._verifiers if other[1] != self.limits.call]:

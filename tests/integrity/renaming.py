@@ -1,4 +1,4 @@
-"""The same program under other names: no rule that looks for words, comments or docstrings finds it again.
+"""Rewrites a program under other names, so that no rule that looks for words, comments or docstrings finds it again.
 
 Renamed are the names that the source itself binds: modules' and functions' locals, functions, classes, parameters, attributes that it defines,
 and the functions, kernels and types of its C++ and CUDA strings, in Python and in the strings alike. What an outside API names stays: `ModelNew`,
@@ -71,7 +71,7 @@ def _drop_docstrings(tree: ast.Module) -> None:
 
 
 def _keywords(tree: ast.Module) -> set[str]:
-    """Names by which some call passes an argument: whose parameter it is cannot be told."""
+    """Returns names by which some call passes an argument: the owner of the parameter is unknown."""
     return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
 
 

@@ -32,7 +32,7 @@ def refusals(entry: Entry) -> list[Finding]:
 
 
 def is_timed(entry: Entry, form: Form) -> bool:
-    """Whether the evaluation gets as far as the clock: other verdicts end it before, and so does the static stage."""
+    """Whether the evaluation reaches the clock: other verdicts end it before, and so does the static stage."""
     if entry.kind == "cheats" and form == "as is":
         return not refusals(entry)
     return any(verdict.startswith(AFTER_THE_CLOCK) for verdict in entry.verdicts) or "timed" in f"{entry.name} {entry.because}"

@@ -1,5 +1,5 @@
-// What the judge asks about tensors of gigabytes, each in one pass over them; PyTorch's operators take five to twelve. Every block leaves a partial
-// result, which the host joins in the same order always. Pointers are on a multiple of 16 bytes, `count` is in elements.
+// The judge's questions about tensors of gigabytes, each answered in one pass over memory; PyTorch's operators take five to twelve. Every block
+// leaves a partial result, and the host always joins them in the same order. Pointers are multiples of 16 bytes, `count` is in elements.
 #include <cmath>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -38,7 +38,7 @@ template <class T> __device__ __forceinline__ Eight<T> eight(const T* from, int 
     return found;
 }
 
-// Sums of squares, and how many elements are finite: only those are in the sums.
+// Sums squares over the finite elements, and counts those.
 template <class T> __global__ void __launch_bounds__(THREADS) squares_kernel(const T* x, long long count, double* sums, long long* finite) {
     double total = 0.0;
     long long counted = 0;
@@ -58,14 +58,14 @@ template <class T> __global__ void __launch_bounds__(THREADS) squares_kernel(con
     leave<Sum>(counted, finite);
 }
 
-// |x - y| / (|y| + rms). Where y is not finite: nothing, if x is not either, else infinite.
+// |x - y| / (|y| + rms). Where y is not finite: 0 if x is not either, else infinite.
 __device__ __forceinline__ double off_wide(double x, double y, double rms) {
     if (!isfinite(y)) return isfinite(x) ? INFINITY : 0.0;
     const double scale = fabs(y) + rms, off = fabs(x - y) / (scale > LEAST ? scale : LEAST);
     return isfinite(off) ? off : INFINITY;
 }
 
-// The same in fp32 where both are no wider, as two numbers that are close have an exact difference; in fp64 where that says nothing.
+// The same in fp32 where both types are no wider, since two close numbers have an exact difference; in fp64 where that is not enough.
 template <class X, class Y> __device__ __forceinline__ double off_of(X x, Y y, double rms, float narrow) {
     if constexpr (sizeof(Y) <= 4) {
         const float scale = fabsf((float)y) + narrow, off = fabsf((float)x - (float)y) / (scale > LEAST_NARROW ? scale : LEAST_NARROW);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(THREADS) differ_kernel(const long long* x, con
     leave<Max>(differ, found);
 }
 
-// As fingerprint.py mixes a word with its place.
+// Mixes a word with its place as fingerprint.py does.
 __device__ __forceinline__ unsigned long long mixed(int word, unsigned long long place, unsigned long long key, unsigned long long other) {
     const unsigned long long product = ((unsigned long long)(long long)word + 1) * (place * key + other);
     return product ^ (unsigned long long)((long long)product >> 29);
@@ -139,7 +139,7 @@ template <class X, class Y> int farthest_of(const void* x, const void* y, long l
     return (int)cudaGetLastError();
 }
 
-// Types are 0 for fp32, 1 for bf16, 2 for fp16 and 3 for fp64. What is returned is an error of the CUDA runtime, -1 for types that no kernel takes.
+// Types are 0 for fp32, 1 for bf16, 2 for fp16 and 3 for fp64. Returns an error of the CUDA runtime, or -1 for types that no kernel takes.
 extern "C" int squares(int type, const void* x, long long count, double* sums, long long* finite, int blocks, void* stream) {
     switch (type) {
         case 0: return squares_of<float>(x, count, sums, finite, blocks, stream);

@@ -1,15 +1,14 @@
 /* The clock of a timed call: loaded in a party, with the driver's functions looked up, before any stranger's source is.
  *
- * `stitch_prepare` comes first, outside any interval: it waits for the device, frees lines pinned in L2, and writes a scratch buffer over and over for
- * a while, so that every call finds an L2 without its data, a GPU that works in this process's context, and clocks that are up.
- * Then the judge writes the call's inputs and one byte, `stitch_inputs` writes the scratch buffer once more, `stitch_refreshed` answers, and on the
- * judge's second byte `stitch_go` returns with the clock started. The call runs. `stitch_done` waits for the whole
- * device, stops the clock and writes the nanoseconds as a little-endian i64. A device that failed is a negative number: minus the driver's code.
- * On the CPU there is nothing to wait for: a call has returned when its work is done. There it waits for one byte more, by which the judge says that it
- * has read its own clock: threads that spin on every processor would keep the judge waiting until the outputs are copied.
+ * `stitch_prepare` comes first, outside any interval: it waits for the device, frees lines pinned in L2, and writes a scratch buffer over and over
+ * for a while, so that every call finds an L2 without its data, a GPU that works in this process's context, and clocks at full speed. Then the judge
+ * writes the call's inputs and one byte, `stitch_inputs` writes the scratch buffer once more, `stitch_refreshed` answers, and on the judge's second
+ * byte `stitch_go` returns with the clock started. The call runs. `stitch_done` waits for the whole device, stops the clock and writes the
+ * nanoseconds as a little-endian i64. A device that failed is a negative number: minus the driver's code. On the CPU there is nothing to wait for: a
+ * call has returned when its work is done. There it waits for one more byte, by which the judge says that it has read its own clock: threads that
+ * spin on every processor would keep the judge waiting until the outputs are copied.
  *
- * Calls that are worth more than one exchange go through `series.c`.
- */
+ * Series of calls go through `series.c`. */
 #include "clock.h"
 
 #include <dlfcn.h>
@@ -73,8 +72,8 @@ void stitch_prepare(void) {
     } while (now_ns() - from < warm_ns);
 }
 
-/* The judge's next byte, or -1 where it is gone. With a GPU this polls for `spin_ns` before it sleeps: a processor that slept has lost its speed and its
- * caches, and a call would be charged with waking it. (On the CPU device polling would take a processor from the judge.) */
+/* The judge's next byte, or -1 where it is gone. With a GPU this polls for `spin_ns` before it sleeps: a processor that slept has lost its speed and
+ * its caches, and a call would be charged for waking it. (On the CPU device polling would take a processor from the judge.) */
 static int next_byte(int fd) {
     unsigned char byte;
     ssize_t got = -1;
@@ -91,8 +90,8 @@ static int next_byte(int fd) {
     return got == 1 ? byte : -1;
 }
 
-/* Waits until the judge has written the inputs ('F'). With a GPU the L2 is then written once more in this context, which also makes it the one that the
- * GPU works in; work of the program's own that still ran would delay the answer. 0, or -1 where the judge is gone. */
+/* Waits until the judge has written the inputs ('F'). With a GPU the L2 is then written once more in this context, which also switches the GPU to
+ * it; work of the program that still runs would delay the answer. Returns 0, or -1 where the judge is gone. */
 int stitch_inputs(int fd) {
     if (next_byte(fd) != 'F') return -1;
     if (driver.sync && scratch_words) flush_device();
@@ -108,7 +107,7 @@ int stitch_refreshed(int fd) {
     return put == 1 ? 0 : -1;
 }
 
-/* 0 with the clock started, or -1 where the judge is gone. */
+/* Starts the clock and returns 0, or -1 where the judge is gone. */
 int stitch_go(int fd) {
     if (next_byte(fd) != 'G') return -1;
     began = now_ns();

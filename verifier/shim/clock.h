@@ -1,4 +1,4 @@
-/* What the two halves of the shim share: the clock of a single call (`clock.c`) and that of a series of calls (`series.c`). */
+/* Declarations shared by the clock of a single call (`clock.c`) and that of a series of calls (`series.c`). */
 #ifndef STITCH_CLOCK_H
 #define STITCH_CLOCK_H
 

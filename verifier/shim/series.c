@@ -7,12 +7,11 @@
  *   party: 4c+3  the call has ended, device and all  judge: 4c+3  has read its clock
  *   party: 4c+4  outputs copied                   judge: 4c+4  has read its clock; then the next call
  *
- * So no call can do another's work: what it would need is readable only when the judge has seen the call before it end and its outputs copied. Lead-in
- * calls look the same as counted ones, and the party is told of neither.
+ * So no call can do another's work: its inputs become readable only when the judge has seen the previous call end and its outputs copied. Lead-in
+ * calls look the same as counted ones, and the party is not told which is which.
  *
  * With a GPU both sides spin, and the judge's own stamps are the time. On the CPU device they sleep on a futex, since a judge that spins takes a
- * processor from the program; there the party's clock is the finer one and the judge's bears it out.
- */
+ * processor from the program; there the party's clock is the finer one and the judge's confirms it. */
 #define _GNU_SOURCE
 #include "clock.h"
 
@@ -33,7 +32,7 @@ enum outcome { ENDED = 0, SOCKET = 1, TIMED_OUT = 2, OUT_OF_TURN = 3 };
 static const uint32_t ABORTED = 0xFFFFFFFFu;
 static const int64_t SPIN_NS = 20 * 1000 * 1000, LOOK_NS = 1000 * 1000;
 
-/* Every word on a cache line of its own. */
+/* Puts every word on a cache line of its own. */
 struct word {
     _Atomic uint32_t value;
     _Atomic uint32_t awaited; /* somebody may sleep until it changes */
@@ -66,7 +65,7 @@ static inline void breathe(void) {
 #endif
 }
 
-/* Until `word` is `wanted`; anything but that and `before` is a party out of turn, or one that has aborted. */
+/* Waits until `word` is `wanted`. Any value but this and `before` means a party out of turn, or one that has aborted. */
 static enum outcome await(struct word *word, uint32_t before, uint32_t wanted, int fd, int spins, int64_t deadline) {
     int64_t from = 0, look = 0;
     for (unsigned turn = 0;; turn++) {
@@ -131,10 +130,10 @@ void load_masks(void) {
     if (driver.load_module(&module, MASK) || driver.get_function(&mask_kernel, module, "stitch_mask")) mask_kernel = NULL;
 }
 
-/* Whether inputs can be masked here: a driver without its compiler for PTX cannot. */
+/* Whether inputs can be masked here: a driver without its PTX compiler cannot. */
 int stitch_has_masks(void) { return !driver.sync || mask_kernel; }
 
-/* OpenMP's threads that torch itself works with, called natively: no operator that a program could have put its own code into. */
+/* The OpenMP threads of torch itself, called natively: no operator is involved into which a program could have put its own code. */
 
 static void (*gomp_parallel)(void (*)(void *), void *, unsigned, unsigned);
 static int (*gomp_number)(void);
@@ -149,7 +148,7 @@ static int find_gomp(struct dl_phdr_info *info, size_t size, void *found) {
     return strstr(info->dlpi_name, "torch") != NULL; /* torch's own before another */
 }
 
-/* Once torch is loaded; `threads` as many as it computes with. */
+/* Called once torch is loaded; `threads` is the number that torch uses. */
 void stitch_use_threads(unsigned threads) {
     void *library = NULL;
     dl_iterate_phdr(find_gomp, &library);
@@ -196,7 +195,7 @@ static void spin_until(struct work *work, size_t from, size_t to) {
     while (now_ns() < work->until) breathe();
 }
 
-/* Masks or unmasks `nbytes` (a multiple of 8) at `place`, on the device where there is one. 0, or the driver's code. */
+/* Masks or unmasks `nbytes` (a multiple of 8) at `place`, on the device where there is one. Returns 0, or the driver's code. */
 int stitch_mask(uint64_t place, size_t nbytes, uint64_t first, uint64_t second) {
     uint64_t words = nbytes / 8;
     if (!words) return 0;
@@ -213,7 +212,7 @@ int stitch_mask(uint64_t place, size_t nbytes, uint64_t first, uint64_t second) 
 static unsigned char *host_scratch;
 static size_t host_scratch_bytes;
 
-/* The buffer by which a CPU's caches are flushed. 0, or -1 where there is no memory for it. */
+/* Allocates the buffer that flushes a CPU's caches. Returns 0, or -1 where there is no memory for it. */
 int stitch_use_flush(size_t nbytes) {
     void *place = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (place == MAP_FAILED) return -1;
@@ -222,7 +221,7 @@ int stitch_use_flush(size_t nbytes) {
     return 0;
 }
 
-/* All processors at work for `ns`: one that slept, above all a virtual one, takes up to 8 ms to come back, and a call would be charged with that. */
+/* Keeps all processors busy for `ns`: one that slept, above all a virtual one, takes up to 8 ms to wake up, and a call would be charged for that. */
 void stitch_awake(int64_t ns) {
     struct work work = {spin_until, NULL, workers, {0, 0}, now_ns() + ns};
     shared(&work);
@@ -231,11 +230,11 @@ void stitch_awake(int64_t ns) {
 /* The party's half */
 
 static struct page *mine;
-static uint32_t at;  /* the step before the call that is under way */
+static uint32_t at;  /* the step before the current call */
 static int socket_of_judge;
 static int64_t went;
 
-/* Maps the page that the judge shares by a descriptor, which the caller closes. 0, or -1. */
+/* Maps the page that the judge shares by a descriptor, which the caller closes. Returns 0, or -1. */
 int stitch_page(int descriptor) {
     void *place = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (place == MAP_FAILED) return -1;
@@ -251,7 +250,7 @@ int stitch_await(int fd, uint32_t number, uint64_t place, size_t nbytes) {
     if (code) return code;
     at = 4 * number;
     socket_of_judge = fd;
-    if (at && await(&mine->judge, at - 1, at, fd, spins, 0)) return -1; /* the judge has seen the copy of the call before */
+    if (at && await(&mine->judge, at - 1, at, fd, spins, 0)) return -1; /* the judge has seen the previous call's copy */
     put(&mine->party, at + 1);
     if (await(&mine->judge, at, at + 1, fd, spins, 0)) return -1;
     code = stitch_mask(place, nbytes, mine->key[0], mine->key[1]);
@@ -267,7 +266,7 @@ int stitch_await(int fd, uint32_t number, uint64_t place, size_t nbytes) {
     return 0;
 }
 
-/* Waits for the whole device and stops the clock: its nanoseconds, or minus the driver's code. */
+/* Waits for the whole device and stops the clock. Returns nanoseconds, or minus the driver's code. */
 int64_t stitch_ended(void) {
     int code = stitch_sync();
     int64_t ended = now_ns();
@@ -277,17 +276,17 @@ int64_t stitch_ended(void) {
     return mine->inner;
 }
 
-/* The outputs are where the judge reads them. */
+/* Tells the judge that the outputs are where it reads them. */
 void stitch_copied(void) { put(&mine->party, at + 4); }
 
-/* The series ends here; why, the next message says. */
+/* Ends the series; the next message says why. */
 void stitch_abort(void) {
     if (mine) put(&mine->party, ABORTED);
 }
 
 /* The judge's half */
 
-/* For how long the threads behind these open files (/proc/PID/task/TID/schedstat) have been ready to run without a processor, ns. */
+/* Returns how long the threads behind these open files (/proc/PID/task/TID/schedstat) have been ready to run without a processor, in ns. */
 static int64_t queued(const int *threads, int count) {
     int64_t total = 0;
     for (int i = 0; i < count; i++) {
@@ -301,9 +300,9 @@ static int64_t queued(const int *threads, int count) {
     return total;
 }
 
-/* Leads a party through `count` calls. `keys`: two words a call. `threads`: open files by which the kernel tells how long the party's threads wait for a
- * processor. `stamps`, eight a call, ns: the party waits, key, unmasked, go, ended, copied, the call by the party's clock, and for how long its threads
- * waited for a processor meanwhile. `spins`: 1 where a processor can be spared for that. */
+/* Leads a party through `count` calls. `keys`: two words per call. `threads`: open files in which the kernel tells how long the party's threads wait
+ * for a processor. `stamps`, eight per call, in ns: the party waits, key, unmasked, go, ended, copied, the call by the party's clock, and how long
+ * its threads waited for a processor meanwhile. `spins`: 1 where a processor can be spared for that. */
 int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys, const int *threads, int thread_count, int64_t *stamps, int spins,
                 int64_t limit_ns) {
     struct page *page = shared_page;
@@ -335,5 +334,5 @@ int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys,
     return ENDED;
 }
 
-/* Before each series. */
+/* Resets the page before each series. */
 void stitch_begin(void *shared_page) { memset(shared_page, 0, PAGE_BYTES); }

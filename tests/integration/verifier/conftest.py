@@ -19,8 +19,8 @@ def bench(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def open_bench(tmp_path_factory):
-    """A verifier that does not look at sources, so that only the sandbox stands between them and the host, and whose client had secrets in its
-    environment when the judge started."""
+    """A verifier without the static stage, so that only the sandbox stands between sources and the host. Its client had secrets in its environment
+    when the judge started."""
     bench = Bench(tmp_path_factory.mktemp("open"), limits=dataclasses.replace(LIMITS, call=30), without_static=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANTHROPIC_API_KEY", PLANTED)

@@ -1,5 +1,5 @@
-"""Parties without a sandbox and without 2 s of importing torch: forked from one process that has imported it. For judging what trusted sources do;
-what confinement, memory limits and a fresh interpreter are worth is tested with real parties.
+"""Parties without a sandbox and without 2 s of importing torch: forked from one process that has imported it. For judging confinement, memory limits
+and a fresh interpreter are tested with real parties.
 
     python forked.py FD    the process that forks; its other half is `Nursery`
 """
@@ -37,7 +37,7 @@ MESSAGE = 1 << 20
 
 
 class Nursery:
-    """The process that forks, as a test sees it."""
+    """The forking process, as a test sees it."""
 
     def __init__(self) -> None:
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -65,7 +65,7 @@ class Nursery:
 
 
 class Forked:
-    """As much of `subprocess.Popen` as `verifier.confinement.spawned.Spawned` asks for."""
+    """The part of `subprocess.Popen` that `verifier.confinement.spawned.Spawned` uses."""
 
     def __init__(self, nursery: Nursery, channel: int, home: str, variables: dict[str, str]):
         self.nursery = nursery
@@ -98,13 +98,13 @@ class Forked:
 
 
 def forked_device(device: Device) -> None:
-    """One thread for each side: nothing is timed, and threads that spin for each other would take the processor from other tests."""
+    """A device with one thread for each side: nothing is timed, and spinning threads would take the processor from other tests."""
     device.threads = 1  # type: ignore[attr-defined]
     device.open()
 
 
 class ForkingPool(Pool):
-    """A pool whose parties are forked when they are wanted: there is nothing to keep waiting."""
+    """A pool whose parties are forked on demand, so that none is kept waiting."""
 
     def __init__(self, device: Device, limits: Limits, nursery: Nursery, builder_binds: list[Bind] | None = None):
         super().__init__(device, limits, spares=0, builder_binds=builder_binds)
@@ -124,7 +124,7 @@ class ForkingPool(Pool):
 
 
 def serve(control: socket.socket) -> None:
-    """Forks until the test has gone."""
+    """Forks until the test has ended."""
     statuses: dict[int, int] = {}
     while True:
         data, fds, _, _ = socket.recv_fds(control, MESSAGE, 2)
@@ -152,7 +152,7 @@ def fork(control: socket.socket, fds: list[int], message: dict[str, Any]) -> int
 
 
 def become_party(fds: list[int], message: dict[str, Any]) -> None:
-    """As `verifier.parties.party.main`, but for what confines it and what it imports."""
+    """Does what `verifier.parties.party.main` does, without confinement and imports."""
     os.setsid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     for stream in (1, 2):

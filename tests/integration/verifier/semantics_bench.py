@@ -1,4 +1,4 @@
-"""Trials of a program without build and timing: what these tests ask is decided before anything is measured. On the CPU its parties are forked
+"""Trials of a program without build and timing: these tests are decided before anything is measured. On the CPU its parties are forked
 (forked.py), except where a test asks for confined ones."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Semantics:
                 self.pool.give_back(runner)
 
     def same(self, task: str, **options) -> Outcome:
-        """The task's own model as the program."""
+        """Returns the task's own model as the program."""
         return self.judge(task.replace("class Model(", "class ModelNew("), task, **options)
 
     def changed(self, task: str, old: str, new: str, **options) -> Outcome:

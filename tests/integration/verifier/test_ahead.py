@@ -1,4 +1,4 @@
-"""What comes up before it is timed, with processes of its own: baselines that compile while the program is tried, processes that import torch."""
+"""Work that starts before it is timed, with real processes: baselines that compile during the program's trials, processes that import torch."""
 
 import pytest
 from semantics_bench import Semantics, task
@@ -64,7 +64,7 @@ def tournament(request, tmp_path, monkeypatch):
     yield made
     for session in sessions:
         session.close()
-    bench.pool.forget()  # processes that took their roles for nothing, as a judge ends them after its job
+    bench.pool.forget()  # unused processes, which a judge ends after its job
     assert not [party for party in bench.pool.busy if party.role == "baseline" and party.alive]
     bench.close()
 
@@ -128,7 +128,7 @@ def test_processes_that_will_be_taken_import_torch_meanwhile(tmp_path):
         pool.stock(1)
         assert pool.waiting == [first, second], "there are enough"
         first.spawned.kill()
-        pool.settle()  # nor does one that died keep anybody waiting
+        pool.settle()  # a dead process does not keep anybody waiting either
         first.spawned.process.wait()
         pool.stock(2)
         assert len(pool.waiting) == 2 and pool.waiting[0] is second

@@ -29,7 +29,7 @@ SECRET = f"planted-{uuid.uuid4().hex}"
 
 @pytest.fixture
 def host():
-    """Things of the host that a party must not reach: listening sockets, a process with a secret, a file beside its own /tmp."""
+    """Parts of the host that a party must not reach: listening sockets, a process with a secret, a file beside its own /tmp."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         abstract = f"stitch-{uuid.uuid4().hex}"
@@ -74,7 +74,7 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
     worked = [attempt for attempt in json.loads(found[1]) if private is None or private not in attempt]
     assert not worked, worked
     assert int(found[2]) >= {"network": 25, "processes": 40, "files": 100, "kernel": 60}[group]
-    # The host says the same: nobody called, nobody was signalled, nothing was written, and the judge is the one that it was.
+    # The host agrees: nobody called, nobody was signalled, nothing was written, and the judge is the same.
     for listener in host["listeners"]:
         with pytest.raises(BlockingIOError):
             listener.accept()
@@ -87,7 +87,7 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
 
 
 def test_the_attempts_do_work_outside(host, tmp_path):
-    """The probes are no blanks: on the host, without a sandbox, the harmless ones among them succeed."""
+    """The probes are effective: on the host, without a sandbox, the harmless ones succeed."""
     facts = {"port": host["port"], "abstract": host["abstract"], "path": host["path"], "pids": [], "secret": ""}
     source = prober(PROGRAM, "network", facts).split("\nimport torch")[0] + "\nprobe()\n"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)

@@ -72,11 +72,11 @@ def test_flags(quick):
     assert quick.admit(forward("return torch.zeros(4)")).flags == ["trivial"]
     assert quick.admit(forward("return x.clone()")).flags == ["trivial"]
     assert quick.admit(forward("return torch.dropout(x, 0.5, True)")).flags == ["stochastic"]
-    # Sums whose order differs from call to call, as atomic additions make them, are no random numbers.
+    # Sums whose order differs from call to call, as with atomic additions, are not random numbers.
     moving = "torch.calls = getattr(torch, 'calls', 0) + 1\nreturn torch.softmax(x, dim=-1) * (1 + 5e-7 * torch.calls)"
     reordered = quick.admit(forward(moving))
     assert reordered.flags == [] and reordered.deterministic is False
-    # A counter of the model's own is put back, so that calls which begin alike give the same.
+    # The model's own counter is restored, so that calls from the same state give the same result.
     counted = quick.admit(forward(moving.replace("torch.calls", "self.calls").replace("getattr(torch", "getattr(self").replace("5e-7", "1")))
     assert counted.ok and counted.flags == [] and counted.deterministic is True
     assert quick.admit(TASK).flags == []

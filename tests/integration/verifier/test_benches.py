@@ -1,4 +1,4 @@
-"""What these tests stand on: data directories that were prepared, and forked parties that are judged as confined ones are."""
+"""The foundations of these tests: prepared data directories, and forked parties that are judged like confined ones."""
 
 from __future__ import annotations
 

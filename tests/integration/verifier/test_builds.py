@@ -1,4 +1,4 @@
-"""Builds beside the reference: what fails ends the rest, what is raw needs no torch, extensions go through torch's own way."""
+"""Builds run beside the reference: a failure ends the rest, raw kernels need no torch, extensions take torch's own way."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a task and a program can reach from inside: no secret of the judge, no network, no file outside /tmp, no other process."""
+"""A task and a program reach nothing from inside: no secret of the judge, no network, no file outside /tmp, no other process."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_program_cannot(bench, attempt):
 
 @wrapped
 def test_a_process_that_a_party_starts_may_name_its_threads(bench):
-    """The CUDA driver does, and does not start where it may not: then torch.compile's own compilers find no GPU."""
+    """The CUDA driver names its threads and fails to start where it may not: then torch.compile's own compilers find no GPU."""
     body = (
         "import ctypes, os\n"
         "theirs, ours = os.pipe()\n"

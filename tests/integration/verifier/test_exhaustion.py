@@ -101,7 +101,7 @@ def test_a_program_that_burns_the_processor_while_others_are_timed(strict):
 def test_so_does_a_child_process(strict):
     child = "import os\nif not hasattr(self, 'child'):\n    self.child = os.fork()\n    if self.child == 0:\n        while True: pass"
     report = strict.verify_once(with_forward(child))
-    # On a machine with few processors the clocks disagree over it before the share is large enough; it passes in no case.
+    # On a machine with few processors the clocks disagree before the share is large enough; it never passes.
     assert report.status in ("rejected", "inconclusive"), (report.status, report.message)
     assert report.timing is None
 
@@ -117,7 +117,7 @@ def test_an_admission_has_a_time_for_all_of_it(strict):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_short_series_of_verifications(tmp_path):
-    """bench/robustness.py with four of its faulty programs: every verdict as expected, nothing left. That the machine was too busy is no fault."""
+    """bench/robustness.py with four of its faulty programs: every verdict is as expected, nothing is left. A busy machine is not a fault."""
     out = tmp_path / "series.json"
     command = [sys.executable, str(ROOT / "bench" / "robustness.py"), "--device", "cpu", "--count", "8", "--every", "2", "--out", str(out)]
     command += ["--data-dir", str(prepared(tmp_path / "data"))]

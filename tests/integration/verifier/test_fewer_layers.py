@@ -1,4 +1,4 @@
-"""Where a layer is missing it is said, and without a control group the judge counts. On a pool in this process, whose builder imports programs."""
+"""A missing layer is reported, and without a control group the judge counts. On a pool in this process, whose builder imports programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pool(tmp_path, monkeypatch):
 
 
 def build(pool: Pool, source: str) -> PartyFailure:
-    """How the builder that imports `source` ends."""
+    """Returns how the builder that imports `source` ends."""
     builder = pool.take("builder")
     assert builder.spawned.group is None
     try:

@@ -1,4 +1,4 @@
-"""Programs that compile when they are first used: what they ask for is built without them, and they begin again with it."""
+"""Programs that compile at their first use: their requests are built without them, and they start over with the result."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_more_than_eight_are_refused_with_what_to_do(tried: Quick):
 def test_a_later_source_is_read_as_the_programs_own_text(tried: Quick):
     hidden = raw().replace('stitch_build("cpp", KERNEL', 'stitch_build("cpp", KERNEL + "int mpro" + "tect(void*, unsigned long, int);"')
     report = tried.verify_once(hidden)
-    assert report.status == "rejected" and "put together when it was called: native code names mprotect" in report.message
+    assert report.status == "rejected" and "assembled when it was called: native code names mprotect" in report.message
     assert report.message.startswith("line ")
 
 
@@ -212,7 +212,7 @@ def test_a_program_that_knows_another_way_goes_on(tried: Quick):
 
 @pytest.mark.parametrize("way", ["out_of_files", "out_of_text"])
 def test_torchs_own_functions_with_files_that_the_program_writes(tried: Quick, way):
-    """Into folders whose names are other ones in each process."""
+    """The program writes into folders whose names differ in each process."""
     report = tried.verify_once(model(f"{way}(size)"))
     assert report.trials and all(trial.ok for trial in report.trials), report.message
     assert [(one.kind, one.when) for one in report.build.requests] == [("load" if way == "out_of_files" else "load_inline", "construct")]

@@ -26,7 +26,7 @@ TASK = l1_norm(UNIT // 4096, 1024)
 
 
 def held() -> float:
-    """Units, of storages that are no trifle; one that many tensors share counts once."""
+    """Counts units of large storages; one that many tensors share counts once."""
     found = {}
     for thing in gc.get_objects():
         if type(thing) is torch.Tensor:
@@ -97,9 +97,9 @@ def moments(request, tmp_path_factory):
     return large, {name: units - background for name, units in most.items() if units}
 
 
-OFTEN = 2  # times that each moment is counted: it takes a while
+OFTEN = 2  # repetitions of the slow count at each moment
 ROOM = 0.3  # units, for what is small
-LEARNT = 8  # units of what is not asked for twice where it is not large: first inputs and expectation, kept draws of a series
+LEARNT = 8  # units of small values that are kept instead of drawn again: first inputs and expectation, kept draws of a series
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from verifier.integrity.variants import Variant
 from verifier.judge.session import ReferenceSession
 from verifier.timing.blocks import Side
 
-pytestmark = pytest.mark.timed  # samples say little where other tests keep every processor busy
+pytestmark = pytest.mark.timed  # samples mean little where other tests keep every processor busy
 
 TASK = task("return torch.relu(x @ y)", "torch.randn(320, 320); torch.randn(320, 320)")
 HELPER = Path(inline_helper.__file__).read_text()

@@ -1,4 +1,4 @@
-"""What a program is tried with: other weights however it names them, every input, and all of it however slow the program is."""
+"""The trials of a program: other weights however it names them, every input, and all of them however slow the program is."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_weights_fused_in_a_constructor_pass_and_say_so(semantics):
 
 
 def test_wrong_on_purpose_with_other_weights(semantics):
-    """A gate that is looked at once, when it is still shut; a table that is the identity until it is loaded; a branch for other weights."""
+    """The program reads a gate once, while it is still shut; a table that is the identity until it is loaded; it has a branch for other weights."""
     once = GATED.replace("self.gate = nn.Parameter(torch.zeros(256))", "self.gate = nn.Parameter(torch.zeros(256))\n        self.shut = True")
     program = once.replace("class Model(", "class ModelNew(").replace("return torch.tanh(x) + self.gate * self.l(x)", "return torch.tanh(x)")
     assert "takes the values for granted" in semantics.judge(program, GATED).wrong
@@ -143,7 +143,7 @@ def test_a_ring_of_output_buffers_is_found_and_told_what_to_do(semantics, count)
 
 
 def test_memory_that_is_not_seen_as_one_is_read_again(semantics):
-    """A buffer whose memory each call wraps anew: only its contents tell."""
+    """Each call wraps a buffer's memory anew: only the contents show it."""
     wrapped = (
         "import ctypes\n        if not hasattr(self, 'room'):\n            self.room, self.turn = [(ctypes.c_float * 2048)() for _ in range(3)], 0\n"
     )
@@ -228,6 +228,6 @@ def test_tf32_for_most_of_a_heavy_tail_and_rounded_integers(semantics):
 
 
 def test_calls_after_one_with_nan_are_held_to_their_own_outputs(semantics):
-    """In tier full more of the task's inputs come after it."""
+    """In tier full, more of the task's inputs follow it."""
     outcome = semantics.same(task("return torch.softmax(x, -1)"), full=True)
     assert outcome.wrong == "" and {"not a number", "task inputs 3"} <= {trial.name for trial in outcome.trials}

@@ -1,4 +1,4 @@
-"""What a program's outputs, inputs, memory and state must be, over the whole of what a task may hold."""
+"""The requirements on a program's outputs, inputs, memory and state, over everything that a task may contain."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_memo_is_found_wherever_it_looks(semantics):
         outcome = semantics.changed(plain, "return torch.softmax(x, -1)", memo.format(key=key))
         assert outcome.wrong, key
     whole = semantics.changed(plain, "return torch.softmax(x, -1)", memo.format(key="x.numpy().tobytes()"))
-    assert not whole.wrong  # it looks at everything, and saves nothing: no two timed calls are alike
+    assert not whole.wrong  # it checks everything and saves nothing: no two timed calls are alike
 
 
 def test_the_task_may_change_its_inputs_and_its_state(semantics):
@@ -104,7 +104,7 @@ def test_the_task_may_change_its_inputs_and_its_state(semantics):
     frozen = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)")
     assert "bn.running" in frozen.wrong
     evaluated = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)", mode="eval")
-    assert evaluated.wrong  # there the running statistics are what normalises
+    assert evaluated.wrong  # there the running statistics normalise
 
 
 def test_weights_that_are_taken_for_granted(semantics):

@@ -1,4 +1,4 @@
-"""What a program is told: passed, or which of the other verdicts, and why."""
+"""The verdicts that a program gets, and why."""
 
 from __future__ import annotations
 

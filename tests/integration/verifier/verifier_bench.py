@@ -43,8 +43,8 @@ def get_init_inputs():
 """
 PROGRAM = TASK.replace("class Model", "class ModelNew")
 
-# What follows a normalisation without an offset has mean zero: the second layer's averages are rounding noise. The program folds the first one's
-# scale and shift, so its noise is another.
+# Values after a normalisation without an offset have mean zero, so the second layer's averages are rounding noise. The program folds the first
+# layer's scale and shift, so its noise differs.
 NOISY_TASK = """import torch
 import torch.nn as nn
 
@@ -105,8 +105,8 @@ class Bench:
         return result.admission
 
     def verify(self, program: str, task: str = TASK, **options):
-        """The report. What other work on the machine made inconclusive is asked again, as workflows do (agents/workflows/measuring.py), with fresh
-        seeds: a test that demands `passed` still gets nothing else."""
+        """Returns the report. A verdict that other work on the machine made inconclusive is requested again, as workflows do
+        (agents/workflows/measuring.py), with fresh seeds: a test that demands `passed` still gets nothing else."""
         for _ in range(ATTEMPTS - 1):
             report = self.verify_once(program, task, **options)
             if report.status != "inconclusive":
@@ -121,7 +121,7 @@ class Bench:
 
 
 class Quick(Bench):
-    """The same in this process, with forked parties: for what is judged before the clock, of trusted sources. Nothing waits for a judge to start."""
+    """The same in this process, with forked parties: for trusted sources that are judged before the clock. No judge has to start."""
 
     def __init__(self, folder: Path, nursery: Nursery):
         device = open_device("cpu", prepared(folder))

@@ -1,4 +1,4 @@
-"""Many small tensors are judged as each would be alone."""
+"""Many small tensors get the same judgements as each would alone."""
 
 import math
 

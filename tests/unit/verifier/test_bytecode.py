@@ -75,7 +75,7 @@ def test_a_judge_at_rest_makes_it_for_the_parties_that_follow(tmp_path, monkeypa
 
 
 def test_what_was_made_for_another_version_is_made_anew(made, tmp_path, monkeypatch):
-    """In use it would hide all other byte code, and each process would compile everything."""
+    """If used, it would hide all other byte code, and each process would compile everything."""
     now = bytecode.signature()
     monkeypatch.setattr(bytecode, "signature", lambda: f"{now} and an upgrade")
     assert bytecode.options(tmp_path) == []

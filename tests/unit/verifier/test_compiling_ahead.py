@@ -52,7 +52,8 @@ def judges(tmp_path):
 
 
 def test_it_is_ended_while_another_judge_waits_for_the_device(judges):
-    """Its thread has to come back to work, which it may not before the other one has measured, which must not wait for who ends it."""
+    """Its thread must resume work, which it may do only after the other judge has measured; the other judge must not wait for the thread that ends
+    it."""
     own, other = judges
     pool = Pool(own)
 
@@ -122,8 +123,8 @@ def test_where_the_judge_has_no_memory_the_baseline_has_failed(tmp_path):
     ],
 )
 def test_who_begins_ahead(monkeypatch, shared, autotune, free, expected):
-    """A search by timing only where the device is shared anyway. Where the device has no memory for all at once nobody makes a first call, and nobody
-    takes a role: the processes of the first round, three of them, import torch."""
+    """A search by timing starts ahead only where the device is shared anyway. Where the device has no memory for all at once nobody makes a first
+    call, and nobody takes a role: the processes of the first round, three of them, import torch."""
     monkeypatch.setattr("verifier.timing.processes.Ahead", lambda pool, terms, bring_up, calls: (terms, bring_up.func.__name__, calls))
     device = SimpleNamespace(kind="cuda", begins_ahead=True, process_bytes=10, leader=lambda: None, free_bytes=lambda: free)
     trials = SimpleNamespace(

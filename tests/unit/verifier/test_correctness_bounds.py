@@ -1,4 +1,4 @@
-"""The error bound: what plain fp32 does passes, what less precision does fails; decisions are told from errors."""
+"""The error bound: plain fp32 passes, less precision fails; decisions are distinguished from errors."""
 
 from __future__ import annotations
 

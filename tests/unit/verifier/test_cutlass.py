@@ -1,4 +1,4 @@
-"""CUTLASS's headers are found where a host has them, and shown to whoever builds."""
+"""CUTLASS's headers are found where a host has them, and shown to builders."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the judge reads out of memory that it shares with a party: on a GPU its copy is only queued when `clone` returns."""
+"""The judge reads memory that it shares with a party: on a GPU its copy is only queued when `clone` returns."""
 
 from types import SimpleNamespace
 

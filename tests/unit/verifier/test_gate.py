@@ -1,4 +1,4 @@
-"""Judges that share a device: one measures, the others stand still, nobody waits for ever."""
+"""Judges share a device: one measures, the others are frozen, nobody waits for ever."""
 
 import os
 import signal
@@ -136,7 +136,7 @@ def test_one_that_never_lets_go_is_an_error(tmp_path, monkeypatch):
 
 
 def test_nothing_is_measured_before_the_device_has_come_to_rest(tmp_path):
-    """A frozen process's kernels run on until those that it had launched are done."""
+    """Kernels that a process launched before it was frozen run to their end."""
     mine, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
     looks = [False, True, True, False, *[True] * 20]
     mine.begin(list, lambda: looks.pop(0))
@@ -164,7 +164,7 @@ def test_a_judge_knows_whether_there_are_others(tmp_path):
 
 
 def test_a_device_that_never_rests_is_measured_all_the_same(tmp_path, monkeypatch):
-    """A program that keeps it busy is found out by what its neighbours wait, so it must come to that."""
+    """A program that keeps it busy is exposed by its neighbours' waits, so a measurement must take place."""
     monkeypatch.setattr(gates, "LONGEST_DRAIN", 0.1)
     looks: list[bool] = []
     mine, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
@@ -205,7 +205,7 @@ def test_processes_stand_still_without_a_control_group_too(tmp_path):
 
 
 def test_a_request_that_is_let_come_to_its_end_is_not_frozen_meanwhile(judges):
-    """Else the limit of one that hangs would never be over while somebody waits for it."""
+    """Otherwise a hanging request's time limit would never expire while somebody waits for it."""
     (mine, _), (other, its_party) = judges
     until(lambda: other._floor.held)
     done, seen = threading.Event(), []
@@ -341,7 +341,7 @@ def test_what_a_party_starts_while_it_is_stopped_stands_still_too(monkeypatch):
 
 
 def test_a_full_disk_stops_nobody(judges, monkeypatch):
-    """Who holds the turn is written down for those who wait, and is no more than that."""
+    """The holder of the turn is written down only as information for those who wait."""
     (first, _), (second, _) = judges
 
     def full(*arguments):

@@ -1,4 +1,4 @@
-"""When a runner counts as burning the machine while others are timed."""
+"""Tests when a runner counts as burning the machine while others are timed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_one_late_tick_is_no_crime(clock):
 
 @pytest.mark.parametrize("phase", [at / 10 for at in range(10)])
 def test_a_thread_whose_time_is_counted_by_the_tick_is_found(clock, phase):
-    """The looks may all begin at the same place between two ticks, with no tick in less than one."""
+    """All checks may begin at the same place between two ticks, and a shorter check may contain no tick."""
     tick, look = round(idleness.TICK_SECONDS * 1e9), round(idleness.LOOK_SECONDS * 1e9)
     begins = [(at * 7 + phase) * tick for at in range(8)]
     counts = [int(moment // tick) * tick for begin in begins for moment in (begin, begin + look)]

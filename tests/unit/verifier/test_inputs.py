@@ -1,4 +1,4 @@
-"""Every input varies: within what the task's own inputs say of its domain."""
+"""Every input varies, within the domain that the task's own inputs suggest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the judge makes of a runner's evidence: class, findings, and the few cases in which it ends the evaluation."""
+"""The judge's conclusions from a runner's evidence: class, findings, and the few cases in which it ends the evaluation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_kernel_that_was_only_launched_makes_nothing_mixed():
     assert result.program_class == "orchestration" and result.own_share == 0
     assert "mine(float*) 1.1 us" in next(f.message for f in result.findings if f.rule == "bare-launch")
     assert any(f.rule == "library-share" and "triton_" in f.message for f in result.findings)
-    # One that takes longer has done something, many launches are no work, and beside it real work of its own counts as before.
+    # A longer kernel has done something, many launches are not work, and real own work beside them counts as before.
     assert judged(compiled, kernel("mine(float*)", 0.003), program_ms=0.02).program_class == "mixed"
     many = kernel("mine(float*)", 0.0046).model_copy(update={"calls": 4.0})
     assert judged(compiled, many, program_ms=0.02).program_class == "orchestration"

@@ -1,4 +1,4 @@
-"""Looking at a process from outside: whose code is at work, told by where it lies."""
+"""Samples a process from outside: running code is attributed by its place."""
 
 from __future__ import annotations
 

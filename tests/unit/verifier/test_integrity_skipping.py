@@ -1,4 +1,4 @@
-"""Which functions are made to do nothing, in which order, and what is said of them."""
+"""Tests which functions are made to do nothing, in which order, and with which findings."""
 
 from __future__ import annotations
 

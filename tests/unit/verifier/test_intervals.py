@@ -1,4 +1,4 @@
-"""Intervals of a speedup: do they hold the truth as often as they say, and are they no wider than that needs?"""
+"""Intervals of a speedup hold the truth as often as they claim, and are not wider than that needs."""
 
 import numpy as np
 import pytest
@@ -105,7 +105,7 @@ def test_what_disturbs_one_kind_in_a_turn_is_in_the_error():
 
 
 def test_a_program_that_is_slow_in_less_than_half_of_its_turns_has_the_time_of_the_others():
-    """As for any median; but for all its processes at once, so that what they have in common is not taken for the host's doing."""
+    """This holds as for any median, but for all its processes at once, so that their common part is not attributed to the host."""
     rng = np.random.default_rng(9)
     program, baseline = in_turn(rng, 3, 60, 0.05, 0.01, 0.001, (1.0, 2.0))
     turns = rng.random((60, 2))

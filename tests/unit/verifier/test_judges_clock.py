@@ -1,4 +1,4 @@
-"""The ratio by the judge's clock bears out the one by the clock beside the program, or says by how much it does not."""
+"""The ratio by the judge's clock confirms the one by the clock beside the program, or says by how much it does not."""
 
 from __future__ import annotations
 

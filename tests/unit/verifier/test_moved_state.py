@@ -1,4 +1,4 @@
-"""The state after the timed calls where rounding decides: told from an update that was left out."""
+"""Where rounding decides, the state after the timed calls is distinguished from a skipped update."""
 
 import random
 from types import SimpleNamespace

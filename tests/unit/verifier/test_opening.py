@@ -1,4 +1,4 @@
-"""The first second of a judge and of its parties: nothing heavy before they start, and nothing different after."""
+"""The first second of a judge and its parties: nothing heavy is imported before they start, and nothing differs afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reference and runner hold, counted by torch's own allocator events: the parties' columns of the ledger (`verifier.judge.memory`)."""
+"""Memory of reference and runner, counted by torch's own allocator events: the parties' columns of the ledger (`verifier.judge.memory`)."""
 
 from types import SimpleNamespace
 

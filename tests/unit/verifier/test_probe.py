@@ -1,4 +1,4 @@
-"""Where a host cannot confine a stranger's source, or does not say so in time, nothing of it runs; and the next look may find another host."""
+"""Where a host cannot confine a stranger's source, or does not answer in time, none of it runs; the next probe may find the host changed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A timing that is measured again: what is prepared once more, what is kept, and where the time goes."""
+"""A timing that is measured again: what is prepared again, what is kept, and where the time goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a tournament in tier full is spread over rounds where a GPU's memory does not hold all its processes at once."""
+"""A tournament in tier full is spread over rounds where a GPU's memory does not hold all its processes at once."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""How far two programs' running averages may be apart after all timed calls."""
+"""The limit on the distance of two programs' running averages after all timed calls."""
 
 import pytest
 import torch

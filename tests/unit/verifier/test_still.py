@@ -1,4 +1,4 @@
-"""What stands still while another judge measures: everything, or with STITCH_STILL=device only what is at work on the device."""
+"""Processes that are frozen while another judge measures: all, or with STITCH_STILL=device only those that use the device."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""Which timed calls are compared with which: each program's with its own eager's for the same input, whichever comes first."""
+"""Each program's timed calls are compared with its own eager's for the same input, whichever comes first."""
 
 from types import SimpleNamespace
 

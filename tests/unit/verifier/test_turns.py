@@ -1,5 +1,5 @@
-"""All sides of a block call from the same processor, each block from the next; programs stand still while others are timed, and who comes after a
-change of turns comes after the same pause."""
+"""All sides of a block call from the same processor, each block from the next; programs are frozen while others are timed, and every change of turns
+is followed by the same pause."""
 
 import random
 from functools import partial

@@ -1,4 +1,4 @@
-"""On whom a party's failure falls: a program is never blamed for another side's."""
+"""A party's failure is attributed to its side: a program is never blamed for another side's."""
 
 from __future__ import annotations
 

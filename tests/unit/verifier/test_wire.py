@@ -1,4 +1,4 @@
-"""Frames, layouts, stored artefacts and statistics: what a hostile peer may send, and what must come out."""
+"""Frames, layouts, stored artefacts and statistics: what a hostile peer may send, and the required result."""
 
 from __future__ import annotations
 

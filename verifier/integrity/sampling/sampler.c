@@ -1,9 +1,8 @@
-/* Looks at a running process from outside, by ptrace, and writes single instructions into it. Runs in the judge.
+/* Inspects a running process from outside, by ptrace, and writes single instructions into it. Runs in the judge.
  *
- * `stitch_watch` runs in a thread of its own while a call is being made. At random moments it takes hold of each thread of the process that is at work,
- * reads where it stands, and lets it go at once, so that nothing stays attached between two moments. What a thread that waits (a futex, a pipe) holds is
- * not looked at. An address in a library that works for whoever calls it (`NEUTRAL`: libc, libm) counts for the nearest caller on the stack.
- */
+ * `stitch_watch` runs in a thread of its own while a call is being made. At random moments it stops each running thread of the process, reads its
+ * position, and releases it at once, so that nothing stays attached between two moments. Waiting threads (a futex, a pipe) are not inspected. An
+ * address in a library that works for its callers (`NEUTRAL`: libc, libm) counts for the nearest caller on the stack. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <elf.h>
@@ -44,7 +43,7 @@ struct watch {
     struct sample *samples;
     long room;
     long taken;   /* out */
-    long moments; /* out: at which the process was looked at */
+    long moments; /* out: moments at which the process was inspected */
     int error;    /* out: errno of the first refusal */
     volatile int ready, stop;
 };
@@ -77,7 +76,7 @@ static int64_t kind_of(const struct watch *watch, uint64_t address) {
     return low < watch->count && address >= watch->ranges[low].begin ? watch->ranges[low].kind : UNKNOWN;
 }
 
-/* The state of a thread as the kernel tells it, 'R' where it is at work; 0 where it is gone. */
+/* Returns the state of a thread as the kernel reports it, 'R' where it runs; 0 where it is gone. */
 static char state_of(int pid, int tid) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, tid);
@@ -97,8 +96,8 @@ static int seize(int tid) {
     return ptrace(PTRACE_INTERRUPT, tid, 0, 0) ? errno : 0;
 }
 
-/* Waits until it has: 0 with the signal in `signal` that it was about to get, or an error. On a busy host a thread stops when it gets a processor; only
- * one that stands can be let go. */
+/* Waits until it has stopped. Returns 0, with the signal in `signal` that it was about to get, or an error. On a busy host a thread stops only when
+ * it gets a processor, and only a stopped thread can be released. */
 static int stopped(int tid, int *signal) {
     for (long waited = 0;; waited++) {
         int status = 0;
@@ -128,7 +127,7 @@ static int registers(int tid, uint64_t *address, uint64_t *stack, uint64_t *link
     return 0;
 }
 
-/* The nearest return address on the stack that lies in code which is not neutral. */
+/* Returns the nearest return address on the stack that lies in code which is not neutral. */
 static uint64_t caller(const struct watch *watch, uint64_t stack, uint64_t link, int64_t *kind) {
     uint64_t words[STACK / 8];
     struct iovec local = {words, sizeof words}, remote = {(void *)(uintptr_t)stack, sizeof words};
@@ -168,7 +167,7 @@ static void look(struct watch *watch, int tid) {
     ptrace(PTRACE_DETACH, tid, 0, (void *)(intptr_t)signal);
 }
 
-/* All that are at work are asked to stop before the first is waited for. */
+/* Asks all running threads to stop before it waits for the first. */
 static void look_at_all(struct watch *watch, const char *folder) {
     int held[THREADS];
     long count = 0;
@@ -186,8 +185,8 @@ static void look_at_all(struct watch *watch, const char *folder) {
     watch->moments++;
 }
 
-/* Looks at the process at random moments, `mean_ns` apart on average, until `stop`. It has begun before the call does, which finds the process asleep,
- * so that no part of a short call is favoured. */
+/* Inspects the process at random moments, `mean_ns` apart on average, until `stop`. It starts before the call, while the process is asleep, so that
+ * no part of a short call is favoured. */
 void stitch_watch(struct watch *watch) {
     char folder[64];
     uint64_t state = watch->seed | 1;
@@ -201,8 +200,8 @@ void stitch_watch(struct watch *watch) {
     }
 }
 
-/* Writes `size` bytes, at most a word, into the code of a process whose thread `tid` stands still in a system call. `before` gets the word that was
- * there. 0 or an error. */
+/* Writes `size` bytes, at most a word, into the code of a process whose thread `tid` is stopped in a system call. `before` receives the previous
+ * word. Returns 0 or an error. */
 int stitch_poke(int tid, uint64_t address, const unsigned char *bytes, long size, unsigned char *before) {
     int signal = 0, failure = seize(tid);
     if (!failure) failure = stopped(tid, &signal);

@@ -1,4 +1,4 @@
-"""A request is the same in whatever process, folder or order of arguments it is made, and a stranger's account of one is not believed."""
+"""A request is the same in every process, folder and order of arguments, and a stranger's account of one is not believed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What builders made is kept by content, never half, never changed, and not without end."""
+"""Builders' libraries are stored by content, never half, never changed, and within a limit."""
 
 import concurrent.futures
 import json

@@ -1,4 +1,4 @@
-"""What a graph of a model writes to stays the graph's."""
+"""Memory to which a model's graph writes stays the graph's."""
 
 import torch
 

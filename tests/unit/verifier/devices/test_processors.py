@@ -1,4 +1,4 @@
-"""Which processors a GPU's judge and parties have: a part of the host for each GPU, and of that four on which sides are timed."""
+"""The processors of a GPU's judge and parties: a part of the host for each GPU, with four on which sides are timed."""
 
 import os
 from types import SimpleNamespace

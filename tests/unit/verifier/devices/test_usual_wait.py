@@ -1,4 +1,4 @@
-"""How long a tiny kernel usually waits for the GPU, learnt while other judges' processes may be at work."""
+"""The usual wait of a tiny kernel for the GPU is learnt while other judges' processes may be active."""
 
 from collections import deque
 from types import SimpleNamespace
