@@ -18,7 +18,7 @@ from verifier.source import sha256
 
 HOSTS_FAULT = frozenset({"infrastructure_error", "timed_out"})
 # Findings of the program's own doing that leave a measurement inconclusive; of any other inconclusive one the host is the cause.
-PROGRAMS_DOING = frozenset({"background", "clock", "burns-cpu"})
+PROGRAMS_DOING = frozenset({"background", "clock", "burns-cpu", "shortcut"})
 # Without these a report that passed proves nothing; a default would stand in for what is missing.
 NEEDED = frozenset(
     {"version", "task", "program", "tier", "status", "trials", "findings", "timing", "kernels", "own_share", "program_class", "floor_fraction"}

@@ -312,6 +312,7 @@ class Evaluation:
             without = trials.expectations.no_oracle
             raise Ended("wrong_result", verdict.wrong + (f" (held against PyTorch's own result: {without})" if without else ""))
         if verdict.shortcut:
+            report.findings.append(Finding(rule="shortcut", severity="downgrade", message=verdict.shortcut, source="runtime"))
             raise Ended("inconclusive", verdict.shortcut)
 
     def _subject(self) -> Subject:
