@@ -13,14 +13,14 @@ os.environ.setdefault("STITCH_MOST_PREEMPTED", "1")  # tests run side by side, s
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: the collector of garbage need not go through PyTorch's modules again and again."""
+    """Freezes everything imported so far: the garbage collector need not scan PyTorch's modules again and again."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings():
-    """pytest-django asks for this before it makes the test database: DATABASE_URL is used as it is, else an embedded Postgres starts."""
+    """Chooses the server before pytest-django makes the test database: DATABASE_URL is used unchanged, else an embedded Postgres starts."""
     if os.environ.get("DATABASE_URL"):
         yield
         return
@@ -40,7 +40,7 @@ def django_db_modify_db_settings():
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker):
-    """Asynchronous tests leave connections in threads of their own behind; they end here, or the database could not be dropped."""
+    """Ends connections that asynchronous tests left in threads of their own; otherwise the database could not be dropped."""
     yield
     from django.db import connection
 
@@ -50,6 +50,6 @@ def django_db_setup(django_db_setup, django_db_blocker):
 
 @pytest.fixture
 def transactional_db(transactional_db):
-    """The flush comes once no server is in a query any more."""
+    """Flushes once no server is in a query any more."""
     yield
     until_at_rest()

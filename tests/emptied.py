@@ -1,4 +1,4 @@
-"""The flush after a test that commits, in a fraction of its time: rows are deleted from the few tables that have some.
+"""Flushes after a test that commits, in a fraction of the usual time: rows are deleted from the few tables that have some.
 
 Django's own truncates all tables, each of which gets a new file, and then makes content types and permissions again.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-MADE_BY_MIGRATIONS = ("auth_permission", "django_content_type")  # Django's flush makes them anew; here they stay, unless a test wrote to them
+MADE_BY_MIGRATIONS = ("auth_permission", "django_content_type")  # Django's flush recreates them; here they stay, unless a test wrote to them
 
 
 @pytest.fixture(scope="session", autouse=True)

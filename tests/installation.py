@@ -1,4 +1,4 @@
-"""A data directory as an installation that was started before has it, made once for all tests (tests/kept_folders.py)."""
+"""Makes the data directory of an installation that was started before, once for all tests (tests/kept_folders.py)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MADE_FROM = ("requirements.txt", "examples", "tests/kept_folders.py", "tests/ins
 
 
 def data_directory(place: Path) -> Path:
-    """A copy of its own for the caller, at `place`, which is not there yet."""
+    """Makes the caller's own copy at `place`, which must not exist yet."""
     return kept_folders.copy(_kept(), place)
 
 
 @pytest.fixture(scope="session", name="django_db_modify_db_settings")
 def prepared_database() -> Iterator[None]:
-    """In place of the fixture of tests/conftest.py: the test database is a copy of the migrated one, without migrations of its own."""
+    """Replaces the fixture of tests/conftest.py: the test database is a copy of the migrated one, without migrations of its own."""
     if os.environ.get("DATABASE_URL"):
         yield
         return

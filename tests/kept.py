@@ -33,7 +33,7 @@ def key(*parts: str) -> str:
 
 @cache
 def compiler() -> str:
-    """A key of g++ here: its version, the folders of its headers, and what `-march=native` comes to on this processor."""
+    """Returns a key of this host's g++: its version, the folders of its headers, and the meaning of `-march=native` on this processor."""
     command = ["g++", "-march=native", "-E", "-v", "-x", "c++", os.devnull]
     said = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"LC_ALL": "C"}).stderr
     return key(said)[:16]
@@ -41,14 +41,14 @@ def compiler() -> str:
 
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
-    """Makes other processes wait that want to make the same file."""
+    """Makes other processes that want to make the same file wait."""
     with open(f"{place}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def made(place: Path, make: Callable[[Path], object]) -> Path:
-    """`place`, a file that `make` writes where it is told to, unless it is kept already."""
+    """Returns `place`, a file that `make` writes unless it exists already."""
     if not place.exists():
         with alone(place):
             if not place.exists():

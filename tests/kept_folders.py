@@ -1,6 +1,6 @@
-"""What many tests need and takes long to make: made once, by whichever worker comes first, and kept for the others and for the next time.
+"""Keeps what many tests need and what takes long to make: the first worker makes it, for the others and for later runs.
 
-A thing is known by a hash of what it is made from, so none is ever out of date. Nobody changes it: a test works on a copy.
+An entry is identified by a hash of its sources, so none is ever out of date. Nobody changes it: a test works on a copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENOUGH = 4  # of one name: some checkouts, and what their last change left
 
 
 def kept(name: str, made_from: Iterable[Path], make: Callable[[Path], None]) -> Path:
-    """The folder `name`, which `make` fills. It stands under its last name while it is made: a socket in it keeps its address."""
+    """Returns the folder `name`, which `make` fills. It has its final name while it is made, so that a socket in it keeps its address."""
     home = _home()
     folder = home / f"{name}-{_hash(made_from)}"
     ready = folder.with_suffix(".ready")
@@ -48,7 +48,7 @@ def _home() -> Path:
 
 
 def _hash(paths: Iterable[Path]) -> str:
-    """Covers where the checkout is and what its files hold."""
+    """Hashes the checkout's path and the content of its files."""
     found = hashlib.sha256(os.fsencode(ROOT))
     for file in sorted(file for path in paths for file in (path.rglob("*.*") if path.is_dir() else [path])):
         if file.is_file() and file.suffix != ".pyc":
@@ -57,7 +57,7 @@ def _hash(paths: Iterable[Path]) -> str:
 
 
 def _forget_others(home: Path, name: str) -> None:
-    """The oldest, by their last use."""
+    """Deletes the oldest entries, by their last use."""
     stamps = sorted(home.glob(f"{name}-*.ready"), key=lambda stamp: stamp.stat().st_mtime)
     for stamp in stamps[: 1 - ENOUGH]:
         stamp.unlink()

@@ -1,4 +1,4 @@
-"""A printed CUDA program as one that g++ builds: launches become calls, PTX gives way to its twins in cuda_on_cpu.h."""
+"""Translates a printed CUDA program for g++: launches become calls, and PTX is replaced by its twins in cuda_on_cpu.h."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BRIEF = "-O1"  # building takes longer than running, and with -O3 up to twice as
 
 
 def as_cpp(program: str) -> str:
-    """The program for the CPU, same kernels, same launches. Raises `ValueError` for PTX that has no twin."""
+    """Returns the program for the CPU, with the same kernels and launches. Raises `ValueError` for PTX without a twin."""
     head, rest = program.split('SOURCE = r"""')
     source, tail = rest.split('"""', 1)
     tail = re.sub(r'stitch_build\("cuda", SOURCE(, \(.*?\))?\)', f'stitch_build("cpp", SOURCE, {flags()!r})', tail)
@@ -32,14 +32,14 @@ def as_cpp(program: str) -> str:
 
 
 def flags() -> tuple[str, ...]:
-    """For g++ besides those of every build, in a translated source's `stitch_build`."""
+    """Returns g++'s further flags in a translated source's `stitch_build`."""
     return BRIEF, "-Wl,--no-as-needed", str(emulator() / "libemulated.so")
 
 
 @cache
 def emulator() -> Path:
-    """A folder with the header beside its precompiled form, which g++ takes where its flags are those of a build, and the library of what runs
-    kernels, one for all programs of a process: made once a host, by whichever process comes first."""
+    """Returns a folder with the header and its precompiled form, which g++ uses where its flags are those of a build, and the library that runs
+    kernels, one for all programs of a process. The first process of a host makes it."""
     folder = kept.folder("emulator-" + kept.key(HEADER.read_text(), RUNS.read_text(), kept.compiler(), *CPP_FLAGS, BRIEF)[:16])
     header = kept.made(folder / HEADER.name, lambda place: shutil.copy(HEADER, place))
     kept.made(folder / f"{HEADER.name}.gch", lambda place: compiled(header, place, "-x", "c++-header"))
@@ -52,7 +52,7 @@ def compiled(source: Path, place: Path, *flags: str) -> None:
 
 
 def translate(source: str) -> str:
-    """Printed kernels as a unit of C++, for a build with `flags()`. Raises `ValueError` for PTX that has no twin."""
+    """Translates printed kernels to a unit of C++, for a build with `flags()`. Raises `ValueError` for PTX without a twin."""
     meet = str(bool(MEETING.search(source))).lower()
     source = without_ptx(re.sub(r"^#ifdef __CUDA_ARCH_FEAT_SM90_ALL$.*?^#endif$\n", "", source, flags=re.M | re.S))
     source = re.sub(r'^#include "?<?cuda[\w.]*>?"?$', "", source, flags=re.M)
@@ -70,7 +70,7 @@ def translate(source: str) -> str:
 
 
 def without_ptx(source: str) -> str:
-    """Without the device functions that are written in PTX."""
+    """Removes the device functions that are written in PTX."""
     kept, at = [], 0
     header = HEADER.read_text()
     for match in re.finditer(r"^(?:template <[^\n]*>\n?\s*)?__device__ __forceinline__ \w+ (\w+)\([^\n]*\) \{$", source, flags=re.M):

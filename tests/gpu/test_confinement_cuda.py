@@ -1,4 +1,5 @@
-"""From inside the sandbox of a GPU runner: its own GPU's nodes alone, no other party's memory, and what fails on the CPU fails here too."""
+"""From inside the sandbox of a GPU runner: only its own GPU's nodes are there, no other party's memory, and attempts that fail on the CPU fail here
+too."""
 
 import asyncio
 import json
@@ -72,9 +73,9 @@ NODES = """
 seen = {"nodes": sorted(glob.glob("/dev/nvidia[0-9]*")), "count": torch.cuda.device_count(), "dev": sorted(os.listdir("/dev"))}
 """
 
-# Bytes of an own handle changed, every one in every way as far as the time goes: whatever opens must be an allocation that this runner was given.
-# Some bytes of a handle say nothing about which one it is, and a handle that differs in those maps the same memory once more, at another address:
-# so the memory that was given is filled with marks by which it is known again.
+# Changes every byte of an own handle in every way, as far as time allows: whatever opens must be an allocation that this runner was given. Some bytes
+# of a handle do not identify it, and a handle that differs in those maps the same memory once more at another address. So the given memory is filled
+# with marks that identify it.
 HANDLES = """
 import ctypes, random, time
 
@@ -240,7 +241,7 @@ def test_nothing_that_a_program_tries_works_on_a_gpu(verify, group, tmp_path):
 
 
 def test_memory_is_given_back(verify):
-    """After the verifier's end the GPU has what it had before: nobody holds any of it."""
+    """After the verifier's end the GPU has as much free memory as before."""
     nvml = cuda_driver.Nvml(cuda_driver.facts(int(DEVICE.partition(":")[2] or 0)).uuid)
     free = nvml.free_bytes()
     if free is None:

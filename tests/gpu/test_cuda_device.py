@@ -1,4 +1,4 @@
-"""The verifier on a real GPU, whole: sandboxed parties, CUDA IPC, native clock, nvcc, CUPTI and nsys."""
+"""The whole verifier on a real GPU: sandboxed parties, CUDA IPC, native clock, nvcc, CUPTI and nsys."""
 
 import asyncio
 
@@ -85,7 +85,7 @@ def test_the_reference_can_be_profiled_too(run):
 
 
 def test_the_graph_of_a_model_that_replaces_its_state_stays_right():
-    """The tensor that the graph writes to has another in its place by the time of the replay, and its memory was given back."""
+    """By the time of the replay another tensor has replaced the one to which the graph writes, and its memory was given back."""
     import torch
 
     from verifier.devices.cuda_graph import Graphed

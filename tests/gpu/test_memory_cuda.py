@@ -1,4 +1,4 @@
-"""Memory of a real GPU: it goes with the last tensor over it, a task of 8 GiB each way fits, and whose fault a shortage is."""
+"""Memory of a real GPU: it is released with the last tensor over it, a task of 8 GiB each way fits, and a shortage is attributed to its cause."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The judge's kernels for large tensors on a real GPU, against what PyTorch's operators say."""
+"""The judge's kernels for large tensors on a real GPU, compared with PyTorch's operators."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A case of the set: one file with a task, a good program, and what replaces a part of it to make the faulty one.
+"""A case of the set: one file with a task, a good program, and the replacement of a part that makes the faulty one.
 
 A file is: header lines `# key: value`; the task; a line `# [program]`; the program. Within the program, lines `// [good]`, `// [faulty]`,
 `// [mended METHOD]` and `// [end]` (or with `#`) bound the texts of which a variant keeps one. The marker lines are in no variant, so that no
@@ -27,7 +27,7 @@ class Case:
 
     @classmethod
     def read(cls, path: Path) -> Case:
-        """Raises `ValueError` where the file lacks a part."""
+        """Reads a case. Raises `ValueError` where the file lacks a part."""
         head, mark, body = path.read_text().partition("\n# [program]\n")
         facts: dict[str, str] = {}
         for line in head.splitlines():
@@ -55,17 +55,17 @@ class Case:
 
     @property
     def diagnoses(self) -> tuple[str, ...]:
-        """Names of the fault that are right, the best first."""
+        """Returns the correct names of the fault, the best first."""
         return _listed(self.facts["diagnosis"])
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Methods that undo the fault: what they lead to is the good program."""
+        """Returns methods that undo the fault and lead to the good program."""
         return _listed(self.facts["method"])
 
     @property
     def mended(self) -> tuple[str, ...]:
-        """Other methods for which the file holds the program that they lead to."""
+        """Returns other methods for which the file holds the resulting program."""
         found = (_MARK.match(line) for line in self.body.splitlines())
         return tuple(dict.fromkeys(mark["method"] for mark in found if mark and mark["method"]))
 
@@ -92,7 +92,7 @@ class Case:
         return prelude() + "\n".join(kept).strip("\n") + "\n"
 
     def after(self, method: str) -> str | None:
-        """The program that a method leads to; null where the set does not hold one."""
+        """Returns the program to which a method leads; null where the set does not hold one."""
         if method in self.methods:
             return self.program("good")
         return self.program(f"mended {method}") if method in self.mended else None
