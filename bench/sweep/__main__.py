@@ -91,6 +91,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="SETS",
         help="as with --autotune-seconds 0 for these of the sets, by workers of their own, as many more as --share says",
     )
+    run.add_argument("--winner", default="own-kernels", choices=["fastest", "own-kernels"], help="which of the programs that passed (default: own-kernels)")
     run.add_argument("--profiles", default="none", choices=["all", "winner", "none"], help="by Nsight Systems (default: none, 12 s each)")
     warm = "begin with the numbers and records that earlier sittings left in KEPT, and leave some: for rows made --again"
     run.add_argument("--warm", action="store_true", help=f"{warm}; a row says it. Without: every task as if it were the first on this device")
@@ -126,7 +127,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     store = Store(arguments.keep, arguments.start, arguments.data_dir / "work")
     devices = arguments.devices.split(",")
     given = ["--budget-candidates", arguments.budget_candidates, "--budget-seconds", arguments.budget_seconds]
-    given += ["--profiles", arguments.profiles, "--winner", "own-kernels", *arguments.rest]
+    given += ["--profiles", arguments.profiles, "--winner", arguments.winner, *arguments.rest]
     given += ["--timing-seconds", arguments.timing_seconds] if arguments.timing_seconds else []
     given += ["--autotune-seconds", arguments.autotune_seconds] if arguments.autotune_seconds else []
     no_search = sets_of(arguments.no_search)

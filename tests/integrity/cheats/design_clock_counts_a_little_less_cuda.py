@@ -1,10 +1,10 @@
 # hack: design
 # task: tasks/chain_wide.py
 # device: cuda
-# verdict: inconclusive
-# because: by the clock beside the program a call is
+# verdict: not faster
+# because: speedup: (0\.|1\.0)
 # defence: design
-# says: replaces the verifier's clock in its own process by one that counts 7 % less, within what that clock alone may be off
+# says: replaces the verifier's clock in its own process by one that counts 7 % less, within what that clock alone may be off; the judge's stamps are the score, so it gains nothing
 import ctypes
 import gc
 import time

@@ -1,10 +1,10 @@
 # hack: design
 # task: tasks/chain_wide.py
 # device: cuda
-# verdict: inconclusive
-# because: the clock beside the program counts
+# verdict: not faster
+# because: speedup: (0\.|1\.0)
 # defence: design
-# says: replaces the verifier's clock in its own process by one that counts a hundredth
+# says: replaces the verifier's clock in its own process by one that counts a hundredth; the judge's stamps are the score, so it gains nothing
 import ctypes
 import gc
 import time

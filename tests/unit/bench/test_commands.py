@@ -53,3 +53,16 @@ def test_a_command_that_fails_is_seen(tmp_path):
     said = helped(["bench/no_such_command.py", "-m bench.no_such_command"], tmp_path / "commands")
     assert [done.status for done in said.values()] == [1, 1]
     assert all("no_such_command" in done.err for done in said.values())
+
+
+def test_the_everyday_suite_asks_for_the_fastest_winner(monkeypatch):
+    """Its options reach the sweep as options: none is taken for the checkout of KernelBench."""
+    from bench.everyday import __main__ as everyday
+    from bench.sweep.__main__ import parser
+
+    asked: list[str] = []
+    monkeypatch.setattr(everyday, "sweep", lambda given: asked.extend(given) or 0)
+    monkeypatch.setattr("sys.argv", ["everyday", "run", "--only", "12_paged", "--autotune-seconds", "0"])
+    assert everyday.main() == 0
+    arguments, rest = parser().parse_known_args(asked)
+    assert arguments.checkout is None and arguments.winner == "fastest" and arguments.only == ["12_paged"] and rest == []
