@@ -91,7 +91,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="SETS",
         help="as with --autotune-seconds 0 for these of the sets, by workers of their own, as many more as --share says",
     )
-    run.add_argument("--winner", default="own-kernels", choices=["fastest", "own-kernels"], help="which of the programs that passed (default: own-kernels)")
+    run.add_argument(
+        "--winner", default="own-kernels", choices=["fastest", "own-kernels"], help="among the programs that passed (default: own-kernels)"
+    )
     run.add_argument("--profiles", default="none", choices=["all", "winner", "none"], help="by Nsight Systems (default: none, 12 s each)")
     warm = "begin with the numbers and records that earlier sittings left in KEPT, and leave some: for rows made --again"
     run.add_argument("--warm", action="store_true", help=f"{warm}; a row says it. Without: every task as if it were the first on this device")
