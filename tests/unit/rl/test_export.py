@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from agents import sound
-from agents.rl import export, sources, writing
 from agents.rl.cli import main
-from agents.rl.rows import RunTrace, rows_of
-from agents.rl.scrub import Scrubber
+from agents.rl.data import export, sources, writing
+from agents.rl.data.rows import RunTrace, rows_of
+from agents.rl.data.scrub import Scrubber
 from tests.unit.rl.rl_reports import failed
 from verifier.source import sha256
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.rl.leaks import ALIKE, Index, leaks, split, structures, tasks_below
-from agents.rl.structure import NoReference, structure
+from agents.rl.data.leaks import ALIKE, Index, leaks, split, structures, tasks_below
+from agents.rl.data.structure import NoReference, structure
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TASKS = tasks_below(
