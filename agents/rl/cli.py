@@ -162,6 +162,8 @@ def run_export(args: argparse.Namespace) -> int:
     from agents.rl.data.leaks import tasks_below
     from agents.rl.data.scrub import Scrubber
 
+    if (args.out / "manifest.json").exists():
+        raise ValueError(f"{args.out} holds a data set already: choose another --out")
     if not args.traces and not args.database and not args.synthetic:
         raise ValueError("nothing to export: give --traces DIR, --database or --synthetic FILE")
     tell = progress(args)
