@@ -57,15 +57,19 @@ test-corpus: setup-dev browser-packages
 
 # Other trainers against the environment, each in an environment of its own beside .venv, whose packages it sees behind its own.
 LEARNING := $(DATA_DIR)/learning
+LEARNING_trl := -r requirements-rl.txt
+LEARNING_verifiers := verifiers==0.4.0
+LEARNING_openenv := openenv==0.10.0
 $(LEARNING)/%/ready: requirements-rl.txt
 	@$(PYTHON) -m venv $(LEARNING)/$*
 	@echo $(abspath $(wildcard .venv/lib/python3*/site-packages)) > $$(echo $(LEARNING)/$*/lib/python3*/site-packages)/beside.pth
-	@$(LEARNING)/$*/bin/python -m pip install -q $(if $(filter trl,$*),-r requirements-rl.txt,verifiers==0.4.0)
+	@$(LEARNING)/$*/bin/python -m pip install -q $(LEARNING_$*)
 	@touch $@
 
-test-learning: setup-dev $(LEARNING)/trl/ready $(LEARNING)/verifiers/ready  ## a short training by TRL, and a rollout that `verifiers` scores; beside CI
+test-learning: setup-dev $(LEARNING)/trl/ready $(LEARNING)/verifiers/ready $(LEARNING)/openenv/ready  ## TRL, verifiers, OpenEnv's client; beside CI
 	$(LEARNING)/trl/bin/python -m pytest tests/integration/rl/test_bridges.py tests/unit/rl/test_export.py -k "trl or parquet"
 	$(LEARNING)/verifiers/bin/python -m pytest tests/integration/rl/test_bridges.py -k verifiers
+	$(LEARNING)/openenv/bin/python -m pytest tests/integration/rl/test_bridges.py -k openenv
 
 lint: setup-dev
 	.venv/bin/ruff check .

@@ -99,6 +99,7 @@ def _serve(commands) -> None:
     serve.add_argument("--turns", type=int, default=1, help="of an episode")
     serve.add_argument("--profile", action="store_true", help="between turns: profile what passed, and tell the diagnosis")
     serve.add_argument("--tier", choices=["quick", "full"], default="quick", help="full measures all baselines, and takes longer")
+    serve.add_argument("--rubric", metavar="PROFILE", help="a language model that fills in the rubric (default: the rules)")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8765)
     serve.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifiers' build cache")
@@ -157,10 +158,12 @@ def progress(args: argparse.Namespace):
 
 
 def run_export(args: argparse.Namespace) -> int:
-    from agents.rl import export, sources, writing
-    from agents.rl.leaks import tasks_below
-    from agents.rl.scrub import Scrubber
+    from agents.rl.data import export, sources, writing
+    from agents.rl.data.leaks import tasks_below
+    from agents.rl.data.scrub import Scrubber
 
+    if (args.out / "manifest.json").exists():
+        raise ValueError(f"{args.out} holds a data set already: choose another --out")
     if not args.traces and not args.database and not args.synthetic:
         raise ValueError("nothing to export: give --traces DIR, --database or --synthetic FILE")
     tell = progress(args)
@@ -182,9 +185,9 @@ def run_export(args: argparse.Namespace) -> int:
 def run_synthesise(args: argparse.Namespace) -> int:
     import asyncio
 
-    from agents.rl.leaks import tasks_below
-    from agents.rl.making import Lines, line_of
-    from agents.rl.synthetic import generate
+    from agents.rl.data.leaks import tasks_below
+    from agents.rl.data.making import Lines, line_of
+    from agents.rl.data.synthetic import generate
 
     if args.programs and not args.admit:
         raise ValueError("--programs wants --admit DEVICE: programs are labelled by their verdicts")
@@ -210,7 +213,7 @@ def run_synthesise(args: argparse.Namespace) -> int:
 
 async def _run_tasks(args: argparse.Namespace, tasks: list[dict], tell) -> dict[str, int]:
     from agents.cli import default_data_dir, open_verifier
-    from agents.rl.making import Lines, admit, programs
+    from agents.rl.data.making import Lines, admit, programs
 
     client = open_verifier(args.admit, args.data_dir or default_data_dir())
     try:
@@ -228,9 +231,9 @@ async def _run_tasks(args: argparse.Namespace, tasks: list[dict], tell) -> dict[
 
 
 def read_problems(args: argparse.Namespace) -> list:
+    from agents.rl.data.leaks import tasks_below
+    from agents.rl.data.writing import read_rows
     from agents.rl.environment import problems_in, problems_of
-    from agents.rl.leaks import tasks_below
-    from agents.rl.writing import read_rows
 
     found = problems_in(tasks_below(args.tasks))
     found += problems_of([row for path in args.rows for row in read_rows(path)])
@@ -247,7 +250,9 @@ def run_serve(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise RuntimeError(f"the server needs the package {error.name}: pip install -r requirements-rl.txt") from None
     from agents.cli import default_data_dir, open_verifier
+    from agents.llm import open_models
     from agents.rl.environment import Conditions, Environment
+    from agents.rl.judging import judge_by
     from agents.rl.pool import Pool
 
     if args.verifiers < 1 or args.waiting < 0 or args.turns < 1:
@@ -258,7 +263,13 @@ def run_serve(args: argparse.Namespace) -> int:
     problems = read_problems(args)
     clients = [open_verifier(args.device, args.data_dir or default_data_dir()) for _ in range(args.verifiers)]
     conditions = Conditions(turns=args.turns, tier=args.tier, profile=args.profile)
-    environment = Environment(problems, Pool(clients, args.waiting), conditions)
+    fill = None
+    if args.rubric:
+        models = open_models(os.environ)
+        if not models.known(args.rubric):
+            raise ValueError(f"there is no profile {args.rubric}: `python -m agents llm check` says which there are")
+        fill = judge_by(models, args.rubric, say)
+    environment = Environment(problems, Pool(clients, args.waiting), conditions, fill)
     say(f"{len(problems)} problems on {args.device}: http://{args.host}:{args.port}")
     uvicorn.run(Server(environment, token).app(), host=args.host, port=args.port, log_level="warning", ws_max_size=16 << 20)
     return OK
@@ -283,10 +294,10 @@ def open_policy(args: argparse.Namespace):
 
 def run_train(args: argparse.Namespace) -> int:
     from agents.rl.client import EnvironmentClient
+    from agents.rl.data.writing import read_rows
     from agents.rl.defaults import CONFIG
     from agents.rl.environment import Problem, problems_of
     from agents.rl.training import Config, Trainer
-    from agents.rl.writing import read_rows
 
     config = Config.of(**{name: getattr(args, name) for name in CONFIG})
     trainer = Trainer(open_policy(args), config, args.out, progress(args), kind="grpo" if args.server else "supervised")
@@ -347,7 +358,7 @@ def _report(path: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from agents.rl.export import LeaksFound
+    from agents.rl.data.export import LeaksFound
 
     args = parser().parse_args(arguments)
     try:

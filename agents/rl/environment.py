@@ -13,9 +13,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.diagnosis import Diagnosis, diagnose
+from agents.rl.data.rows import feedback
+from agents.rl.judging import Fill
 from agents.rl.pool import Pool
-from agents.rl.reward import Scored, score
-from agents.rl.rows import feedback
+from agents.rl.reward import Scored, reward_of, score
 from agents.rl.rubric import Before, Skill
 from agents.roles.compiled import ceilings_of
 from compiler import DeviceFigures
@@ -120,11 +121,11 @@ class Conditions:
 class Environment:
     """Problems and a pool of verifiers. Thread-bound to one event loop; any number of episodes at a time."""
 
-    def __init__(self, problems: Sequence[Problem], pool: Pool, conditions: Conditions | None = None):
+    def __init__(self, problems: Sequence[Problem], pool: Pool, conditions: Conditions | None = None, rubric: Fill | None = None):
         if not problems or len({problem.id for problem in problems}) != len(problems):
             raise ValueError("an environment needs problems, each with an id of its own")
         self.problems = {problem.id: problem for problem in problems}
-        self.pool, self.conditions = pool, conditions or Conditions()
+        self.pool, self.conditions, self.rubric = pool, conditions or Conditions(), rubric
         self.device: DeviceFigures | None = None
         self._captured: dict[str, tuple[int | None, int | None]] = {}  # least bytes and operations of a task, by its source
 
@@ -146,7 +147,10 @@ class Environment:
         c = self.conditions
         job = VerifyJob(task_source=task, program_source=program, tier=c.tier, precision=c.precision, mode=c.mode)
         result = await self.pool.run(job)
-        return score(result, task, program, skill, before=before), result.report
+        scored = score(result, task, program, skill, before=before)
+        if self.rubric is not None and scored.components.get("status") == "passed" and result.report is not None:
+            scored = reward_of(result.report, skill, await self.rubric(skill, task, program, result.report, before, None), before)
+        return scored, result.report
 
     async def diagnosis(self, task: str, program: str, report: Report) -> Diagnosis | None:
         """Of a program that passed, by its profile; null where the host could not make one."""

@@ -14,32 +14,16 @@ from agents.rl.bridges import trl_environment, trl_reward, trl_rows, verifiers_t
 from agents.rl.client import EnvironmentClient
 from agents.rl.environment import Problem
 from tests.integration.rl.served import serving
+from tests.integration.rl.tiny import tiny_model
 from tests.unit.rl.rl_verifier import TASK, FakeVerifier, program
 
 PROBLEMS = [Problem(id="a", task=TASK), Problem(id="b", task=TASK.replace("softmax", "tanh"))]
 
 
-def tiny_model():
-    """A llama of a few thousand weights that knows single characters."""
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    vocabulary = {token: n for n, token in enumerate(["<end>", "?", "\n", *map(chr, range(32, 127))])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<end>", unk_token="?")
-    fast.chat_template = (files("trl") / "chat_templates" / "qwen3.jinja").read_text()  # one whose tool calls TRL can read
-    config = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=8192,
-        eos_token_id=0, pad_token_id=0, bos_token_id=None,
-    )  # fmt: skip
-    return LlamaForCausalLM(config), fast
-
-
 def trained(folder, **given):
     trl = pytest.importorskip("trl")
     datasets = pytest.importorskip("datasets")
-    model, tokenizer = tiny_model()
+    model, tokenizer = tiny_model((files("trl") / "chat_templates" / "qwen3.jinja").read_text())  # one whose tool calls TRL can read
     rows = [{**row, "prompt": [{"role": "user", "content": row["prompt"]}]} for row in trl_rows(PROBLEMS)]
     arguments = trl.GRPOConfig(
         output_dir=str(folder), max_steps=2, per_device_train_batch_size=2, num_generations=2, max_completion_length=8, use_cpu=True, report_to=[],
@@ -76,6 +60,21 @@ def test_the_bridge_to_verifiers_scores_a_rollout():
         with pytest.raises(RuntimeError, match="no sample"):
             asyncio.run(tasks[0].verified(SimpleNamespace(last_reply=program(status="died"), info={})))
     assert json.dumps(trace.info["stitchwork"])
+
+
+def test_openenvs_own_client_talks_to_the_server():
+    core = pytest.importorskip("openenv.core")
+
+    async def talk(address: str):
+        async with core.GenericEnvClient(base_url=address) as client:
+            begun = await client.reset(seed=1)
+            answer = await client.step({"program": program(low=1.5)})
+            return begun, answer, await client.state()
+
+    with serving(PROBLEMS, [FakeVerifier()]) as address:
+        begun, answer, state = asyncio.run(talk(address))
+    assert not begun.done and "ModelNew" in begun.observation["prompt"]
+    assert answer.done and answer.reward > 1 and answer.observation["rubric"]["anti_hacking"] == 5 and state["step_count"] == 1
 
 
 def test_a_missing_package_is_named(monkeypatch):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.core.management import CommandError, call_command
 
-from agents.rl.export import Collected, collect
-from agents.rl.scrub import Scrubber
-from agents.rl.sources import folders
+from agents.rl.data.export import Collected, collect
+from agents.rl.data.scrub import Scrubber
+from agents.rl.data.sources import folders
 from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.runs.traces_on_disk import import_trace

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from agents.rl import making
 from agents.rl.client import EnvironmentClient
+from agents.rl.data import making
+from agents.rl.data.synthetic import generate
 from agents.rl.environment import problems_in
-from agents.rl.synthetic import generate
 from tests.integration.rl.served import serving
 from tests.unit.rl.rl_verifier import TASK
 from verifier.client import Verifier

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.rl.leaks import ALIKE, Index, leaks, split, structures, tasks_below
-from agents.rl.structure import NoReference, structure
+from agents.rl.data.leaks import ALIKE, Index, leaks, split, structures, tasks_below
+from agents.rl.data.structure import NoReference, structure
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TASKS = tasks_below(
@@ -88,11 +88,14 @@ def renamed(source: str, rng: random.Random) -> str:
         n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)
     }
     own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    own |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-    given = {name: f"n{rng.randrange(10**9)}" for name in sorted(own - kept)}
+    attributes = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    attributes |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    given = {name: f"n{rng.randrange(10**9)}" for name in sorted((own | attributes) - kept)}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (node.attr not in attributes or not ast.unparse(node).startswith("self.")):
+            continue  # of torch
         for field in ("name", "arg", "id", "attr"):
-            if getattr(node, field, None) in given and not isinstance(node, ast.alias):
+            if getattr(node, field, None) in given and not isinstance(node, ast.alias | ast.keyword):
                 setattr(node, field, given[getattr(node, field)])
     return ast.unparse(tree)
 

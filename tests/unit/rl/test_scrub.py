@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.rl.scrub import GONE, Scrubber
+from agents.rl.data.scrub import GONE, Scrubber
 
 SCRUBBER = Scrubber({"OPENAI_API_KEY": "unusual-value-of-a-key", "HOME": "/root/somewhere", "A_TOKEN": "x"})
 SECRETS = [

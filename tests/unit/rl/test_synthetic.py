@@ -11,13 +11,13 @@ from itertools import islice
 import pytest
 import torch
 
-from agents.rl import making
 from agents.rl.cli import main
-from agents.rl.leaks import leaks
-from agents.rl.qualities import CHEATS, Written, borne_out, cheat, honest, wrong_program
-from agents.rl.structure import structure
-from agents.rl.synthetic import Exhausted, drawn, generate, wrong
-from agents.rl.writing import read_rows
+from agents.rl.data import making
+from agents.rl.data.leaks import leaks
+from agents.rl.data.qualities import CHEATS, Written, borne_out, cheat, honest, wrong_program
+from agents.rl.data.structure import structure
+from agents.rl.data.synthetic import Exhausted, drawn, generate, wrong
+from agents.rl.data.writing import read_rows
 from compiler import DeviceFigures
 from tests.unit.rl.rl_reports import failed, passed
 from verifier.jobs import JobResult
@@ -72,7 +72,7 @@ def test_no_two_have_one_structure_and_none_is_like_a_benchmark():
 
 
 def test_what_cannot_be_had_is_said(monkeypatch):
-    monkeypatch.setattr("agents.rl.synthetic.drawn", lambda seed, number: drawn(0, 0))
+    monkeypatch.setattr("agents.rl.data.synthetic.drawn", lambda seed, number: drawn(0, 0))
     with pytest.raises(Exhausted, match="1 tasks of 2"):
         list(generate(2, 0, {}))
 

@@ -11,8 +11,8 @@ import torch
 
 from agents.rl import tensors
 from agents.rl.cli import main
+from agents.rl.data.export import collect
 from agents.rl.defaults import CONFIG
-from agents.rl.export import collect
 from agents.rl.policy import Adapted, Size, TinyPolicy, adapt, merged, unadapted
 from agents.rl.training import CannotTrain, Config, Sample, Trainer, read_lines, summary, weigh
 
@@ -212,7 +212,7 @@ def test_a_gradient_that_is_no_number_ends_it(tmp_path):
 
 
 def test_the_commands(tmp_path, capsys):
-    from agents.rl.writing import write_rows
+    from agents.rl.data.writing import write_rows
     from tests.unit.rl.test_export import CLEAN, trace
 
     rows = write_rows(tmp_path, "rows", collect([("a", trace("rms_norm"))], CLEAN).rows, "jsonl", {})

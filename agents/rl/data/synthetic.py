@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from agents.rl.leaks import Index, structures
-from agents.rl.operators import ENDS, IMAGE, MAKERS, POINTWISE, ROWS, TOKENS, Shape, Step, numbers
-from agents.rl.structure import structure
+from agents.rl.data.leaks import Index, structures
+from agents.rl.data.operators import ENDS, IMAGE, MAKERS, POINTWISE, ROWS, TOKENS, Shape, Step, numbers
+from agents.rl.data.structure import structure
 from verifier.source import sha256
 
 LONGEST = 6  # operators before the end

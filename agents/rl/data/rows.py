@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from agents.events import Event
 from agents.projection import CandidateRow, project
+from agents.rl.data.scrub import Scrubber
 from agents.rl.reward import score
 from agents.rl.rubric import Before, Skill, gain
-from agents.rl.scrub import Scrubber
 from verifier.jobs import JobResult
 from verifier.profiling.diagnosing.diagnosis import Diagnosis
 from verifier.report import Report

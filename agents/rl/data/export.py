@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agents.rl.leaks import LeakReport, leaks, split
-from agents.rl.rows import Row, RunTrace, rows_of
-from agents.rl.scrub import Scrubber
-from agents.rl.writing import Format, write_json, write_rows
+from agents.rl.data.leaks import LeakReport, leaks, split
+from agents.rl.data.rows import Row, RunTrace, rows_of
+from agents.rl.data.scrub import Scrubber
+from agents.rl.data.writing import Format, write_json, write_rows
 
 VERSION = 1
 MOST_CHEATS = 0.05  # of the rows for supervised training

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from agents import sound
 from agents.journal import TRACE, TraceDamaged
-from agents.rl.rows import RunTrace
+from agents.rl.data.rows import RunTrace
 
 AGREEMENT = "agreement.json"
-MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
+MANAGE = Path(__file__).resolve().parents[3] / "manage.py"
 
 
 class NoSource(ValueError):

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
-from agents.rl.rows import Row
+from agents.rl.data.rows import Row
 
 Format = Literal["parquet", "jsonl"]
 MISSING = "Parquet needs the package pyarrow: `pip install -r requirements-rl.txt`, or take --format jsonl"

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from agents.local import Client
-from agents.rl.qualities import Written, borne_out, cheat, honest, wrong_program, wrong_task
+from agents.rl.data.qualities import Written, borne_out, cheat, honest, wrong_program, wrong_task
+from agents.rl.data.rows import Kind, Row, feedback, figures, slim_json
+from agents.rl.data.scrub import Scrubber
+from agents.rl.data.synthetic import SyntheticTask, drawn
 from agents.rl.reward import score
-from agents.rl.rows import Kind, Row, feedback, figures, slim_json
 from agents.rl.rubric import Before, gain
-from agents.rl.scrub import Scrubber
-from agents.rl.synthetic import SyntheticTask, drawn
 from compiler import DeviceFigures
 from verifier.jobs import AdmitJob, CaptureJob, JobResult, VerifyJob
 from verifier.report import Report

@@ -127,7 +127,8 @@ class _Flow:
         if isinstance(target, ast.Name):
             self.known[target.id] = value
         elif isinstance(target, ast.Attribute):
-            self.attributes[target.attr] = value
+            # Of two classes' attributes of one name the same one, whichever class stands first.
+            self.attributes[target.attr] = min(value, self.attributes.get(target.attr, value), key=lambda node: node.digest)
         elif isinstance(target, ast.Tuple | ast.List):
             for one in target.elts:
                 self.store(one, value)
@@ -172,7 +173,8 @@ class _Flow:
     def call(self, node: ast.Call) -> Node:
         """A function, a method, or a module that the constructor made: by its plain name, on what it is given."""
         kids = tuple(self.value(arg) for arg in node.args)
-        kids += tuple(self.value(one.value) for one in sorted(node.keywords, key=lambda one: one.arg or ""))
+        # By what they are given, for the names may be the source's own, and their order is free.
+        kids += tuple(sorted((self.value(one.value) for one in node.keywords), key=lambda kid: kid.digest))
         dotted = self.dotted(node.func)
         if dotted is not None:
             made = self.made(dotted, kids) if kids else Node.of(dotted)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from agents.rl.synthetic import Chain, wrong
+from agents.rl.data.synthetic import Chain, wrong
 from compiler import DeviceFigures, Options, make_plan, print_program
 from compiler.planning.knobs import numbers, with_numbers
 from verifier.graph import Capture

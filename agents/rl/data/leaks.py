@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agents.rl.structure import NoReference, Structure, structure
+from agents.rl.data.structure import NoReference, Structure, structure
 
 ALIKE = 0.8  # of the features: what differs is a line or two
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}

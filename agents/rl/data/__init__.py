@@ -1,0 +1,1 @@
+"""Data sets: from runs, and of synthetic tasks."""
