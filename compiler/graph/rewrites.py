@@ -23,6 +23,7 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
         if node.op == "getitem" and node.name in read:
             items.setdefault(node.args[0]["ref"], {})[node.args[1]] = node.name
     viewed = {name for node in nodes if node.op in VIEWS or node.op in SPLITS for name in refs(node.args)} | results
+    by_name = {node.name: node for node in nodes}
     found, dropped = [], set()
     for node in nodes:
         name = node.op.split(".")[1] if "." in node.op else node.op
@@ -33,6 +34,10 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
             dropped.add(value)
         elif node.op == "aten.copy.default" and specs[node.args[1]["ref"]].shape == node.outputs[0].shape:
             found.append(_copied(node, specs[node.args[1]["ref"]], node.name in viewed))
+        elif node.op in BAGS and set(items.get(node.name, {})) == {0} and (made := bags(node, by_name.get(node.args[2]["ref"]), specs)):
+            found += made
+            dropped.add(items[node.name][0])
+            made[-1].name = items[node.name][0]
         elif node.name not in dropped:
             found += RULES[name](node, specs) if name in RULES else [node]
     return found
@@ -68,6 +73,26 @@ def dropout(node: Node, specs: Specs) -> list[Node]:
     """With probability 0, or in eval mode."""
     kept = plain(node.args[1]) == 0 or node.args[2] is False
     return [_new(node, "aten.alias.default", node.args[:1], node.outputs[0])] if kept else [node]
+
+
+BAGS = ("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+
+
+def bags(node: Node, starts: Node | None, specs: Specs) -> list[Node]:
+    """Bags of one size: rows of the table, and a sum or a mean of each bag's. Empty for any others."""
+    usual: list[Any] = [None, None, None, False, 0, False, None, False, -1]
+    table, index, _, _, mode, _, weights, last, padding = [*node.args, *usual[len(node.args) :]]
+    if starts is None or starts.op != "aten.arange.start_step" or mode not in (0, 1) or weights is not None or last or padding != -1:
+        return []
+    first, _, size = (plain(one) for one in [*starts.args, 1][:3])
+    count, whole = starts.outputs[0].shape[0], specs[index["ref"]]
+    if first != 0 or whole.shape != (count * size,) or not count:
+        return []
+    out = node.outputs[0]
+    grouped = _new(node, "aten.view.default", [index, [count, size]], _spec((count, size), whole.dtype), f"{node.name}_index")
+    rows = _new(node, "aten.embedding.default", [table, {"ref": grouped.name}], _spec((count, size, out.shape[1]), out.dtype), f"{node.name}_rows")
+    how = "aten.mean.dim" if mode else "aten.sum.dim_IntList"
+    return [grouped, rows, _new(node, how, [{"ref": rows.name}, [1]], out)]
 
 
 def adaptive_pool(node: Node, specs: Specs) -> list[Node]:
