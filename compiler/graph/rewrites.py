@@ -133,7 +133,8 @@ def _whole_product(node: Node, specs: Specs, left: str, right: str, out: str) ->
 
 def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[Node]:
     """The first two operands become one, then that and the third, and so on: a product over the indices that nobody needs after it, or a
-    multiplication where there is none. Empty where an index of a single operand is summed, or a product would be of more than matrices."""
+    multiplication where there is none; with a vector a multiplication and a sum. Empty where an index of a single operand is summed, or a product
+    would be of more than matrices."""
     size = {
         index: extent for letters, a in zip(operands, node.args[1], strict=True) for index, extent in zip(letters, specs[a["ref"]].shape, strict=True)
     }
@@ -166,9 +167,15 @@ def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[
             return []
         lead = "".join(index for index in shared if index in needed)
         rows, columns = ("".join(index for index in each if index not in shared) for each in (letters, other))
-        if summed and not len(summed) == len(rows) == len(columns) == 1:
+        of_vectors = bool(summed) and not (rows and columns) and dtype == "float32"  # each element of the larger is read once: no product is faster
+        if summed and not of_vectors and not len(summed) == len(rows) == len(columns) == 1:
             return []
-        if summed:
+        if of_vectors:
+            wanted = other if columns else letters  # the larger as it lies
+            product = make("aten.mul.Tensor", [turned(value, letters, wanted), turned(node.args[1][at], other, wanted)], wanted)
+            letters = "".join(index for index in wanted if index not in summed)
+            value = make("aten.sum.dim_IntList", [product, [wanted.index(index) for index in summed]], letters)
+        elif summed:
             pair = [turned(value, letters, lead + rows + summed), turned(node.args[1][at], other, lead + summed + columns)]
             letters = lead + rows + columns
             value = make("aten.matmul.default", pair, letters)
@@ -179,6 +186,8 @@ def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[
             value = make("aten.mul.Tensor", pair, letters)
     if set(letters) != set(out):
         return []
+    if letters == out:  # the last operator is the result
+        return [*made[:-1], made[-1].model_copy(update={"name": node.name, "outputs": node.outputs})]
     order = [letters.index(index) for index in out]
     return [*made, _new(node, "aten.permute.default", [value, order], node.outputs[0])]
 
