@@ -23,6 +23,7 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
         if node.op == "getitem" and node.name in read:
             items.setdefault(node.args[0]["ref"], {})[node.args[1]] = node.name
     viewed = {name for node in nodes if node.op in VIEWS or node.op in SPLITS for name in refs(node.args)} | results
+    by_name = {node.name: node for node in nodes}
     found, dropped = [], set()
     for node in nodes:
         name = node.op.split(".")[1] if "." in node.op else node.op
@@ -33,6 +34,10 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
             dropped.add(value)
         elif node.op == "aten.copy.default" and specs[node.args[1]["ref"]].shape == node.outputs[0].shape:
             found.append(_copied(node, specs[node.args[1]["ref"]], node.name in viewed))
+        elif node.op in BAGS and set(items.get(node.name, {})) == {0} and (made := bags(node, by_name.get(node.args[2]["ref"]), specs)):
+            found += made
+            dropped.add(items[node.name][0])
+            made[-1].name = items[node.name][0]
         elif node.name not in dropped:
             found += RULES[name](node, specs) if name in RULES else [node]
     return found
@@ -68,6 +73,26 @@ def dropout(node: Node, specs: Specs) -> list[Node]:
     """With probability 0, or in eval mode."""
     kept = plain(node.args[1]) == 0 or node.args[2] is False
     return [_new(node, "aten.alias.default", node.args[:1], node.outputs[0])] if kept else [node]
+
+
+BAGS = ("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+
+
+def bags(node: Node, starts: Node | None, specs: Specs) -> list[Node]:
+    """Bags of one size: rows of the table, and a sum or a mean of each bag's. Empty for any others."""
+    usual: list[Any] = [None, None, None, False, 0, False, None, False, -1]
+    table, index, _, _, mode, _, weights, last, padding = [*node.args, *usual[len(node.args) :]]
+    if starts is None or starts.op != "aten.arange.start_step" or mode not in (0, 1) or weights is not None or last or padding != -1:
+        return []
+    first, _, size = (plain(one) for one in [*starts.args, 1][:3])
+    count, whole = starts.outputs[0].shape[0], specs[index["ref"]]
+    if first != 0 or whole.shape != (count * size,) or not count:
+        return []
+    out = node.outputs[0]
+    grouped = _new(node, "aten.view.default", [index, [count, size]], _spec((count, size), whole.dtype), f"{node.name}_index")
+    rows = _new(node, "aten.embedding.default", [table, {"ref": grouped.name}], _spec((count, size, out.shape[1]), out.dtype), f"{node.name}_rows")
+    how = "aten.mean.dim" if mode else "aten.sum.dim_IntList"
+    return [grouped, rows, _new(node, how, [{"ref": rows.name}, [1]], out)]
 
 
 def adaptive_pool(node: Node, specs: Specs) -> list[Node]:
@@ -108,7 +133,8 @@ def _whole_product(node: Node, specs: Specs, left: str, right: str, out: str) ->
 
 def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[Node]:
     """The first two operands become one, then that and the third, and so on: a product over the indices that nobody needs after it, or a
-    multiplication where there is none. Empty where an index of a single operand is summed, or a product would be of more than matrices."""
+    multiplication where there is none; with a vector a multiplication and a sum. Empty where an index of a single operand is summed, or a product
+    would be of more than matrices."""
     size = {
         index: extent for letters, a in zip(operands, node.args[1], strict=True) for index, extent in zip(letters, specs[a["ref"]].shape, strict=True)
     }
@@ -141,9 +167,15 @@ def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[
             return []
         lead = "".join(index for index in shared if index in needed)
         rows, columns = ("".join(index for index in each if index not in shared) for each in (letters, other))
-        if summed and not len(summed) == len(rows) == len(columns) == 1:
+        of_vectors = bool(summed) and not (rows and columns) and dtype == "float32"  # each element of the larger is read once: no product is faster
+        if summed and not of_vectors and not len(summed) == len(rows) == len(columns) == 1:
             return []
-        if summed:
+        if of_vectors:
+            wanted = other if columns else letters  # the larger as it lies
+            product = make("aten.mul.Tensor", [turned(value, letters, wanted), turned(node.args[1][at], other, wanted)], wanted)
+            letters = "".join(index for index in wanted if index not in summed)
+            value = make("aten.sum.dim_IntList", [product, [wanted.index(index) for index in summed]], letters)
+        elif summed:
             pair = [turned(value, letters, lead + rows + summed), turned(node.args[1][at], other, lead + summed + columns)]
             letters = lead + rows + columns
             value = make("aten.matmul.default", pair, letters)
@@ -154,6 +186,8 @@ def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[
             value = make("aten.mul.Tensor", pair, letters)
     if set(letters) != set(out):
         return []
+    if letters == out:  # the last operator is the result
+        return [*made[:-1], made[-1].model_copy(update={"name": node.name, "outputs": node.outputs})]
     order = [letters.index(index) for index in out]
     return [*made, _new(node, "aten.permute.default", [value, order], node.outputs[0])]
 

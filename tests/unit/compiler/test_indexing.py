@@ -15,6 +15,8 @@ CASES = {
     "two indices": ("return x[i, j].sigmoid()", f"{BIG}, torch.randint(0, 6, (70,)), torch.randint(-64, 64, (70,))", "x, i, j"),
     "two indices, broadcast": ("return x[i[:, None], j] * 3", f"{BIG}, torch.randint(0, 6, (4,)), torch.randint(0, 64, (70,))", "x, i, j"),
     "last of two": ("return x[..., i, j] + 1", f"{BIG}, torch.randint(0, 64, (70,)), torch.randint(0, 32, (70,))", "x, i, j"),
+    "bags": ("return F.embedding_bag(i, x, mode='sum') * 2", "torch.randn(50, 32), torch.randint(0, 50, (70, 4))", "x, i"),
+    "bags' means": ("return F.embedding_bag(i, x).relu()", "torch.randn(50, 32), torch.randint(0, 50, (70, 4))", "x, i"),
     "gather": ("return torch.gather(x, 1, i) * 2", f"{BIG}, torch.randint(0, 64, (5, 70, 32))", "x, i"),
     "gather of whole numbers": ("return torch.gather(x, 1, i) + 3", "torch.randint(0, 9, (64, 50)), torch.randint(0, 50, (64, 40))", "x, i"),
     "index_select": ("return torch.index_select(x, 2, i).exp()", f"{BIG}, torch.randint(0, 32, (8,))", "x, i"),

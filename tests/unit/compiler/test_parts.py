@@ -23,6 +23,7 @@ BODIES = {
         "",
     ),
     "a mask": ("h = torch.tanh(self.fc(x)) * 2\ns = h[m]\nreturn F.softmax(h - 1, -1), s.sum(0)", "x, m", f", {MASK}"),
+    "counts": ("h = torch.tanh(self.fc(x)) * 2\nn = torch.bincount((x[:, 0] > 0).int())\nreturn F.softmax(h + 1, -1) / n.sum()", "x", ""),
     "a size": ("h = torch.tanh(self.fc(x)) * 2\ni = torch.nonzero(h[:, 0] > 0)\nreturn F.softmax(h + 1, -1), i", "x", ""),
     "a loop": (
         "h = torch.tanh(self.fc(x)) * 2\nfor i in range(int(n)):\n    h = torch.tanh(self.fc(h)) + 1\nreturn F.softmax(h, -1)",

@@ -35,6 +35,17 @@ def test_einsum_is_a_product(compiled, task, equation, shapes):
     found.check()
 
 
+VECTORS = {"bhkv,bhk->bhv": ((2, 3, 24, 32), (2, 3, 24)), "bk,bjk->bj": ((4, 40), (4, 9, 40)), "hij,hij->h": ((3, 20, 30), (3, 20, 30))}
+
+
+@pytest.mark.parametrize("equation", VECTORS)
+def test_einsums_with_vectors_are_sums_of_our_own(compiled, task, equation):
+    shapes = ", ".join(f"torch.randn{shape}" for shape in VECTORS[equation])
+    found = compiled(task(f"return torch.einsum('{equation}', a, b) * 2", shapes, arguments="a, b"))
+    assert {group.space for group in found.plan.groups} == {"own kernel"}, found.plan.groups
+    found.check()
+
+
 CONTRACTED = {
     "bclhn,bcshn,bhcls,bcshp->bclhp": ((2, 3, 5, 4, 6), (2, 3, 7, 4, 6), (2, 4, 3, 5, 7), (2, 3, 7, 4, 8)),
     "bclhn,bhcl,bclhp->bchpn": ((2, 3, 5, 4, 6), (2, 4, 3, 5), (2, 3, 5, 4, 8)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from compiler import DeviceFigures
+from tests.emulator import as_cpp
 from verifier.parties.capturing import capture as capturing
 from verifier.parties.capturing import rolling
 from verifier.parties.plain_state import PlainState
@@ -17,10 +19,18 @@ for step in range(x.shape[1]):
     state = torch.sigmoid(x[:, step]) * state + x[:, step]
     states.append(state)
 return torch.stack(states, dim=1), state"""
+DELTA = """state, outputs = x.new_zeros(3, 2, 16, 16), []
+for t in range(x.shape[1]):
+    state = state * 0.9
+    change = y[:, t] - torch.einsum("bhkv,bhk->bhv", state, x[:, t])
+    state = state + x[:, t, :, :, None] * change[:, :, None, :] * 0.3
+    outputs.append(torch.einsum("bhkv,bhk->bhv", state, y[:, t]))
+return torch.stack(outputs, dim=1)"""
+DELTAS = f"torch.randn(3, {STEPS}, 2, 16) * 0.3, torch.randn(3, {STEPS}, 2, 16)"
 ROLLED = {
     "gated": (GATED, X),
     "over a tensor": (
-        "h, out = x.new_zeros(3, 8), []\nfor step in x.transpose(0, 1):\n    h = (self.cell(step) + h).tanh()\n    out += [h]\nreturn torch.stack(out)",
+        "h, out = x[:, 0], []\nfor step in x.transpose(0, 1):\n    h = (self.cell(step) + h).tanh()\n    out += [h]\nreturn torch.stack(out)",
         X,
         "self.cell = nn.Linear(8, 8)",
     ),
@@ -80,6 +90,17 @@ def test_passes_that_differ_are_exported_one_by_one(compiled, task, name):
     source = task(body, inputs, *init)
     assert loops_of(source) == 0
     compiled(source).check()
+
+
+@pytest.mark.parametrize("target", ["cpp", "cuda"])
+def test_a_state_of_matrices_stays_in_few_kernels(compiled, task, target):
+    source = task(DELTA, DELTAS, arguments="x, y")
+    assert loops_of(source) == 1
+    found = compiled(source, figures=DeviceFigures.h200() if target == "cuda" else None)
+    assert len(found.plan.own) < STEPS, [group.title for group in found.plan.groups]
+    if target == "cuda":
+        found.text = as_cpp(found.text)
+    found.check()
 
 
 def test_the_graph_is_that_of_an_export(task, monkeypatch):

@@ -33,6 +33,7 @@ from verifier.private_names import mangle
 SECONDS = 25.0  # seconds after which no further run is tried
 ROUNDS = 4  # rounds of taking apart statements that stopped the exporter
 MOST_PASSES = 64  # passes of a loop over modules
+SIZED_BY_DATA = frozenset({"bincount", "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select"})  # the exporter fails on these
 MOST_LEFT = 12  # reported reasons
 
 
@@ -134,6 +135,9 @@ class Cutter:
         names = {node.attr for node in ast.walk(item) if isinstance(node, ast.Attribute)} | {n.id for n in ast.walk(item) if isinstance(n, ast.Name)}
         if touched := sorted(names & self.frozen):
             self._leave(item, f"it uses {touched[0]}, which forward changes outside of the state dict")
+            return True
+        if names & SIZED_BY_DATA and not isinstance(item, COMPOUND):
+            self._leave(item, "the size of a result depends on values of tensors")
             return True
         if isinstance(item, (ast.Assert, ast.Global, ast.Raise, *JUMPS)) or isinstance(item, ast.Expr) and _prints(item.value):
             if not isinstance(item, (ast.Global, *JUMPS)):
