@@ -76,10 +76,9 @@ class Ledger:
     def release(self, key: str) -> None:
         self._held.pop(key, None)
 
-    @property
-    def in_flight(self) -> bool:
-        """Whether a call is being made that something was set aside for."""
-        return bool(self._held)
+    def in_flight(self, but: Collection[str] = ()) -> bool:
+        """Whether a call is being made that something was set aside for, beside those under the keys `but`."""
+        return any(key not in but for key in self._held)
 
     def spend(self, amounts: dict[str, float]) -> None:
         for unit, amount in amounts.items():

@@ -156,7 +156,7 @@ class Engine:
             self._absorb(event)
         if self.summary.state == "finished":
             return self.summary
-        self.ledger.write_off([key for key, event in self.replay.asked.items() if self.keeps(event.payload["profile"])])
+        self.ledger.write_off(self._asked_of_people())
         self.ledger.spent.seconds = seconds_worked(recorded)
         self._since = time.monotonic()
         try:
@@ -321,6 +321,10 @@ class Engine:
         keeps = getattr(self.models, "keeps", None)
         return keeps is not None and keeps(profile)
 
+    def _asked_of_people(self) -> list[str]:
+        """Keys of the exchanges that wait for a person's reply."""
+        return [key for key, event in self.replay.asked.items() if self.keeps(event.payload["profile"])]
+
     async def need_device(self) -> None:
         """Before a job: a run that went on where its device is not waits there until it is taken to one, and everything is kept."""
         missing = getattr(self.verifier, "missing", None)
@@ -335,17 +339,18 @@ class Engine:
             if self.summary.state != "paused":
                 self.count_time()
                 await self.append([self.budget_event(), NewEvent(kind="run.paused", agent="engine", payload=payload)])
-            if (leave or self.on_pause == "leave") and await self._stands_still():
+            if (leave or self.on_pause == "leave") and await self._stands_still(leave):
                 self._left = True
                 self._worker.cancel()
             await self._running.wait()
             self._since = time.monotonic()
             await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": f"resumed by {self._resumed_by}"})])
 
-    async def _stands_still(self) -> bool:
-        """True once no call is in flight (other workers' are waited for: they are paid), False where a person resumes the run before."""
+    async def _stands_still(self, leave: bool = False) -> bool:
+        """True once no call is in flight (other workers' are waited for: they are paid), False where a person resumes the run before. A run that has
+        to `leave` does not wait for replies that may take a person hours: they cost nothing, and are asked for again."""
         while not self._running.is_set():
-            if not self.ledger.in_flight:
+            if not self.ledger.in_flight(self._asked_of_people() if leave else ()):
                 return True
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._running.wait(), LOOK_SECONDS)

@@ -207,3 +207,46 @@ async def test_requests_of_before_a_fork_wait_for_nobody(client, tmp_path):
     other = waiting_for("me", Request(messages=[Message(role="user", content="x")], purpose="coder/first"), key="a#1", run="another run")
     await FileMailbox(tmp_path / "run/requests").put(other)
     assert await waiting_in(tmp_path / "run", await journal.load()) == []
+
+
+@pytest.mark.asyncio
+async def test_where_one_worker_asks_what_the_others_are_at_is_finished_and_kept(monkeypatch, tmp_path):
+    import asyncio
+
+    from agent_fakes import settings
+
+    from agents.journal import MemoryJournal
+    from agents.llm.mailbox import FileMailbox
+    from agents.llm.models import Models
+    from agents.local import LocalVerifier
+    from agents.run import Engine, Finish
+
+    monkeypatch.setattr(mailbox, "POLL_SECONDS", 0.01)
+    (tmp_path / "llm.toml").write_text('[profiles.me]\nkind = "mailbox"\n')
+    models = Models({"STITCHWORK_LLM_PROFILES": str(tmp_path / "llm.toml")}, FileMailbox(tmp_path / "requests", tmp_path), wait=False)
+    client, journal = Client(), MemoryJournal()
+    begun = asyncio.Event()
+
+    async def slow(job):
+        begun.set()
+        await asyncio.sleep(0.3)
+
+    client.before = slow
+
+    async def workflow(run) -> Finish:
+        async def asks():
+            async with run.span("asks", "Ask") as span:
+                await begun.wait()
+                await span.ask("coder", "me", Request(messages=[Message(role="user", content="x")], purpose="coder/first"))
+
+        async def verifies():
+            async with run.span("verifies", "Verify") as span:
+                await span.verify("# speed 1.5", 1, "quick")
+
+        await run.parallel(asks(), verifies())
+        return Finish("matched", "done")
+
+    engine = Engine(journal, LocalVerifier(journal, client, "cpu"), settings(), TASK, "t", workflow=workflow, models=models, on_pause="stop")
+    summary = await asyncio.wait_for(engine.execute(), 10)
+    assert summary.state == "paused" and summary.pause["kind"] == "asked"
+    assert [e.kind for e in journal.events if e.kind == "verification.finished"], "it was waited for, and counts"

@@ -364,3 +364,10 @@ def test_the_coder_is_told_what_holds_back_the_program_that_it_changes():
     if advice.route == "optimise":
         assert advice.base.headroom == pytest.approx(1.5 / 0.01) and advice.diagnosis.headroom == pytest.approx(6.0 / 0.01)
     assert by_rules(situation(best), best).base is None
+
+
+def test_a_reference_whose_host_sets_the_pace_allows_its_methods_to_the_planner():
+    known = situation(reference=profile(wall_us_per_iteration=500))
+    names = {s.name for s in digest.catalogue_for(digest.facts_of_reference(known.plan.data, known), "cuda")}
+    assert {"cuda-graph", "lean-forward"} <= names
+    assert "before its first work" in digest.profile_text(known.reference)

@@ -21,6 +21,7 @@ from verifier.profiling.diagnosing.host_faults import host_faults
 from verifier.profiling.diagnosing.kernel_faults import kernel_faults
 from verifier.profiling.diagnosing.task_facts import TaskFacts
 from verifier.profiling.nsight import counters
+from verifier.profiling.own_kernels import base_name
 from verifier.report import Report
 
 Bottleneck = Literal["memory", "compute", "latency", "launch", "occupancy", "defect", "none"]
@@ -35,6 +36,7 @@ FLOOR_BEATEN = 0.9  # a program clearly below the floor had its data in a cache:
 TENSORS_USED = 5.0  # per cent of their peak: any kernel shows less
 WORTH = 0.1  # of the program's time: a fault that costs less does not decide the class
 SHOWN_FAULTS = 4
+MOST_EVIDENCE = 5
 
 
 class Diagnosis(BaseModel):
@@ -95,22 +97,7 @@ def diagnose(
         evidence.append(_floor(floor_ms, headroom))
     if worst is not None:
         evidence += worst.evidence[:3]
-    if bottleneck in ("memory", "none", "latency", "occupancy") and bytes_min and len(evidence) < 5:
-        value = round(100 * memory, 1)
-        means = f"{_bytes(bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
-        evidence.append(Evidence(figure="bandwidth used", value=value, unit="%", means=means))
-    if bottleneck in ("compute", "latency") and flops and len(evidence) < 5:
-        means = f"{flops / 1e9:.3g} GFLOP a call; the device can do {ceilings.gflops:.0f} GFLOP/s in fp32"
-        evidence.append(Evidence(figure="arithmetic used", value=round(100 * compute, 1), unit="%", means=means))
-    if bottleneck in ("launch", "latency") and launches is not None and len(evidence) < 5:
-        means = f"about {ceilings.launch_us:g} us each: {100 * launches * ceilings.launch_us / time_us:.0f} % of the time"
-        evidence.append(Evidence(figure="launches a call", value=round(launches, 1), means=means))
-    if profile is not None and profile.device_busy is not None and bottleneck in ("launch", "latency") and len(evidence) < 5:
-        means = "share of the wall time in which the device worked"
-        evidence.append(Evidence(figure="device busy", value=round(100 * profile.device_busy, 1), unit="%", means=means))
-    if top is not None and len(evidence) < 5:
-        means = "the longest of the program's own kernels" if top.own else "the longest, from the library"
-        evidence.append(Evidence(figure=f"share of {top.name[:80]}", value=round(100 * top.share, 1), unit="%", means=means))
+    evidence += _uses(bottleneck, time_us, memory, compute, ceilings, facts, profile)[: max(MOST_EVIDENCE - len(evidence), 0)]
     text = _sentence(bottleneck, headroom, memory, compute, units, profile)
     text = f"{text} {spent.says()}" if spent is not None else text
     if worst is not None:
@@ -125,6 +112,32 @@ def diagnose(
         grade=_grade(profile),
         faults=faults[:SHOWN_FAULTS],
     )
+
+
+def _uses(
+    bottleneck: Bottleneck, time_us: float, memory: float, compute: float, ceilings: Ceilings, facts: TaskFacts, profile: Profile | None
+) -> list[Evidence]:
+    """What of bandwidth, arithmetic and launches a call uses, as far as the class is about it; and its longest kernel."""
+    found = []
+    if bottleneck in ("memory", "none", "latency", "occupancy") and facts.bytes_min:
+        means = f"{_bytes(facts.bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
+        found.append(Evidence(figure="bandwidth used", value=round(100 * memory, 1), unit="%", means=means))
+    if bottleneck in ("compute", "latency") and facts.flops:
+        means = f"{facts.flops / 1e9:.3g} GFLOP a call; the device can do {ceilings.gflops:.0f} GFLOP/s in fp32"
+        found.append(Evidence(figure="arithmetic used", value=round(100 * compute, 1), unit="%", means=means))
+    launches = profile.launches_per_iteration if profile else None
+    if bottleneck in ("launch", "latency") and launches is not None:
+        means = f"about {ceilings.launch_us:g} us each: {100 * launches * ceilings.launch_us / time_us:.0f} % of the time"
+        found.append(Evidence(figure="launches a call", value=round(launches, 1), means=means))
+    if profile is not None and profile.device_busy is not None and bottleneck in ("launch", "latency"):
+        means = "share of the wall time in which the device worked, under the profiler"
+        found.append(Evidence(figure="device busy", value=round(100 * profile.device_busy, 1), unit="%", means=means))
+    top = max(profile.kernels, key=lambda k: k.share, default=None) if profile else None
+    if top is not None:
+        means = "the longest of the program's own kernels" if top.own else "the longest, from the library"
+        figure = f"share of {base_name(top.name)[:80]}"
+        found.append(Evidence(figure=figure, value=round(100 * top.share, 1), unit="%", means=f"of the device's time: {means}"))
+    return found
 
 
 def find_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: TaskFacts, time_us: float) -> list[Cause]:
