@@ -70,7 +70,7 @@ def plain_module(page: Page) -> None:
     page.keyboard.press("Control+a")
     page.keyboard.press("Delete")  # typing over a selection, Chromium tries to keep its style in an attribute
     page.keyboard.insert_text(PLAIN_MODULE)
-    page.get_by_role("button", name="Generate task").wait_for()
+    page.locator(".module").wait_for()
     page.get_by_label("dim int").fill("1024")
     page.get_by_label("hidden int").fill("4096")
     page.get_by_label("Shape of x").fill("8, 512, 1024")

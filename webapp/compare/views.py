@@ -16,6 +16,7 @@ from webapp.compare.pictures import attempts, intervals, roofline
 from webapp.compare.sides import MOST, Side, sides_of
 from webapp.compare.steps import steps_of, strategies_of
 from webapp.runs.access import visible_runs
+from webapp.runs.listing import with_best
 from webapp.runs.models import Run
 
 OFFERED = 30
@@ -60,7 +61,8 @@ def address(sides: list[Side], extra: str = "") -> str:
 
 def offered(request: HttpRequest, sides: list[Side], text: str) -> list[Run]:
     """Runs that ended with a program: of the chosen sides' task first, then the latest."""
-    runs = visible_runs(request).filter(best_candidate__isnull=False, archived_at=None).select_related("task", "team").order_by("-created_at")
+    runs = with_best(visible_runs(request).filter(best_candidate__isnull=False, archived_at=None))
+    runs = runs.select_related("task", "team").order_by("-created_at")
     if text:
         runs = runs.filter(Q(title__icontains=text) | Q(task__name__icontains=text) | Q(workflow__icontains=text))
     first = list(runs.filter(task__in={side.run.task_id for side in sides})[:OFFERED]) if sides else []

@@ -10,6 +10,7 @@ from django.http import QueryDict
 from webapp.accounts.models import Team, User
 from webapp.review import places
 from webapp.review.models import Comment, Notification, ReadMark, Thread, Verdict
+from webapp.runs.listing import with_best
 from webapp.runs.models import Candidate, Run
 
 SHOW = {"open": "Open", "mine": "Mentions me", "written": "I wrote in", "resolved": "Resolved", "all": "All"}
@@ -67,7 +68,7 @@ def waiting_for_verdict(team: Team) -> QuerySet[Run]:
     """Finished runs with a confirmed result on which no verdict stands, the latest first."""
     best = Candidate.objects.filter(run=OuterRef("pk"), number=OuterRef("best_candidate"), verdict="")
     runs = Run.objects.filter(team=team, state="finished", speedup__isnull=False, archived_at=None)
-    return runs.filter(Exists(best)).select_related("task", "created_by").order_by("-finished_at")
+    return with_best(runs.filter(Exists(best))).select_related("task", "created_by").order_by("-finished_at")
 
 
 def standing_verdicts(team: Team) -> QuerySet[Verdict]:

@@ -115,7 +115,9 @@ def headline_of(run: Run) -> Headline:
 
 
 def of_row(run: Any) -> Headline:
-    """For a run as `listing.team_runs` gives it: without a query."""
+    """For a run as `listing.with_best` gives it, without a query; for any other with two."""
+    if not hasattr(run, "latest_status"):
+        return headline_of(run)
     return of_run(run, Verification(**run.best) if run.best else None, run.latest_status or "")
 
 

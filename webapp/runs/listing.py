@@ -81,26 +81,32 @@ class Page:
         return bool(self.runs)
 
 
-def team_runs(team: Team) -> QuerySet[Run]:
-    """The team's runs, newest first, with what a row shows of the best candidate's report. Subqueries run for the rows of a page only."""
-    best = Verification.objects.filter(run=OuterRef("pk"), kind="verify", status="passed", candidate_number=OuterRef("best_candidate"))
-    best = best.order_by("tier", "-queued_at")  # "full" before "quick"
+def with_best(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """With what a row's headline is made from (`webapp.runs.headline.of_row`). Subqueries run for the rows of a page only."""
     verdicts = Verification.objects.filter(run=OuterRef("pk"), kind="verify").exclude(status="").order_by("-queued_at")
+    best = _of_the_best().values(row=JSONObject(**{name: name for name in OF_THE_BEST}))
+    return runs.annotate(best=Subquery(best[:1]), latest_status=Subquery(verdicts.values("status")[:1]))
+
+
+def _of_the_best() -> QuerySet[Verification]:
+    """Verifications of a run's best candidate, the one that counts first: "full" before "quick"."""
+    best = Verification.objects.filter(run=OuterRef("pk"), kind="verify", status="passed", candidate_number=OuterRef("best_candidate"))
+    return best.order_by("tier", "-queued_at")
+
+
+def team_runs(team: Team) -> QuerySet[Run]:
+    """The team's runs, newest first, with what a row shows of the best candidate's report."""
+    best = _of_the_best()
     latest = Verification.objects.filter(run=OuterRef("pk"), device_name__gt="").order_by("-queued_at")
     proposed = Candidate.objects.filter(run=OuterRef("pk")).order_by().values("run").annotate(n=Count("pk")).values("n")
-    return (
-        Run.objects.filter(team=team)
-        .select_related("task", "team", "created_by")
-        .annotate(
-            best=Subquery(best.values(row=JSONObject(**{name: name for name in OF_THE_BEST}))[:1]),
-            latest_status=Subquery(verdicts.values("status")[:1]),
-            program_class=Subquery(best.values("program_class")[:1]),
-            own_share=Subquery(best.values("own_share")[:1]),
-            device_name=Subquery(latest.values("device_name")[:1]),
-            proposed=Coalesce(Subquery(proposed, output_field=IntegerField()), 0),
-        )
-        .order_by("-created_at")
+    runs = Run.objects.filter(team=team).select_related("task", "team", "created_by")
+    annotated = with_best(runs).annotate(
+        program_class=Subquery(best.values("program_class")[:1]),
+        own_share=Subquery(best.values("own_share")[:1]),
+        device_name=Subquery(latest.values("device_name")[:1]),
+        proposed=Coalesce(Subquery(proposed, output_field=IntegerField()), 0),
     )
+    return annotated.order_by("-created_at")
 
 
 def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:

@@ -11,6 +11,7 @@
 {% class_tag "custom" 0.97 %}    class of a program with the share of its own kernels
 {% ago moment %}                 relative time that the page keeps current
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
+{% progress 12 20 %}             how long something has taken, of how long it usually does
 {{ n|counted:"run" }}             a number with its noun: 1 run, 2 runs
 {{ x|ticked }}                   text in which `this` is code
 {{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ x|whole }} {{ run|duration }}    figures with units; "–" for None
@@ -132,6 +133,14 @@ def row_headline(run) -> Any:
     from webapp.runs.headline import of_row  # its app is not loaded yet when this library is
 
     return of_row(run)
+
+
+@register.simple_tag
+def verification_headline(row) -> Any:
+    """What one verification comes to."""
+    from webapp.runs.headline import of_verification
+
+    return of_verification(row)
 
 
 @register.inclusion_tag("partials/headline.html")
@@ -273,6 +282,15 @@ def seconds(value: float | None) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@register.simple_tag
+def progress(spent: float | None, expected: float | None = None) -> str:
+    """ "12 s of about 20 s"; what takes longer than usual says so. The same words as static/js/run/progress.js."""
+    shown = seconds(None if spent is None else float(round(spent))).replace(".0 s", " s")
+    if expected is None or spent is None:
+        return shown
+    return f"{shown} of about {seconds(expected)}" if spent <= expected else f"{shown}, longer than the usual {seconds(expected)}"
 
 
 @register.filter

@@ -55,11 +55,11 @@ export function callDetails(item, opened) {
 
 function callText(item, text, index) {
   const shown = [...text.text].length;
-  const counted = `${counted(text.lines, "line")}, ${counted(text.characters, "character")}`;
+  const extent = `${counted(text.lines, "line")}, ${counted(text.characters, "character")}`;
   return h(
     "details",
     { class: "call-text", open: text.name === "reply" || index === 0 },
-    h("summary", null, NAMES[text.name] ?? text.name, " ", h("span", { class: "faint" }, counted)),
+    h("summary", null, NAMES[text.name] ?? text.name, " ", h("span", { class: "faint" }, extent)),
     text.name === "reasoning" || !text.text.includes("```") ? h("pre", { class: "fence wrapped", tabindex: "0" }, text.text) : codeBlock(text.text, "text"),
     text.next == null ? null : h("button", { type: "button", class: "more", "data-call-next": `${item.id} ${index}` }, `Show more (${shown.toLocaleString("en")} of ${counted(text.characters, "character")} shown)`),
   );

@@ -73,3 +73,23 @@ def test_times_are_relative_with_the_moment_in_the_title():
 def test_code_in_text_is_marked_and_nothing_else():
     assert tags.ticked("use `a < b` and\n```\nfence `x`\n```") == "use <code>a &lt; b</code> and\n```\nfence <code>x</code>\n```"
     assert tags.ticked("<b>`") == "&lt;b&gt;`" and tags.grouped(1234567) == "1\u202f234\u202f567" and tags.grouped(None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("spent", "expected", "said"),
+    [
+        (5, 8.9, "5 s of about 8.9 s"),
+        (93, 8.9, "1 min 33 s, longer than the usual 8.9 s"),
+        (4.2, None, "4 s"),
+        (None, 8.9, "–"),
+    ],
+)
+def test_progress_never_says_more_than_the_whole(spent, expected, said):
+    assert tags.progress(spent, expected) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "noun", "said"), [(1, "run", "1 run"), (0, "run", "0 runs"), ([1, 2], "entry,entries", "2 entries"), ("x", "run", "x runs")]
+)
+def test_numbers_agree_with_their_nouns(value, noun, said):
+    assert tags.counted(value, noun) == said
