@@ -44,8 +44,8 @@ class Told:
         self.proposed.append((source, facts))
         return SimpleNamespace(payload={"candidate": 2})
 
-    async def verify(self, source, number, tier, *, last=False):
-        assert tier == "full" and last
+    async def verify(self, source, number, tier, *, last=False, rival=None):
+        assert tier == "full" and last and rival is None
         return SimpleNamespace(result=SimpleNamespace(report=self.following))
 
 

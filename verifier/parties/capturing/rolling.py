@@ -63,7 +63,7 @@ class Loop:
         return [entry.target for entry in self.one.inputs if entry.kind in ("parameter", "buffer")]
 
     def specs(self) -> list[TensorSpec]:
-        """Of what the operator returns: the results, then what each pass keeps."""
+        """Describes what the operator returns: the results, then what each pass keeps."""
         known = {node.name: node.outputs[0] for node in self.one.nodes if node.outputs} | {e.name: e.spec for e in self.one.inputs if e.spec}
         found = [known[leaf["ref"]] for leaf in self.one.outputs]
         return [*found[: len(self.results)], *found[len(self.results) :] * len(self.passes)]

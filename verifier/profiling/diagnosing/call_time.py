@@ -13,7 +13,7 @@ from verifier.report import Report
 
 
 class CallTime(BaseModel):
-    """Of one call, in microseconds. A part that no timeline told is null."""
+    """Parts of one call in microseconds; null for a part that no timeline shows."""
 
     call_us: float
     device_us: float  # in which anything ran on the device

@@ -11,7 +11,7 @@ from webapp.accounts.training import AGREED, WITHDRAWN, last_word
 
 
 class Command(BaseCommand):
-    help = "Say whether a team's finished runs may be exported as training data. It stands in the team's audit log; the later word holds."
+    help = "Say whether a team's finished runs may be exported as training data. The audit log of the team keeps each answer; the latest counts."
 
     def add_arguments(self, parser):
         parser.add_argument("team", help="the team's short name, as in its address")
