@@ -4,7 +4,7 @@
 # verdict: not faster
 # because: speedup: (0\.|1\.0)
 # defence: design
-# says: replaces the verifier's clock in its own process by one that counts 7 % less, within what that clock alone may be off; the judge's stamps are the score, so it gains nothing
+# says: its clock counts 7 % less, within what that clock alone may be off; the judge's stamps are the score, so it gains nothing
 import ctypes
 import gc
 import time

@@ -48,7 +48,7 @@ class CallTime(BaseModel):
 
 
 def call_time(report: Report | None, profile: Profile | None) -> CallTime | None:
-    """Of a program on a GPU that was timed, or of the reference where there is no report; null where nothing of the device's time is known."""
+    """Divides a call of a timed program on a GPU, or of the reference where there is no report; null where nothing of the device's time is known."""
     host = profile.host if profile is not None else None
     cuda = report.environment.device.startswith("cuda") if report is not None else host is not None
     seen = sum(kernel.ms for kernel in report.kernels) * 1e3 if report is not None else 0.0
