@@ -62,8 +62,9 @@ class Lineage:
 
     root: int
     best: int
-    score: float  # lower bound of the speedup over eager
-    ratio: float
+    score: float  # by which lines are ranked
+    ratio: float  # speedup over eager as its own measurement has it, and its lower bound
+    low: float
     strategies: tuple[str, ...]  # from the root to the best
     programs: int  # descendants in all, the root counted
 
@@ -190,8 +191,9 @@ def _lineages(attempts: dict[int, Attempt]) -> tuple[Lineage, ...]:
     for root, members in lines.items():
         best = max((a for a in members if a.passed), key=lambda a: a.score, default=None)
         if best is not None:
+            speedup = best.report.speedup
             methods = [a.edit.strategy for a in reversed(ancestors(best, attempts)) if a.edit.strategy]
-            found.append(Lineage(root, best.number, best.score, best.level, tuple(dict.fromkeys(methods)), len(members)))
+            found.append(Lineage(root, best.number, best.score, speedup.ratio, speedup.low, tuple(dict.fromkeys(methods)), len(members)))
     return tuple(sorted(found, key=lambda line: -line.score))
 
 
@@ -205,7 +207,7 @@ def _section(title: str, lines: list[str]) -> str:
 def _said_of_line(line: Lineage) -> str:
     methods = ", then ".join(line.strategies) or "no named method"
     count = f"{line.programs} program{'s' if line.programs != 1 else ''} in this line"
-    return f"- candidate {line.best}: {line.ratio:.2f}x over eager (at least {line.score:.2f}x), by {methods}; {count}"
+    return f"- candidate {line.best}: {line.ratio:.2f}x over eager (at least {line.low:.2f}x), by {methods}; {count}"
 
 
 def _said_of(t: Try) -> str:

@@ -98,6 +98,7 @@ def test_a_gain_is_what_was_timed_beside_the_program_before_however_eager_drifts
     known = situation(first, second)
     second.report.timing.rival = compared("rival", 0.2753, 0.2756)
     tried = Memory.of(known).tries[0]
+    assert "candidate 2: 5.71x over eager" in Memory.of(known).digest("planner"), "as its own measurement has it, as everywhere in a request"
     assert tried.outcome == "no gain" and tried.realised == pytest.approx(1.001, abs=1e-3)
     assert second.level == pytest.approx(4.23 * 1.001, rel=1e-3) and since_last_gain(known.attempts) == [second]
     assert kept(second.expected, second.gain.ratio) == pytest.approx(0.0, abs=0.01)
