@@ -212,3 +212,22 @@ def test_a_theme_is_remembered(server, page_of_alice):
     page.reload()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+
+
+def test_typing_over_a_selection_keeps_to_the_policy(server, page_of_alice):
+    """The console is looked at by `no_errors_in_the_page`."""
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    editor = page.locator(".cm-content").first
+    editor.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("x = 1")
+    expect(editor).to_have_text("x = 1")
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text("import torch\ny = 2")
+    expect(editor).to_contain_text("y = 2")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("(")
+    expect(editor).to_contain_text("(import torch")
+    page.keyboard.press("Control+z")
+    expect(editor).to_have_text(re.compile(r"^import torch\s*y = 2$"))

@@ -63,6 +63,17 @@ const look = EditorView.theme({
   ".cm-placeholder": { color: "var(--text-3)" },
 });
 
+// What is typed over a selection goes in by a transaction: Chromium's own editing would keep the look of what was selected in a style attribute,
+// which the pages' policy refuses.
+function typeOver(event, view) {
+  const { from, to, empty } = view.state.selection.main;
+  if (event.inputType !== "insertText" || event.data == null || empty || view.composing || view.state.readOnly) return false;
+  const typed = () => view.state.update({ ...view.state.replaceSelection(event.data), userEvent: "input.type", scrollIntoView: true });
+  if (!view.state.facet(EditorView.inputHandler).some((handle) => handle(view, from, to, event.data, typed))) view.dispatch(typed());
+  event.preventDefault();
+  return true;
+}
+
 // Makes `textarea` an editor. `onChange(text)` is called after each change by the person or by `setText`.
 export function attachEditor(textarea, { label, readOnly = false, onChange = () => {} } = {}) {
   const host = document.createElement("div");
@@ -94,6 +105,7 @@ export function attachEditor(textarea, { label, readOnly = false, onChange = () 
         EditorView.contentAttributes.of({ "aria-label": `${label ?? textarea.getAttribute("aria-label") ?? "Source"}. Escape, then Tab leaves the editor.`, spellcheck: "false", tabindex: "0" }),
         // Escape, then Tab leaves the editor: with Tab indenting, the keyboard would otherwise be trapped.
         keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...lintKeymap, indentWithTab]),
+        EditorView.domEventHandlers({ beforeinput: typeOver }),
         EditorView.updateListener.of((update) => {
           if (!update.docChanged) return;
           textarea.value = view.state.doc.toString();
