@@ -87,7 +87,7 @@ def import_problems(tree: ast.Module, allowed: frozenset[str]) -> list[Problem]:
                         line=node.lineno,
                         column=node.col_offset + 1,
                         message=f"import of {root!r} is not allowed" if root != "." else "relative imports are not allowed",
-                        hint="use torch and the standard library, or ask for the module to be added to the allow-list",
+                        hint="use torch and the standard library, or ask the operator to name the module in STITCH_TASK_IMPORTS",
                     )
                 )
     return problems

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +16,17 @@ Precision = Literal["fp32-strict", "tf32", "bf16", "fp16"]
 Mode = Literal["train", "eval"]
 Flag = Literal["trivial", "stochastic", "narrow"]
 
-ALLOWED_IMPORTS = frozenset({"torch", "numpy", "einops"}) | frozenset(sys.stdlib_module_names)
+LIBRARIES = "transformers,timm,torchvision"  # model libraries, where a verifier's host has them
+
+
+def allowed_imports(named: str | None) -> frozenset[str]:
+    """Returns the modules that a task may import: PyTorch's, the standard library, and those that the operator names, separated by commas (null: the
+    usual model libraries)."""
+    libraries = {name.strip() for name in (LIBRARIES if named is None else named).split(",")} - {""}
+    return frozenset({"torch", "numpy", "einops", *libraries}) | frozenset(sys.stdlib_module_names)
+
+
+ALLOWED_IMPORTS = allowed_imports(os.environ.get("STITCH_TASK_IMPORTS"))
 
 
 @dataclass(frozen=True)

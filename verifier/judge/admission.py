@@ -263,7 +263,7 @@ def _raised_hint(failure: PartyFailure) -> str:
     if "prints more than" in text:
         return "remove the prints"
     if failure.error_class == "ModuleNotFoundError":
-        return "this module is not installed on the verifier"
+        return "this module is not installed on the verifier's host: choose another device, or have it installed there"
     return ""
 
 

@@ -16,7 +16,7 @@ from verifier.parties.naming import resolver
 from verifier.parties.plain_state import PlainState, history_matters
 from verifier.parties.role import map_tensors
 from verifier.source import SourceError, import_problems, parse
-from verifier.task import ALLOWED_IMPORTS, Task
+from verifier.task import ALLOWED_IMPORTS, Task, allowed_imports
 
 Pair = namedtuple("Pair", ["a", "b"])
 
@@ -142,6 +142,16 @@ def test_a_guarded_import_is_none():
     guarded = "try:\n    import not_there\nexcept ImportError:\n    not_there = None\n"
     assert not import_problems(parse(guarded), ALLOWED_IMPORTS)
     assert [p.line for p in import_problems(parse("try:\n    import not_there\nfinally:\n    pass\n"), ALLOWED_IMPORTS)] == [2]
+
+
+def test_model_libraries_may_be_imported_and_the_operator_names_others():
+    source = MODEL.format(more="import transformers\nimport open_clip", base="nn.Sequential")
+    with pytest.raises(SourceError, match="'open_clip' is not allowed") as refused:
+        Task.read(source)
+    assert "transformers" not in str(refused.value) and "STITCH_TASK_IMPORTS" in refused.value.problems[0].hint
+    assert Task.read(source, allowed_imports("transformers, open_clip"))
+    with pytest.raises(SourceError, match="'transformers' is not allowed"):
+        Task.read(source, allowed_imports(""))
 
 
 def test_a_byte_order_mark_is_read_over():
