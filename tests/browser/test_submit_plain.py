@@ -171,5 +171,5 @@ def test_a_zip_becomes_suites_and_a_suite_becomes_one_suite_run(server, people, 
 def test_cost_and_queue_are_told_before_submitting(server, people, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
-    expect(page.locator(".cost")).to_contain_text("no estimate yet: 0 finished runs like it, 3 are needed")
+    expect(page.locator(".cost")).to_contain_text("no estimate yet: 0 similar runs finished, 3 needed")
     expect(page.locator(".cost")).to_contain_text("when a CPU verifier is online")
