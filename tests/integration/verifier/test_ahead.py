@@ -143,7 +143,7 @@ def test_what_compiles_in_its_first_call_is_called_before_its_turn(tournament):
     calls, constructed = [], []
     first_call, reconstruct = of.trials.first_call, of.trials.reconstruct
     of.trials.first_call = lambda caller: calls.append(caller.party) or first_call(caller)
-    of.trials.reconstruct = lambda subject, stay=True: constructed.append(subject.runner) or reconstruct(subject, stay)
+    of.trials.reconstruct = lambda subject, *how, **named: constructed.append(subject.runner) or reconstruct(subject, *how, **named)
     timing = run()
     of.close()
     assert not of.outputs.failed, "its state is that of a program which was never called"

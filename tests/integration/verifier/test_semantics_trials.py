@@ -180,10 +180,14 @@ def test_other_random_numbers_are_named(semantics):
 
 
 def test_nan_is_handed_on_or_swallowed_by_a_bound(semantics):
-    """An ordinary number in the place of NaN is wrong. A clamp in C's manner is noted, and NaN may spread further than PyTorch's does."""
+    """An ordinary number in the place of NaN is wrong. A clamp or a maximum in C's manner is noted; NaN may spread further than in PyTorch."""
     top = task("return torch.clamp(x.amax(-1), 0.0, 6.0)", "torch.randn(64, 128)")
-    assert "NaN in the inputs is lost" in semantics.changed(top, "x.amax(-1)", "x.nan_to_num(-1e9).amax(-1)").wrong
+    compared = semantics.changed(top, "x.amax(-1)", "x.nan_to_num(-1e9).amax(-1)")
+    assert not compared.wrong and [finding.rule for finding in compared.verdict.findings] == ["nan"]
+    assert "NaN in the inputs is lost" in semantics.changed(top, "x.amax(-1)", "torch.where(x.isnan(), 5.0, x).amax(-1)").wrong
     assert not semantics.same(top).verdict.findings
+    middle = task("return torch.clamp(x.mean(-1), -6.0, 6.0)", "torch.randn(64, 128)")
+    assert "NaN in the inputs is lost" in semantics.changed(middle, "x.mean(-1)", "x.nan_to_num(0.0).mean(-1)").wrong
     layers = task("return torch.relu(x @ self.a) @ self.b + y", "torch.randn(16, 32); torch.randn(16, 8)")
     layers = layers.replace(
         "super().__init__()", "super().__init__()\n        self.a, self.b = nn.Parameter(torch.randn(32, 24)), nn.Parameter(torch.randn(24, 8))"
