@@ -48,7 +48,7 @@ def test_what_each_hunk_is_worth(tmp_path):
     said = {number: (row.status, row.message, effect_of(row).text) for number, row in rows.items()}
     assert rows[3].low > 1.5, said  # forty times the work
     assert rows[0].low > 1.5, said
-    assert rows[4].low < 1.5 and rows[4].status == "passed", said  # one copy
+    assert rows[4].low < rows[3].low / 4 and rows[4].status == "passed", said  # one copy, which a light task may feel as half of its time
     assert effect_of(rows[1]).text == "no effect" and "cannot be reverted alone" in effect_of(rows[2]).text
     assert rows[5].status == "passed" and rows[5].low < 1.2, said
     assert rows[3].result is not None

@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: any
 # verdict: wrong_result
-# because: timed call \d+.*elements are off
+# because: (timed call \d+|constructed again).*elements are off
 # defence: runtime
 # says: exact while it is tested, bf16 once it has been called often enough to be timed
 import torch
