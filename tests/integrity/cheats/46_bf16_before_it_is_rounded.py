@@ -2,7 +2,7 @@
 # task: tasks/fixed_point.py
 # device: any
 # verdict: wrong_result
-# because: off
+# because: off|rows are wrong as wholes
 # defence: runtime
 # says: bf16 for one row in sixteen: fewer integers differ than rounding may decide, by hundreds
 import torch
