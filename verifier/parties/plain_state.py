@@ -42,7 +42,7 @@ class Saved:
                     value = content.clone()
         elif isinstance(value, torch.Generator):
             value.set_state(content)
-        elif isinstance(value, random.Random):
+        elif _seeded(value):
             value.setstate(content)
         elif isinstance(value, (list, deque)):
             items = [item.restored() for item in content]
@@ -72,7 +72,7 @@ class Saved:
             return not (isinstance(now, torch.Tensor) and now.shape == before.shape and now.dtype == before.dtype and _equal(now, before))
         if isinstance(value, torch.Generator):
             return now is not value or not torch.equal(now.get_state(), content)
-        if isinstance(value, random.Random):
+        if _seeded(value):
             return now is not value or bool(now.getstate() != content)
         if isinstance(value, set):
             return bool(now != content)
@@ -97,6 +97,11 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
 
 
+def _seeded(value: Any) -> bool:
+    """Whether a value is a generator with a state; the system's entropy has none."""
+    return isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)
+
+
 def save(value: Any, seen: dict[int, Saved], depth: int = 0) -> Saved:
     if id(value) in seen:
         return seen[id(value)]
@@ -107,7 +112,7 @@ def save(value: Any, seen: dict[int, Saved], depth: int = 0) -> Saved:
         saved.content = value.detach().clone() if type(value) is torch.Tensor and value.layout is torch.strided else None
     elif isinstance(value, torch.Generator):
         saved.content = value.get_state()
-    elif isinstance(value, random.Random):
+    elif _seeded(value):
         saved.content = value.getstate()
     elif isinstance(value, (list, deque, tuple)):
         saved.content = [save(item, seen, depth + 1) for item in value]

@@ -2,7 +2,7 @@
 # task: tasks/chain.py
 # device: cpu
 # verdict: inconclusive | crashed | timed_out
-# because: work goes on after the clock has stopped|broke the protocol|did not finish
+# because: work goes on after the clock has stopped|broke the protocol|did not finish|the judge is gone
 # defence: design
 # says: answers the judge's byte by itself as soon as forward begins, silences the clock, and goes on computing
 import gc

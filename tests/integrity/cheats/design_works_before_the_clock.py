@@ -1,8 +1,8 @@
 # hack: design
 # task: tasks/chain.py
 # device: cpu
-# verdict: inconclusive
-# because: work begins before the clock|counts [0-9.]+ ms a call, the judge's|burns|processor time|not its turn
+# verdict: inconclusive | crashed
+# because: broke the protocol|work begins before the clock|counts [0-9.]+ ms a call, the judge's|burns|processor time|not its turn
 # defence: design
 # says: computes as soon as it can see the inputs, before the judge starts the clock, and hands the finished result over
 import ctypes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from types import ModuleType
 
@@ -42,3 +43,11 @@ def test_an_object_of_the_verifier_that_a_program_has_found_is_not(program):
     role.message = {"init": 2}
     variables.restore()
     assert program.role is role and role.message == {"init": 2}
+
+
+def test_the_systems_entropy_has_no_state_and_a_generator_has(program):
+    program.chance, program.draws = random.SystemRandom(), random.Random(3)
+    variables = Variables(program)
+    first = program.draws.random()
+    variables.restore()
+    assert program.draws.random() == first and program.chance.random() < 1
