@@ -71,7 +71,7 @@ def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:
 
 
 def floor_of_task(compiled: Compiled, capture: Capture) -> Floor:
-    """Of the whole task fused into one pass: inputs and weights read once, outputs written once."""
+    """Returns the floor of the whole task fused into one pass: inputs and weights read once, outputs written once."""
     return floor_of(capture.bytes_min, capture.flops, compiled.figures, compiled.plan.precision)
 
 
@@ -80,7 +80,7 @@ def floor_of_group(compiled: Compiled, group: Group) -> Floor:
 
 
 def floor_of_step(compiled: Compiled, step: dict[str, Any] | None) -> Floor | None:
-    """Of a plan's step, all that it covers fused: only what crosses its border moves. Null where its `operators` do not say which groups they are."""
+    """Returns the floor of a plan's step with all its groups fused: only what crosses its border moves. Null where `operators` names no groups."""
     groups = groups_of(compiled, (step or {}).get("operators") or ())
     if not groups:
         return None

@@ -90,6 +90,6 @@ def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
 
 
 def family(strategy: str) -> str:
-    """Of the catalogue; a combination is of its parts' family where they have one, and, like a method that is not in the catalogue, else its own."""
+    """Returns the family in the catalogue: for a combination its parts' where they share one; else, as for unknown methods, its own."""
     found = {known.family for known in strategies_of(strategy)}
     return found.pop() if len(found) == 1 else strategy

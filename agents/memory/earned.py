@@ -110,7 +110,7 @@ def act(with_memory: Path, without: Path, *, as_json: bool = False) -> int:
 
 
 def runs_in(folder: Path) -> list[list[Event]]:
-    """Of every trace below a folder; one that cannot be read says nothing."""
+    """Returns the events of each trace below a folder; traces that cannot be read are left out."""
     found = []
     for trace in sorted(folder.rglob(TRACE)):
         try:

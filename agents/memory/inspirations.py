@@ -110,7 +110,7 @@ def operators_of(situation: Situation) -> list[str]:
 
 
 def signature(graph: Graph | None) -> list[str]:
-    """Of a graph: its operators, and "a > b" where b reads what a has made. Graphs are alike as far as they share these."""
+    """Describes a graph by its operators, and by "a > b" where b reads what a has made. Graphs are alike as far as they share these."""
     from compiler.graph.values import refs
     from compiler.planning.plan import word
 
@@ -228,7 +228,7 @@ def _graph(folder: Path, events: Sequence[Event]) -> Graph | None:
 
 
 def _difference(folder: Path, before: str, after: str) -> str:
-    """Of two programs that the run keeps, without the build helper that both hold."""
+    """Returns the diff of two programs that the run keeps, without the build helper that both hold."""
     try:
         texts = [(folder / ARTEFACTS / sha).read_text(encoding="utf-8") for sha in (before, after) if sha]
     except (OSError, ValueError):

@@ -49,7 +49,7 @@ def trl_environment(address: str, token: str | None = None, connect: Callable[..
             return f"{seen['status']}\n{seen['feedback']}".strip()
 
         def get_reward(self) -> float | None:
-            """Of the last program; 0 where none was handed in."""
+            """Returns the last program's reward; 0 where none was handed in."""
             return self._reward
 
     return KernelEnvironment

@@ -351,7 +351,7 @@ def run_score(args: argparse.Namespace) -> int:
 
 
 def _report(path: Path) -> str:
-    """Of a report, or of an answer that holds one."""
+    """Reads a report, or an answer that holds one."""
     text = path.read_text(encoding="utf-8")
     found = json.loads(text)
     return json.dumps(found["report"]) if isinstance(found, dict) and isinstance(found.get("report"), dict) else text

@@ -153,7 +153,7 @@ class Environment:
         return scored, result.report
 
     async def diagnosis(self, task: str, program: str, report: Report) -> Diagnosis | None:
-        """Of a program that passed, by its profile; null where the host could not make one."""
+        """Diagnoses a program that passed, by its profile; null where the host could not make one."""
         if self.device is None:
             client: Any = self.pool.clients[0]
             self.device = DeviceFigures.of({**(await client.ready()).model_dump(mode="json"), **await client.figures()})
@@ -254,7 +254,7 @@ def refusal(program: str) -> str | None:
 
 
 def problems_of(rows: Sequence[Any]) -> list[Problem]:
-    """Of a data set's rows: a problem a task for skill 1, a problem a program to be improved for skill 2."""
+    """Makes problems from a data set's rows: one for each task of skill 1, one for each program to be improved for skill 2."""
     found: dict[str, Problem] = {}
     for row in rows:
         if row.skill == "write":

@@ -64,7 +64,7 @@ def score(
 def reward_of(
     report: Report, skill: Skill = "write", rubric: Rubric | None = None, before: Before | None = None, diagnosis: Diagnosis | None = None
 ) -> Scored:
-    """Of a report that `evidence.read` let through."""
+    """Scores a report that `evidence.read` has accepted."""
     if rubric is not None and rubric.skill != skill:
         raise ValueError(f"a rubric of skill {rubric.skill!r} for one of {skill!r}")
     said: dict[str, Any] = {

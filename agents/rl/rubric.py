@@ -153,7 +153,7 @@ def _effect(report: Report, before: Before) -> int:
 
 
 def gain(report: Report, before: Report) -> float:
-    """Of one program over another by what both gain over eager: the lower end of one over the upper end of the other."""
+    """Returns the speedup of one program over another by what both gain over eager: the lower end of one over the upper end of the other."""
     now, earlier = report.against("eager"), before.against("eager")
     return now.speedup.low / earlier.speedup.high if now and earlier and earlier.speedup.high > 0 else 0.0
 

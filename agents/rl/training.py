@@ -251,7 +251,7 @@ class Trainer:
         return {"loss": loss.item(), "entropy": entropy.sum().item() / total, "clipped": clipped.item(), "kl": far.item()}
 
     def chances(self, rows: Sequence[tuple[list[int], list[int]]]) -> tuple[list[Tensor], list[Tensor]]:
-        """Of prompts and replies: log probabilities of each reply's tokens, and the entropies where they were drawn, at the temperature of then."""
+        """Returns log probabilities of each reply's tokens, and the entropies where they were drawn, at the sampling temperature."""
         longest = max(len(prompt) + len(reply) for prompt, reply in rows)
         filled = [[*prompt, *reply, *[self.policy.end] * (longest - len(prompt) - len(reply))] for prompt, reply in rows]
         tokens = torch.tensor(filled, device=self.policy.device)
@@ -327,7 +327,7 @@ class Trainer:
 
 
 def weights_of(held: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Of a checkpoint's tensors."""
+    """Returns the weights among a checkpoint's tensors, by name."""
     return {name.removeprefix("weight "): value for name, value in held.items() if name.startswith("weight ")}
 
 
@@ -358,7 +358,7 @@ def weigh(samples: Sequence[Sample], discount: float) -> None:
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Of a step's samples. `hacks` is a share of all that were drawn; `speedup` the geometric mean of the lower ends of those that passed."""
+    """Summarises a step's samples. `hacks` is a share of all that were drawn; `speedup` the geometric mean of the lower ends of those that passed."""
     judged = [sample for sample in samples if sample.reward is not None]
     passed = [sample for sample in judged if sample.score.get("status") == "passed"]
     lows = [math.log(sample.score["low"]) for sample in passed if "low" in sample.score]

@@ -185,7 +185,7 @@ def kernel_line(kernel: KernelProfile, compiled: Mapping[str, int | float | str]
 
 
 def compiled_figures(row: Mapping[str, int | float | str]) -> list[str]:
-    """Of the compiled code: a row of `BuildInfo.resources`."""
+    """Says what a row of `BuildInfo.resources` tells of a kernel: registers, spills, shared memory."""
     if "registers" not in row:
         return []
     spilled = [f"{row[name]} bytes {way}" for name, way in (("spill_load_bytes", "loaded"), ("spill_store_bytes", "stored")) if row.get(name)]

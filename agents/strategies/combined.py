@@ -13,7 +13,7 @@ LONGEST = 60  # characters that a strategy's name has room for, in events and ta
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """Of a name or a combination."""
+    """Splits a combination into its names; a plain name is its only part."""
     return tuple(filter(None, (part.strip() for part in name.split(JOINT.strip()))))
 
 

@@ -122,5 +122,5 @@ async def descend_last(run: Engine, situation: Situation, roles: Roles, reason: 
 
 
 def speed(attempt: Attempt) -> float:
-    """Of two programs the larger one is the faster; 0 where it is not correct."""
+    """Returns a figure that is larger for the faster program, and 0 for one that is not correct."""
     return attempt.level

@@ -157,7 +157,7 @@ def index_select(builder: Builder, node: Node) -> str:
 
 
 def cat(builder: Builder, node: Node) -> str:
-    """Of each part the element nearest to the wanted place; then the one of the part that it lies in."""
+    """Takes the element of each part that is nearest to the wanted place, then that of the part in which it lies."""
     parts = [one["ref"] for one in node.args[0]]
     out, dtype = builder.maps[node.name], builder.network.spec(node.name).dtype
     shapes = [builder.network.spec(name).shape for name in parts]

@@ -102,7 +102,7 @@ def best_of(row: Verification) -> Figure:
 
 
 def best_verification(run: Run) -> Verification | None:
-    """Of the run's best candidate, the full one before the quick ones."""
+    """Returns the verification of the run's best candidate: the full one before the quick ones."""
     if run.best_candidate is None:
         return None
     rows = run.verifications.filter(kind="verify", status="passed", candidate_number=run.best_candidate)

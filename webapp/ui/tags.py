@@ -145,7 +145,7 @@ def verification_headline(row) -> Any:
 
 @register.inclusion_tag("partials/headline.html")
 def headline(found: Any, brief: bool = False) -> dict:
-    """Of `webapp.runs.headline`: the speedup over the best baseline, named, with its interval. `brief`: for a cell of a table, it alone."""
+    """Shows a headline (`webapp.runs.headline`): the speedup over the best baseline, named, with its interval. `brief`: that alone, for a table."""
     return {"found": found, "brief": brief}
 
 

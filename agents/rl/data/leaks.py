@@ -67,7 +67,7 @@ class Index:
 
 
 def structures(tasks: Mapping[str, str]) -> tuple[dict[str, Structure], list[str]]:
-    """Of sources by name; and the names of those that cannot be read."""
+    """Returns the structure of each source by name, and the names of those that cannot be read."""
     found, unread = {}, []
     for name, source in tasks.items():
         try:

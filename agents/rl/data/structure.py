@@ -127,7 +127,7 @@ class _Flow:
         if isinstance(target, ast.Name):
             self.known[target.id] = value
         elif isinstance(target, ast.Attribute):
-            # Of two classes' attributes of one name the same one, whichever class stands first.
+            # Where two classes have an attribute of one name, the same one is taken, whichever class comes first.
             self.attributes[target.attr] = min(value, self.attributes.get(target.attr, value), key=lambda node: node.digest)
         elif isinstance(target, ast.Tuple | ast.List):
             for one in target.elts:

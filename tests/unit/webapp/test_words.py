@@ -21,7 +21,7 @@ REFUSED = {
     r"bounds this score|instead of proving": "Under 1 ms, timing is only indicative.",
     r"\bis back\. |start afresh": "Draft restored / Discard",
     r"\blooks at\b|\bseen by\b": "is viewing; visible to",
-    # Of their kind.
+    # Phrases of the same kind.
     r"\bof (which|whom)\b": "two sentences",
     r"\bIt is (what|who|where|that which)\b|^(It|This|That) is what\b": "say what it does",
     r"\b(anew|afresh|any more|thereof|wherein|whereby|therein|hereby)\b": "again; no longer",

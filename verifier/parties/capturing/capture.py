@@ -29,6 +29,8 @@ from verifier.parties.plain_state import PlainState, history_matters
 from verifier.source import sha256
 from verifier.task import TensorSpec
 
+logger = logging.getLogger(__name__)
+
 
 def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: str) -> Capture:
     """Exports `model(*inputs)` in `mode` ("train" or "eval"): the whole of forward, or else the runs of its statements that can be exported. Where
@@ -97,8 +99,8 @@ def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState, sourc
         if (found := rolled(model, source, args, kwargs, plain)) is not None:
             with found.named():
                 return found.written_out(exported(model, found.forward, args, kwargs, plain))
-    except Exception:  # then it is exported pass by pass
-        pass
+    except Exception:  # an exporter raises anything; the export pass by pass below works, or tells the reason
+        logger.debug("the loop was not rolled up", exc_info=True)
     plain.restore()
     return exported(model, model.forward, args, kwargs, plain, inputs)
 
