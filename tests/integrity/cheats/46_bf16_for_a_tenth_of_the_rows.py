@@ -2,7 +2,7 @@
 # task: tasks/divided_rows.py
 # device: any
 # verdict: wrong_result
-# because: less precise|rows are off
+# because: less precise|rows are off|elements are off
 # defence: runtime
 # says: bf16 for the tenth of the rows whose divisors are largest: no quantile of all elements shows it
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/divided_rows.py
 # device: any
 # verdict: wrong_result
-# because: less precise|rows are off
+# because: less precise|rows are off|elements are off
 # defence: runtime
 # says: bf16 for all rows but the eighth whose divisors are smallest, which decide the largest error
 import torch
