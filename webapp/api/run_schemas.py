@@ -16,8 +16,8 @@ from agents.events import Outcome, State
 from agents.settings import MOST_WORKERS, Settings
 from verifier.report import Interval
 from verifier.task import Mode, Precision
-from webapp.api.fields import Source, Text
-from webapp.api.paging import Page
+from webapp.api.calls.fields import Source, Text
+from webapp.api.calls.paging import Page
 from webapp.runs.models import Run
 
 DEVICE = r"^(cpu|cuda(:\d{1,3})?)$"

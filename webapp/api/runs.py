@@ -16,11 +16,11 @@ from agents.events import Outcome
 from agents.settings import SEARCHES
 from webapp.accounts import audit
 from webapp.accounts.access import teams_with
-from webapp.api.caller import needs
-from webapp.api.fields import Text
-from webapp.api.idempotency import HEADER_PARAMETER, once
-from webapp.api.paging import page_of
-from webapp.api.problems import Refused, refusals, wrong
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import Text
+from webapp.api.calls.idempotency import HEADER_PARAMETER, once
+from webapp.api.calls.paging import page_of
+from webapp.api.calls.problems import Refused, refusals, wrong
 from webapp.api.run_schemas import (
     Accepted,
     Asked,

@@ -16,16 +16,16 @@ from verifier.jobs import JobResult
 from verifier.report import Class, Finding, Report, Stage, Status, Tier, Trial
 from verifier.source import Problem as SourceProblem
 from verifier.task import Mode, Precision
-from webapp.api.caller import needs
-from webapp.api.fields import Source, Text
-from webapp.api.idempotency import HEADER_PARAMETER, once
-from webapp.api.problems import refusals
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import Source, Text
+from webapp.api.calls.idempotency import HEADER_PARAMETER, once
+from webapp.api.calls.problems import refusals
 from webapp.api.run_schemas import DEVICE, Asked, page_of_run
 from webapp.api.starting import check_settings, program_of, source_of, start, team_of
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
-from webapp.runs.evidence import evidence_of
 from webapp.runs.models import Run, Verification
+from webapp.runs.pages.evidence import evidence_of
 
 router = Router(tags=["verifications"])
 ERRORS = refusals(400, 401, 403, 404, 409, 422, 429)

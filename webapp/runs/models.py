@@ -182,7 +182,7 @@ class Candidate(models.Model):
 
 
 class Turn(models.Model):
-    """When somebody's job was last taken from a queue (webapp/runs/fairness.py). Written by Postgres alone."""
+    """When somebody's job was last taken from a queue (webapp/runs/workers/fairness.py). Written by Postgres alone."""
 
     queue = models.CharField(max_length=80)
     who = models.CharField(max_length=160)  # a team; team/person; team/person/run

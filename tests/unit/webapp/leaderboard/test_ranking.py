@@ -16,7 +16,7 @@ from webapp.leaderboard.ranking import Board, Row, board
 from webapp.leaderboard.visibility import set_visibility
 from webapp.review import verdicts
 from webapp.runs.models import Candidate, Run
-from webapp.runs.projection import rebuild
+from webapp.runs.trace.projection import rebuild
 
 
 def rows(found: Board) -> dict[str, Row]:
