@@ -161,7 +161,7 @@ def get_candidate_report(request: HttpRequest, run_id: uuid.UUID, number: Number
     """The report that counts: that of tier full where there is one. Everything that was measured, and how."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
-    if run.workflow != "verify":
+    if run.searches:
         needs(request, "read")
     return report_of(_candidate(run, number).verification)
 

@@ -10,6 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Router, Schema
 from pydantic import ConfigDict, Field
 
+from agents.choices.workflows import OWN_PROGRAM
 from agents.events import State
 from agents.settings import Budget, Settings
 from verifier.jobs import JobResult
@@ -118,12 +119,12 @@ def verify_program(request: HttpRequest, given: NewVerification) -> HttpResponse
     source, name = source_of(request, given.task, given.task_source)
     program = program_of(given.program_source)
     settings = Settings(
-        workflow="verify",
+        workflow=OWN_PROGRAM.name,
         device=given.device,
         precision=given.precision,
         mode=given.mode,
         tier=given.tier,
-        budget=Budget(candidates=1, verifier_seconds=VERIFIER_SECONDS, seconds=2 * VERIFIER_SECONDS),
+        budget=Budget(candidates=OWN_PROGRAM.programs, verifier_seconds=VERIFIER_SECONDS, seconds=2 * VERIFIER_SECONDS),
     )
     check_settings(settings, "body.")
 
@@ -139,7 +140,7 @@ def get_verification(request: HttpRequest, run_id: uuid.UUID):
     """Where it stands and, once `done`, the verdict."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
-    if run.workflow != "verify":
+    if run.searches:
         raise Http404("no such verification")
     return result_of(run, request)
 

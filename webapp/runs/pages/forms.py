@@ -8,7 +8,7 @@ from django import forms
 
 from agents.plan_edits import MAX_STEPS, MAX_TEXT, SPACES
 from agents.settings import Settings
-from webapp.tasks.search_fields import MINUTES, SIMPLE, SearchFields, initial_of
+from webapp.tasks.search_fields import MINUTES, SIMPLE, SearchFields, initial_of, limit_field
 
 
 class StepForm(forms.Form):
@@ -48,12 +48,12 @@ def edited_steps(forms_of_steps: Any) -> list[dict[str, Any]]:
 class BudgetForm(forms.Form):
     """Limits to raise; an empty field leaves its limit as it is."""
 
-    candidates = forms.IntegerField(min_value=1, max_value=1000, required=False)
-    calls = forms.IntegerField(min_value=1, max_value=100_000, required=False)
-    tokens = forms.IntegerField(min_value=1000, max_value=10**9, required=False)
-    dollars = forms.FloatField(min_value=0.01, max_value=100_000, required=False)
-    minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, required=False)
-    verifier_minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, required=False)
+    candidates = limit_field("candidates")
+    calls = limit_field("calls")
+    tokens = limit_field("tokens")
+    dollars = limit_field("dollars")
+    minutes = limit_field("minutes")
+    verifier_minutes = limit_field("verifier_minutes")
 
     def __init__(self, data=None, *, settings: Settings):
         opened = initial_of(settings)

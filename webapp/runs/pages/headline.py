@@ -85,7 +85,7 @@ def of_run(run: Run, best: Verification | None, latest: str = "") -> Headline:
         return found
     if run.outcome == "inconclusive" or run.outcome == "cancelled":
         return Headline("noisy" if run.outcome == "inconclusive" else "cancelled")
-    if run.workflow == "verify" and latest and latest != "passed":
+    if not run.searches and latest and latest != "passed":
         return Headline(UNMEASURED.get(latest, "wrong"))
     if run.speedup:  # of a trace that names its result and carries no report
         only = Figure(run.speedup["ratio"], run.speedup.get("low"), run.speedup.get("high"))
@@ -123,7 +123,7 @@ def of_row(run: Any) -> Headline:
 
 def to_go_on(run: Run) -> str:
     """What a run that ended early needs to continue; "" for any other."""
-    if run.state != "finished" or run.workflow == "verify":
+    if run.state != "finished" or not run.searches:
         return ""
     if run.outcome == "out_of_budget":
         return "To continue, raise the budget."

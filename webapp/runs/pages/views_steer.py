@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from agents.choices.workflows import searches
 from agents.plan_edits import PlanRefused, edited_plan
-from agents.settings import SEARCHES
 from agents.strategies import CATALOGUE
 from webapp.accounts import audit
 from webapp.runs import control, forks
@@ -106,7 +106,7 @@ def fork_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if request.GET.get("at") == BEFORE_PLAN:
         settings = settings.model_copy(update={"review_plan": True})
     closed = ""
-    if settings.workflow not in SEARCHES:
+    if not searches(settings.workflow):
         closed = "This run verifies a person's own program: there is nothing that other settings could change. Submit a new run instead."
     elif run.last_seq == 0:
         closed = "This run has not begun: submit it again with other settings instead."
