@@ -26,7 +26,7 @@ def test_what_is_made_of_the_records_is_current():
     assert made.COMMANDS.read_text() == made.module(), "run: python -m agents.choices"
     text = made.TABLE.read_text()
     assert text == made.page(text), "run: python -m agents.choices"
-    assert choices.WORKFLOWS == tuple(WORKFLOWS) and choices.SEARCHES == tuple(SEARCHES) and choices.PARALLEL == PARALLEL
+    assert tuple(WORKFLOWS) == choices.WORKFLOWS and tuple(SEARCHES) == choices.SEARCHES and choices.PARALLEL == PARALLEL
     assert {unit: limit.usual for unit, limit in LIMITS.items()} == choices.USUAL
 
 
