@@ -6,11 +6,12 @@ from pathlib import Path
 
 from agents.choices.limits import LIMITS
 from agents.choices.workflows import DEFAULT, PARALLEL, SEARCHES, WORKFLOWS
+from agents.made import between
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ROOT / "stitchwork" / "choices.py"
 TABLE = ROOT / "docs" / "reference" / "workflows" / "README.md"
-FROM, TO = "<!-- Made by `python -m agents.choices`; a test keeps it current. -->", "<!-- End of what is made. -->"
+COMMAND = "python -m agents.choices"
 
 MODULE = '''"""What a run can be asked for, for a command line that has nothing of the product.
 
@@ -47,9 +48,8 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """A document with the present table between its marks."""
-    before, _, rest = text.partition(FROM)
-    return f"{before}{FROM}\n\n{table()}\n\n{TO}{rest.partition(TO)[2]}"
+    """The document with the present table."""
+    return between(text, "workflows", COMMAND, table())
 
 
 def _quoted(names: dict[str, object] | tuple[str, ...]) -> str:
