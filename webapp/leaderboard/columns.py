@@ -85,11 +85,6 @@ COLUMNS = (
         least_first=True, source="tokens", axis="tokens of a run",
     ),
     Column(
-        "calls", "Calls a run", "Of language models, mean of the runs that count", "calls", "count",
-        exported="calls_per_run", means="of language models, mean over the runs that count",
-        least_first=True, source="calls", axis="calls of a run",
-    ),
-    Column(
         "seconds", "Time a run", "From start to end, mean of the runs that count", "time", "seconds",
         exported="seconds_per_run", means="from start to end, mean over the runs that count",
         least_first=True, source="seconds", axis="time of a run, seconds",
