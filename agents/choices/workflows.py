@@ -83,13 +83,6 @@ _ALL = (
         models=(),
     ),
     Workflow(
-        "sample",
-        "Programs of independent ideas, none built on another.",
-        source="(control)",
-        short="ideas one by one, nothing built on what passed",
-        when="to see what feedback brings",
-    ),
-    Workflow(
         "verify",
         "Measure a person's own program instead of writing one.",
         source="",

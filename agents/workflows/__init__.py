@@ -6,7 +6,6 @@ from agents.workflows.descend import descend
 from agents.workflows.forge import forge
 from agents.workflows.pilot import pilot
 from agents.workflows.random_search import random_search
-from agents.workflows.sample import sample
 from agents.workflows.stitch import stitch
 from agents.workflows.verify import verify
 
@@ -17,6 +16,5 @@ FUNCTIONS: dict[str, Workflow] = {  # by the names of `agents.choices.workflows`
     "branch": branch,
     "descend": descend,
     "random": random_search,
-    "sample": sample,
     "verify": verify,
 }
