@@ -28,6 +28,7 @@ from agents.local import LocalVerifier
 from agents.memory import earned
 from agents.memory.experience import FolderExperience
 from agents.memory.inspirations import FolderInspirations, Split
+from agents.payloads import RunStarted, artefact
 from agents.projection import Summary, project
 from agents.results import write_results
 from agents.run import Engine
@@ -155,12 +156,11 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
     """One run in `folder`: begun, or continued with the settings, task and program that its trace began with."""
     journal = FileJournal(folder)
     begun = await journal.load()
-    if begun and begun[0].kind == "run.started":
-        payload = begun[0].payload
+    if begun and (started := begun[0].of(RunStarted)) is not None:
         settings = settings_by_fork(begun)[-1][1]
-        source = (await journal.get(payload["source"]["sha"])).decode()
-        name = payload["task"]["name"]
-        program = (await journal.get(payload["program"]["sha"])).decode() if payload.get("program") else None
+        source = (await journal.get(artefact(started.source))).decode()
+        name = started.task.name
+        program = (await journal.get(started.program.sha)).decode() if started.program else None
         if project(begun).state == "paused":
             await journal.append([steering.control("resume")])
     else:

@@ -18,7 +18,8 @@ from agents.arena.landscape_roles import cast
 from agents.arena.model import PROFILE, Hand, PlayedModel, Quality
 from agents.arena.played_verifier import PlayedVerifier, Verified
 from agents.choices.workflows import WORKFLOWS
-from agents.events import ArtefactRef, NewEvent
+from agents.events import ArtefactRef, Event, NewEvent
+from agents.payloads import Payload, read
 from agents.run import Engine
 from agents.settings import Budget, Settings
 from agents.workflows import FUNCTIONS
@@ -44,6 +45,12 @@ class PlayedEvent:
     @property
     def parent(self) -> str:
         return self.span.rpartition("/")[0]
+
+    @property
+    def body(self) -> Payload:
+        return read(self.kind, self.payload)
+
+    of = Event.of
 
 
 class PlayedJournal:

@@ -7,13 +7,29 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import connection, transaction
 
-from agents.events import Event
+from agents.events import ArtefactRef, Event, Projection
+from agents.payloads import (
+    BudgetUpdated,
+    CandidateProposed,
+    LlmCompleted,
+    LlmFailed,
+    ProfileAttached,
+    RunFinished,
+    RunForked,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    VerificationFinished,
+    VerificationQueued,
+    VerificationStage,
+)
+from agents.payloads import Verification as JobPayload
 from verifier.report import CLOCK
 from webapp.knowledge import learned
 from webapp.leaderboard import recording
@@ -25,8 +41,7 @@ from webapp.runs.models import Event as EventRow
 
 EARLIER_CLOCK = "earlier clock"  # a flag: the times are no others' by the clock of today
 
-Payload = dict[str, Any]
-Handler = Callable[[Run, Event, Payload], None]
+ROWS: Projection[Run, Event] = Projection()
 
 PROJECTED = {  # of a run without events
     "state": "queued", "outcome": "", "reason": "", "best_candidate": None, "speedup": None, "spent": {}, "started_at": None, "finished_at": None,
@@ -35,13 +50,13 @@ PROJECTED = {  # of a run without events
 
 def project(run_id: uuid.UUID | str, events: Sequence[Event]) -> None:
     """Take `events`, just written, into the rows. Call it inside their transaction, with the run's row locked."""
-    mine = [event for event in events if event.kind in HANDLERS]
+    mine = [event for event in events if event.kind in ROWS]
     if mine:
         run = Run.objects.get(pk=run_id)
         names = [*PROJECTED, "workflow", "device_kind", "precision"]
         before = {name: getattr(run, name) for name in names}
         for event in mine:
-            HANDLERS[event.kind](run, event, event.payload)
+            ROWS.take(run, event)
         # A verdict changes none of them, and a verifier may not (webapp/roles.py).
         if changed := [name for name in names if getattr(run, name) != before[name]]:
             run.save(update_fields=changed)
@@ -82,41 +97,46 @@ def _at(event: Event) -> datetime:
     return datetime.fromisoformat(event.at)
 
 
-def _artefact(run: Run, ref: Payload | None) -> Artefact | None:
-    return artefacts.find(run.team_id, ref["sha"]) if ref else None
+def _artefact(run: Run, ref: ArtefactRef | None) -> Artefact | None:
+    return artefacts.find(run.team_id, ref.sha) if ref else None
 
 
 # --- the run
 
 
-def _started(run: Run, event: Event, p: Payload) -> None:
+@ROWS.on(RunStarted)
+def _started(run: Run, event: Event, p: RunStarted) -> None:
     run.state, run.started_at = "running", _at(event)
-    run.workflow = p.get("workflow", run.workflow)
-    run.device_kind = p.get("device", run.device_kind).partition(":")[0]
-    run.precision = p.get("precision", run.precision)
+    run.workflow = p.workflow or run.workflow
+    run.device_kind = (p.device or run.device_kind).partition(":")[0]
+    run.precision = p.precision or run.precision
 
 
-def _paused(run: Run, event: Event, p: Payload) -> None:
+@ROWS.on(RunPaused)
+def _paused(run: Run, event: Event, p: RunPaused) -> None:
     run.state = "paused"
 
 
-def _resumed(run: Run, event: Event, p: Payload) -> None:
+@ROWS.on(RunResumed)
+def _resumed(run: Run, event: Event, p: RunResumed) -> None:
     run.state = "running"
 
 
-def _forked(run: Run, event: Event, p: Payload) -> None:
+@ROWS.on(RunForked)
+def _forked(run: Run, event: Event, p: RunForked) -> None:
     """What the parent's verifiers were in the middle of is not asked for here, and what its models cost stands with the parent."""
     calls.forget(run)
     recording.forget(run)
     run.state = "running"
-    run.workflow = p.get("settings", {}).get("workflow", run.workflow)
+    run.workflow = p.settings.get("workflow", run.workflow)
     Verification.objects.filter(run=run).exclude(state="finished").delete()
 
 
-def _finished(run: Run, event: Event, p: Payload) -> None:
+@ROWS.on(RunFinished)
+def _finished(run: Run, event: Event, p: RunFinished) -> None:
     run.state, run.finished_at = "finished", _at(event)
-    run.outcome, run.reason = p.get("outcome", ""), p.get("reason", "")
-    run.best_candidate, run.speedup = p.get("best"), p.get("speedup")
+    run.outcome, run.reason = p.outcome, p.reason
+    run.best_candidate, run.speedup = p.best, p.speedup.model_dump() if p.speedup else None
     left = Verification.objects.filter(run=run).exclude(state="finished")
     stop_jobs([str(key) for key in left.values_list("pk", flat=True)])
     left.update(state="finished", finished_at=_at(event))  # without a verdict: nobody waits for it any more
@@ -124,8 +144,9 @@ def _finished(run: Run, event: Event, p: Payload) -> None:
     recording.record(run)
 
 
-def _spent(run: Run, event: Event, p: Payload) -> None:
-    run.spent = p.get("spent", run.spent)
+@ROWS.on(BudgetUpdated)
+def _spent(run: Run, event: Event, p: BudgetUpdated) -> None:
+    run.spent = p.spent if "spent" in p.model_fields_set else run.spent
 
 
 def stop_jobs(verifications: list[str]) -> None:
@@ -139,70 +160,88 @@ def stop_jobs(verifications: list[str]) -> None:
             )
 
 
+# --- models
+
+
+@ROWS.on(LlmCompleted)
+def _answered(run: Run, event: Event, p: LlmCompleted) -> None:
+    calls.completed(run, event, p)
+
+
+@ROWS.on(LlmFailed)
+def _unanswered(run: Run, event: Event, p: LlmFailed) -> None:
+    calls.failed(run, event, p)
+
+
 # --- candidates
 
 
-def _candidate(run: Run, event: Event, p: Payload) -> None:
+@ROWS.on(CandidateProposed)
+def _candidate(run: Run, event: Event, p: CandidateProposed) -> None:
     Candidate.objects.update_or_create(
         run=run,
-        number=p["candidate"],
+        number=p.candidate,
         defaults={
-            "parent_number": p.get("parent"),
-            "title": (p.get("title") or "")[:200],
-            "changes": p.get("changes") or "",
-            "step": (p.get("step") or "")[:60],
-            "strategy": (p.get("strategy") or "")[:60],
-            "sha": p["sha"],
-            "program": _artefact(run, p["program"]),
+            "parent_number": p.parent,
+            "title": p.title[:200],
+            "changes": p.changes,
+            "step": p.step[:60],
+            "strategy": p.strategy[:60],
+            "sha": p.sha,
+            "program": _artefact(run, p.program),
             "created_at": _at(event),
         },
     )
 
 
-def _profile(run: Run, event: Event, p: Payload) -> None:
-    if p.get("candidate") is not None:
-        attached = {"timeline": _artefact(run, p.get("timeline")), "profile": _artefact(run, p.get("profile"))}
-        Candidate.objects.filter(run=run, number=p["candidate"]).update(**attached)
+@ROWS.on(ProfileAttached)
+def _profile(run: Run, event: Event, p: ProfileAttached) -> None:
+    if p.candidate is not None:
+        attached = {"timeline": _artefact(run, p.timeline), "profile": _artefact(run, p.profile)}
+        Candidate.objects.filter(run=run, number=p.candidate).update(**attached)
 
 
 # --- verifications
 
 
-def _queued(run: Run, event: Event, p: Payload) -> None:
+@ROWS.on(VerificationQueued)
+def _queued(run: Run, event: Event, p: VerificationQueued) -> None:
     """Also when it is queued again, after its verifier died or was stopped."""
+    _waits(run, event, p, queue=p.queue, **({"request": _artefact(run, p.request)} if p.request else {}))
+
+
+def _waits(run: Run, event: Event, p: JobPayload, **more: Any) -> None:
     known = {
         "span": event.span,
-        "kind": p["job"],
-        "candidate_number": p.get("candidate"),
-        "queue": p.get("queue") or "",
-        "attempt": p.get("attempt", 1),
+        "kind": p.job,
+        "candidate_number": p.candidate,
+        "attempt": p.attempt,
         "state": "queued",
         "queued_at": _at(event),
         "started_at": None,
         "team_id": run.team_id,
+        **({"tier": p.tier} if p.tier else {}),
+        **more,
     }
-    if p.get("tier"):
-        known["tier"] = p["tier"]
-    if p.get("request"):
-        known["request"] = _artefact(run, p["request"])
-    identity = {"id": p["verification"]} if p.get("verification") else {}
-    Verification.objects.update_or_create(run=run, key=p["key"], defaults=known, create_defaults=known | identity)
+    identity = {"id": p.verification} if p.verification else {}
+    Verification.objects.update_or_create(run=run, key=p.key, defaults=known, create_defaults=known | identity)
 
 
-def _stage(run: Run, event: Event, p: Payload) -> None:
-    waiting = Verification.objects.filter(run=run, key=p["key"], state="queued")
+@ROWS.on(VerificationStage)
+def _stage(run: Run, event: Event, p: VerificationStage) -> None:
+    waiting = Verification.objects.filter(run=run, key=p.key, state="queued")
     waiting.update(state="running", started_at=_at(event))
 
 
-def _verified(run: Run, event: Event, p: Payload) -> None:
-    found = Verification.objects.filter(run=run, key=p["key"]).first()
+@ROWS.on(VerificationFinished)
+def _verified(run: Run, event: Event, p: VerificationFinished) -> None:
+    found = Verification.objects.filter(run=run, key=p.key).first()
     if found is None:  # a trace from elsewhere may say nothing of the waiting
-        _queued(run, event, p)
-        found = Verification.objects.get(run=run, key=p["key"])
+        _waits(run, event, p, queue="")
+        found = Verification.objects.get(run=run, key=p.key)
     found.state, found.finished_at = "finished", _at(event)
-    found.result, found.timeline = _artefact(run, p.get("result")), _artefact(run, p.get("timeline"))
-    found.status, found.tier = p.get("status") or "", p.get("tier") or ""
-    found.flags = p.get("flags") or []
+    found.result, found.timeline = _artefact(run, p.result), _artefact(run, p.timeline)
+    found.status, found.tier, found.flags = p.status, p.tier or "", p.flags
     result = json.loads(artefacts.read(found.result)) if found.result else {}
     if report := result.get("report"):
         _take_report(found, report)
@@ -214,7 +253,7 @@ def _verified(run: Run, event: Event, p: Payload) -> None:
             Candidate.objects.filter(pk=candidate.pk).update(verification=found)
 
 
-def _take_report(row: Verification, report: Payload) -> None:
+def _take_report(row: Verification, report: dict[str, Any]) -> None:
     environment = report.get("environment") or {}
     row.device_model, row.device_name = environment.get("device_model", "")[:60], environment.get("device_name", "")[:120]
     row.status, row.tier, row.flags = report["status"], report["tier"], [*(report.get("flags") or []), *_caveats(report)]
@@ -234,7 +273,7 @@ def _take_report(row: Verification, report: Payload) -> None:
         row.best_baseline_low, row.best_baseline_high = best["speedup"]["low"], best["speedup"]["high"]
 
 
-def _caveats(report: Payload) -> list[str]:
+def _caveats(report: dict[str, Any]) -> list[str]:
     """What a reader of the bare figure has to know besides the task's own flags; webapp/ui/tags.py explains them."""
     held = {
         EARLIER_CLOCK: bool(report.get("timing")) and clock_of(report) < CLOCK,
@@ -246,26 +285,9 @@ def _caveats(report: Payload) -> list[str]:
     return [name for name, holds in held.items() if holds]
 
 
-def clock_of(report: Payload) -> int:
+def clock_of(report: dict[str, Any]) -> int:
     """Version of the clock by which it was measured, or would have been. Where there are no times, `untried` tells: it came with the second clock."""
     timing = report.get("timing")
     if timing:
         return timing.get("clock") or 1
     return CLOCK if "untried" in report else 1
-
-
-HANDLERS: dict[str, Handler] = {
-    "run.started": _started,
-    "run.paused": _paused,
-    "run.resumed": _resumed,
-    "run.forked": _forked,
-    "run.finished": _finished,
-    "budget.updated": _spent,
-    "llm.completed": calls.completed,
-    "llm.failed": calls.failed,
-    "candidate.proposed": _candidate,
-    "profile.attached": _profile,
-    "verification.queued": _queued,
-    "verification.stage": _stage,
-    "verification.finished": _verified,
-}

@@ -14,7 +14,8 @@ from django.utils import timezone
 from pydantic import TypeAdapter
 
 from agents.events import NewEvent
-from agents.local import finished_payload, tier_of
+from agents.local import stage_payload, tier_of, with_findings
+from agents.payloads import VerificationFinished, VerificationQueued
 from verifier.jobs import Job, JobResult, StageEvent
 from webapp.fleet.models import Device
 from webapp.runs import artefacts
@@ -23,7 +24,6 @@ from webapp.runs.models import Run, Verification
 from webapp.runs.trace.append import append
 
 MOST_ATTEMPTS = 2  # a verifier that dies twice over one verification is the host's fault to report, not to repeat
-DETAIL_CHARACTERS = 2000
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
 
 
@@ -49,11 +49,10 @@ def ask(run: uuid.UUID, job: Job, *, key: str, span: str, candidate: int | None,
             return known
         request = artefacts.put(locked.team_id, job.model_dump_json().encode(), "application/json", "job.json")
         verification = uuid.uuid4()
-        payload = {
-            "key": key, "job": job.kind, "candidate": candidate, "verification": str(verification), "attempt": 1, "queue": queue,
-            "tier": tier_of(job), "request": request.model_dump(),
-        }  # fmt: skip
-        append(run, [NewEvent(kind="verification.queued", span=span, agent="verifier", payload=payload)], epoch=epoch)
+        queued = VerificationQueued(
+            key=key, job=job.kind, candidate=candidate, verification=str(verification), attempt=1, queue=queue, tier=tier_of(job), request=request
+        )
+        append(run, [NewEvent.of(queued, span, "verifier")], epoch=epoch)
         enqueue_verification(verification, queue, 1, 0)
         return verification
 
@@ -86,11 +85,10 @@ def finish(claim: Claim, result: JobResult) -> None:
         assert row.request is not None
         job = JOB.validate_json(artefacts.read(row.request))
         seconds = round((timezone.now() - (row.started_at or row.queued_at)).total_seconds(), 3)
-        payload = finished_payload(
-            job, result, key=row.key, candidate=row.candidate_number, verification=str(row.pk), found=found, timeline=timeline, seconds=seconds
+        done = VerificationFinished(
+            key=row.key, job=job.kind, candidate=row.candidate_number, verification=str(row.pk), attempt=claim.attempt, result=found, seconds=seconds
         )
-        payload["attempt"] = claim.attempt
-        append(row.run_id, [NewEvent(kind="verification.finished", span=row.span, agent="verifier", payload=payload)])
+        append(row.run_id, [NewEvent.of(with_findings(done, result, timeline), row.span, "verifier")])
 
 
 def verifier_died(claim: Claim) -> None:
@@ -106,11 +104,11 @@ def queue_again(claim: Claim, *, attempt: int, reason: str) -> None:
     """A new job under a new epoch; what the former one still writes is refused."""
     with transaction.atomic():
         row = _locked(claim)
-        payload = {
-            "key": row.key, "job": row.kind, "candidate": row.candidate_number, "verification": str(row.pk), "attempt": attempt, "queue": row.queue,
-            "tier": row.tier or None, "reason": reason,
-        }  # fmt: skip
-        append(row.run_id, [NewEvent(kind="verification.queued", span=row.span, agent="verifier", payload=payload)])
+        queued = VerificationQueued(
+            key=row.key, job=row.kind, candidate=row.candidate_number, verification=str(row.pk), attempt=attempt, queue=row.queue,
+            tier=row.tier or None, reason=reason,
+        )  # fmt: skip
+        append(row.run_id, [NewEvent.of(queued, row.span, "verifier")])
         Verification.objects.filter(pk=row.pk).update(lease_epoch=claim.epoch + 1, device=None)
         enqueue_verification(row.pk, row.queue, attempt, claim.epoch + 1)
 
@@ -140,5 +138,4 @@ def _locked(claim: Claim) -> Verification:
 
 
 def _stage_event(row: Verification, stage: StageEvent) -> NewEvent:
-    payload = {**stage.model_dump(), "detail": stage.detail[:DETAIL_CHARACTERS], "key": row.key, "attempt": row.attempt}
-    return NewEvent(kind="verification.stage", span=row.span, agent="verifier", payload=payload)
+    return NewEvent.of(stage_payload(stage, row.key, row.attempt), row.span, "verifier")

@@ -15,6 +15,7 @@ from psycopg_pool import PoolTimeout
 from agents.events import NewEvent
 from agents.llm import open_models
 from agents.memory.experience import FolderExperience
+from agents.payloads import Failure, RunFinished
 from agents.ports import LeaseLost
 from agents.run import Engine
 from agents.settings import Settings
@@ -87,13 +88,9 @@ class Orchestrator:
     def _give_up(run: Run, error: Exception) -> None:
         """The engine could not even start or end by itself: say so, or the run would be tried for ever."""
         message = f"{type(error).__name__}: {error}"[:2000]
-        ending = {"outcome": "failed", "reason": f"the run could not be executed: {message}", "best": None, "speedup": None}
-        events = [
-            NewEvent(
-                kind="error", agent="engine", payload={"message": message, "where": "orchestrator", "kept": "all events and artefacts up to here"}
-            ),
-            NewEvent(kind="run.finished", agent="engine", payload=ending),
-        ]
+        failure = Failure(message=message, where="orchestrator", kept="all events and artefacts up to here")
+        ending = RunFinished(outcome="failed", reason=f"the run could not be executed: {message}", best=None, speedup=None)
+        events = [NewEvent.of(failure, agent="engine"), NewEvent.of(ending, agent="engine")]
         with suppress(LeaseLost):
             append(run.pk, events, epoch=run.lease_epoch)
 
