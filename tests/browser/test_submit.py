@@ -180,7 +180,7 @@ def test_the_widest_screen_and_the_menu_of_a_phone(server, page_of_alice):
     page.set_viewport_size({"width": 390, "height": 844})
     expect(page.get_by_role("link", name="Leaderboard", exact=True).first).to_be_hidden()
     page.get_by_role("button", name="Menu").click()
-    for name in ("Leaderboard", "Strategies", "Devices"):
+    for name in ("Leaderboard", "Devices", "All pages"):
         expect(page.get_by_role("link", name=name, exact=True).first).to_be_visible()
 
 
@@ -191,12 +191,12 @@ def test_groups_of_the_bar_open_one_at_a_time_and_by_keyboard(server, page_of_al
     bar = page.get_by_role("navigation", name="Main")
     expect(bar.locator(":scope > a:visible")).to_have_text(["Runs", "Submit", "Leaderboard", "Review"])
     page.get_by_role("button", name="Advanced").click()
-    expect(page.get_by_role("link", name="Documents")).to_be_visible()
+    expect(page.get_by_role("link", name="All pages")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(page.get_by_role("link", name="Documents")).to_be_hidden()
+    expect(page.get_by_role("link", name="All pages")).to_be_hidden()
     page.get_by_role("button", name="Advanced").focus()
     page.keyboard.press("ArrowDown")
-    expect(bar.get_by_role("link", name="Compare")).to_be_focused()
+    expect(bar.get_by_role("link", name="Devices")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="Advanced")).to_be_focused()
     page.keyboard.press("g")

@@ -1,6 +1,7 @@
 """Runs: the list at the root, one run and all that hangs below it."""
 
 from django.urls import path
+from django.views.generic import RedirectView
 
 from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_steer, views_timeline, views_trace
 
@@ -8,6 +9,7 @@ app_name = "runs"
 
 urlpatterns = [
     path("", views_list.run_list, name="list"),
+    path("runs/", RedirectView.as_view(pattern_name="runs:list", query_string=True)),
     path("runs/live", views_list.run_list_live, name="live"),
     path("runs/<uuid:run_id>/again", views_list.run_again, name="rerun"),
     path("runs/<uuid:run_id>/archive", views_list.run_archive, name="archive"),
