@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
@@ -14,6 +15,15 @@ BUILT_IN = "built-in"
 ROLES = ("planner", "coder", "judge")
 LANGUAGES = {"": "the device's: CUDA C++ or C++", "cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ on the CPU"}
 CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it right, one makes it fast"}
+AUTO = "auto"
+AUTO_SAYS = "The built-in compiler searches by descend, a language model by stitch."
+# Limits that a newcomer chooses by a word; "own": those of the fields. What a budget does not name limits models, and stays as it is given.
+BUDGETS = {
+    "quick": ("Quick", {"candidates": 3, "minutes": 10, "verifier_minutes": 4}),
+    "normal": ("Normal", {"candidates": 8, "minutes": 30, "verifier_minutes": 10}),
+    "thorough": ("Thorough", {"candidates": 32, "minutes": 180, "verifier_minutes": 60}),
+}
+OWN_BUDGET = "own"
 SIMPLE = ("candidates", "calls", "tokens", "dollars")  # limits whose unit is that of the field
 MINUTES = {"minutes": "seconds", "verifier_minutes": "verifier_seconds"}  # limits that people give in minutes
 
@@ -31,7 +41,7 @@ class AnnouncedModels:
 class SearchFields(forms.Form):
     """`llm` is one model for all roles; a role's own field, where it is not empty, goes before it."""
 
-    workflow = forms.ChoiceField(choices=list(SEARCHES.items()), initial="stitch", required=False)
+    workflow = forms.ChoiceField(choices=[(AUTO, AUTO_SAYS), *SEARCHES.items()], initial=AUTO, required=False)
     llm = forms.ChoiceField(required=False, initial=BUILT_IN)
     planner = forms.ChoiceField(required=False)
     coder = forms.ChoiceField(required=False)
@@ -39,6 +49,12 @@ class SearchFields(forms.Form):
     coder_mode = forms.ChoiceField(choices=list(CODER_MODES.items()), required=False, initial="one")
     language = forms.ChoiceField(choices=list(LANGUAGES.items()), required=False)
     review_plan = forms.BooleanField(required=False)
+    amount = forms.ChoiceField(
+        choices=[*((name, label) for name, (label, _) in BUDGETS.items()), (OWN_BUDGET, "Own limits")],
+        initial="normal",
+        required=False,
+        label="Budget",
+    )
     candidates = forms.IntegerField(min_value=1, max_value=1000, initial=8)
     calls = forms.IntegerField(min_value=1, max_value=100_000, required=False)
     tokens = forms.IntegerField(min_value=1000, max_value=10**9, required=False)
@@ -68,9 +84,10 @@ class SearchFields(forms.Form):
         """The chosen values by the names of `Settings`, budget included."""
         cleaned = self.cleaned_data
         llm = cleaned.get("llm") or BUILT_IN
+        roles = {role: cleaned.get(role) or llm for role in ROLES}
         return {
-            "workflow": cleaned.get("workflow") or "stitch",
-            **{role: cleaned.get(role) or llm for role in ROLES},
+            "workflow": workflow_of(cleaned.get("workflow", ""), roles.values()),
+            **roles,
             "coder_mode": cleaned.get("coder_mode") or "one",
             "language": cleaned.get("language") or None,
             "workers": cleaned.get("workers") or Settings().workers,
@@ -80,9 +97,22 @@ class SearchFields(forms.Form):
         }
 
     def limits(self) -> Budget:
-        cleaned = self.cleaned_data
+        _, named = BUDGETS.get(self.cleaned_data.get("amount", ""), ("", {}))
+        cleaned = self.cleaned_data | named
         in_seconds = {unit: cleaned[field] * 60 if cleaned.get(field) else None for field, unit in MINUTES.items()}
         return Budget.model_validate({unit: cleaned.get(unit) for unit in SIMPLE} | in_seconds)
+
+
+def workflow_of(chosen: str, models: Iterable[str]) -> str:
+    """The workflow behind what was chosen; `models` are those of the roles. A form that does not ask means `stitch`."""
+    if chosen != AUTO:
+        return chosen or "stitch"
+    return "descend" if set(models) == {BUILT_IN} else "stitch"
+
+
+def amount_of(limits: Mapping[str, Any]) -> str:
+    """The word for these values of the fields."""
+    return next((name for name, (_, named) in BUDGETS.items() if all(limits.get(field) == value for field, value in named.items())), OWN_BUDGET)
 
 
 def initial_of(settings: Settings) -> dict[str, Any]:
@@ -103,4 +133,4 @@ def initial_of(settings: Settings) -> dict[str, Any]:
     for field, unit in MINUTES.items():
         limit = getattr(settings.budget, unit)
         found[field] = float(f"{limit / 60:.2f}") if limit and limit % 60 else limit and int(limit // 60)
-    return found
+    return found | {"amount": amount_of(found)}

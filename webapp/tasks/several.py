@@ -101,8 +101,8 @@ class SeveralForm(SearchFields):
         wanted = set(self.cleaned_data["tasks"])
         for group in self.groups:
             if wanted == {task.value for task in group.tasks}:
-                return f"{group.label}, {self.cleaned_data['workflow'] or 'stitch'}"
-        return f"{len(tasks)} tasks, {self.cleaned_data['workflow'] or 'stitch'}" if len(tasks) > 1 else tasks[0][0]
+                return f"{group.label}, {self.search()['workflow']}"
+        return f"{len(tasks)} tasks, {self.search()['workflow']}" if len(tasks) > 1 else tasks[0][0]
 
 
 class OnePolicy(Chosen):

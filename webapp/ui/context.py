@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 # Four destinations stand open in the bar.
 DESTINATIONS = [
-    Place("g r", "runs:list", "Runs", ("/runs/",), "What was submitted, and what came of it."),
+    Place("g r", "runs:list", "Runs", ("/runs/",), "What was submitted, and how fast it is now."),
     Place("g s", "tasks:submit", "Submit", ("/submit/", "/verify/", "/tasks/"), "Try a model."),
     Place("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",), "What works best on which tasks and devices."),
     Place("g i", "review:overview", "Review", ("/review/",), "Comments and verdicts of the team."),
