@@ -7,6 +7,7 @@ from webapp.llm import views_mailbox, views_models
 app_name = "llm"
 
 urlpatterns = [
+    path("runs/<uuid:run_id>/reply", views_mailbox.reply, name="reply"),
     path("models/", views_models.models, name="models"),
     path("models/<str:name>/try", views_models.try_model, name="try"),
     path("mailbox/", views_mailbox.mailbox, name="mailbox"),

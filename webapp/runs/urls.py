@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_steer, views_timeline, views_trace
+from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_steer, views_ticked, views_timeline, views_trace
 
 app_name = "runs"
 
@@ -11,6 +11,9 @@ urlpatterns = [
     path("", views_list.run_list, name="list"),
     path("runs/", RedirectView.as_view(pattern_name="runs:list", query_string=True)),
     path("runs/live", views_list.run_list_live, name="live"),
+    path("runs/ticked", views_ticked.ticked, name="ticked"),
+    path("runs/filters", views_ticked.save_filter, name="save_filter"),
+    path("runs/<uuid:run_id>/dismiss", views_ticked.dismiss, name="dismiss"),
     path("runs/<uuid:run_id>/again", views_list.run_again, name="rerun"),
     path("runs/<uuid:run_id>/archive", views_list.run_archive, name="archive"),
     path("runs/<uuid:run_id>/publish", views_list.run_publish, name="publish"),

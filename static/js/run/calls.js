@@ -24,7 +24,7 @@ export function callLine(item, agent, open) {
   const byHand = !item.done && mailboxes().has(item.profile);
   if (!item.done) parts.push(byHand ? "waits for a person" : "waiting for the answer …");
   const details = item.request ? h("button", { type: "button", class: "more inline", "data-call": item.id, "aria-expanded": String(open) }, open ? "close" : "details and prompts") : null;
-  return h("p", null, parts.join(" · "), byHand ? [" ", h("a", { href: "/mailbox/" }, "open the mailbox")] : null, details ? [" ", details] : null);
+  return h("p", null, parts.join(" · "), byHand ? [" ", h("a", { href: "reply" }, "reply")] : null, details ? [" ", details] : null);
 }
 
 // `opened` is {texts, settings, loading, error}.
