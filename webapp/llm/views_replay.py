@@ -18,7 +18,7 @@ from webapp.llm.jobs import ask_again
 from webapp.llm.models import ModelCall, Profile, Replay
 from webapp.runs.access import run_for
 from webapp.runs.models import Event, Run
-from webapp.runs.texts import NoSuchText, call_texts
+from webapp.runs.trace.texts import NoSuchText, call_texts
 
 AUTHORS = ("system", "user", "assistant")
 MOST_CHARACTERS = 2_000_000  # of one message

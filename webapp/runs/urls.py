@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_steer, views_ticked, views_timeline, views_trace
+from webapp.runs.pages import views_artefact, views_candidate, views_list, views_run, views_steer, views_ticked, views_timeline, views_trace
 
 app_name = "runs"
 

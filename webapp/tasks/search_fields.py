@@ -7,12 +7,13 @@ from typing import Any
 
 from django import forms
 
+from agents.choices.limits import LIMITS
+from agents.choices.workflows import DEFAULT, PARALLEL, ROLES, SEARCHES
 from agents.roles import impossible
-from agents.settings import MOST_WORKERS, SEARCHES, Budget, Settings
+from agents.settings import MOST_WORKERS, Budget, Settings
 from webapp.llm.models import Profile
 
 BUILT_IN = "built-in"
-ROLES = ("planner", "coder", "judge")
 LANGUAGES = {"": "the device's: CUDA C++ or C++", "cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ on the CPU"}
 CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it right, one makes it fast"}
 AUTO = "auto"
@@ -23,9 +24,20 @@ BUDGETS = {
     "normal": ("Normal", {"candidates": 8, "minutes": 30, "verifier_minutes": 10}),
     "thorough": ("Thorough", {"candidates": 32, "minutes": 180, "verifier_minutes": 60}),
 }
-OWN_BUDGET = "own"
-SIMPLE = ("candidates", "calls", "tokens", "dollars")  # limits whose unit is that of the field
+OWN_BUDGET = ("own", "Own limits")
 MINUTES = {"minutes": "seconds", "verifier_minutes": "verifier_seconds"}  # limits that people give in minutes
+SIMPLE = tuple(unit for unit in LIMITS if unit not in MINUTES.values())  # limits whose unit is that of the field
+
+
+def limit_field(
+    name: str, *, initial: float | None = None, most: float | None = None, required: bool = False
+) -> forms.IntegerField | forms.FloatField:
+    """The field of a limit, by its unit or by its name in `MINUTES`, with the limit's own bounds and usual value. `most`: a lower upper bound."""
+    limit, in_minutes = LIMITS[MINUTES.get(name, name)], name in MINUTES
+    usual = limit.usual / 60 if in_minutes and limit.usual else limit.usual
+    bounds = {"min_value": limit.least, "max_value": most or (limit.most / 60 if in_minutes else limit.most), "required": required}
+    opens = usual if initial is None else initial
+    return forms.IntegerField(**bounds, initial=opens) if limit.whole else forms.FloatField(**bounds, initial=opens and float(f"{opens:g}"))
 
 
 class AnnouncedModels:
@@ -41,7 +53,9 @@ class AnnouncedModels:
 class SearchFields(forms.Form):
     """`llm` is one model for all roles; a role's own field, where it is not empty, goes before it."""
 
-    workflow = forms.ChoiceField(choices=[(AUTO, AUTO_SAYS), *SEARCHES.items()], initial=AUTO, required=False)
+    workflow = forms.ChoiceField(
+        choices=[(AUTO, AUTO_SAYS), *((name, flow.sentence) for name, flow in SEARCHES.items())], initial=AUTO, required=False
+    )
     llm = forms.ChoiceField(required=False, initial=BUILT_IN)
     planner = forms.ChoiceField(required=False)
     coder = forms.ChoiceField(required=False)
@@ -50,18 +64,21 @@ class SearchFields(forms.Form):
     language = forms.ChoiceField(choices=list(LANGUAGES.items()), required=False)
     review_plan = forms.BooleanField(required=False)
     amount = forms.ChoiceField(
-        choices=[*((name, label) for name, (label, _) in BUDGETS.items()), (OWN_BUDGET, "Own limits")],
+        choices=[*((name, label) for name, (label, _) in BUDGETS.items()), OWN_BUDGET],
         initial="normal",
         required=False,
         label="Budget",
     )
-    candidates = forms.IntegerField(min_value=1, max_value=1000, initial=8)
-    calls = forms.IntegerField(min_value=1, max_value=100_000, required=False)
-    tokens = forms.IntegerField(min_value=1000, max_value=10**9, required=False)
-    dollars = forms.FloatField(min_value=0.01, max_value=100_000, required=False)
-    minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=30)
-    verifier_minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=10)
-    workers = forms.IntegerField(min_value=1, max_value=MOST_WORKERS, initial=Settings().workers, required=False)
+    candidates = limit_field("candidates", required=True)
+    calls = limit_field("calls")
+    tokens = limit_field("tokens")
+    dollars = limit_field("dollars")
+    minutes = limit_field("minutes", required=True)
+    verifier_minutes = limit_field("verifier_minutes", required=True)
+    workers = forms.IntegerField(
+        min_value=1, max_value=MOST_WORKERS, initial=Settings().workers, required=False,
+        help_text=f"For {' and '.join(PARALLEL)}. A single device measures them in turn.",
+    )  # fmt: skip
     target = forms.FloatField(min_value=1.0, max_value=1000, required=False)
 
     def offer(self) -> None:
@@ -106,13 +123,13 @@ class SearchFields(forms.Form):
 def workflow_of(chosen: str, models: Iterable[str]) -> str:
     """The workflow behind what was chosen; `models` are those of the roles. A form that does not ask means `stitch`."""
     if chosen != AUTO:
-        return chosen or "stitch"
-    return "descend" if set(models) == {BUILT_IN} else "stitch"
+        return chosen or DEFAULT
+    return "descend" if set(models) == {BUILT_IN} else DEFAULT
 
 
 def amount_of(limits: Mapping[str, Any]) -> str:
     """The word for these values of the fields."""
-    return next((name for name, (_, named) in BUDGETS.items() if all(limits.get(field) == value for field, value in named.items())), OWN_BUDGET)
+    return next((name for name, (_, named) in BUDGETS.items() if all(limits.get(field) == value for field, value in named.items())), OWN_BUDGET[0])
 
 
 def initial_of(settings: Settings) -> dict[str, Any]:

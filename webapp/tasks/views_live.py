@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from agents.settings import SEARCHES
+from agents.choices.workflows import DEFAULT, WORKFLOWS, without_models
 from verifier.source import MAX_SOURCE_BYTES, SourceError, import_problems, parse, sha256
 from verifier.task import ALLOWED_IMPORTS
 from webapp.accounts.access import team_for, teams_with
@@ -22,8 +22,6 @@ from webapp.tasks.models import TryOut
 from webapp.tasks.modules import is_task, read_module
 from webapp.tasks.search_fields import BUILT_IN, ROLES, workflow_of
 from webapp.tasks.written import DTYPES, MARK, ModuleForm, plain_part
-
-WITHOUT_MODELS = {"descend", "random", "verify"}
 
 
 def _source(request: HttpRequest) -> str:
@@ -112,8 +110,8 @@ def estimate(request: HttpRequest) -> HttpResponse:
     llm = get("llm") or BUILT_IN
     chosen = {get(role) or llm for role in ROLES}
     workflow = workflow_of(get("workflow", ""), chosen)
-    workflow = workflow if workflow in SEARCHES or workflow == "verify" else "stitch"
-    models = {BUILT_IN} if workflow in WITHOUT_MODELS else chosen
+    workflow = workflow if workflow in WORKFLOWS else DEFAULT
+    models = {BUILT_IN} if without_models(workflow) else chosen
     context = {
         "queue": estimates.queue(kind),
         "estimate": estimates.estimate(teams_with(request), workflow=workflow, device_kind=kind, models=models, task_sha=get("task_sha", "")),

@@ -18,7 +18,7 @@ from webapp.llm import calls, jobs
 from webapp.llm.models import ModelCall, Profile, Replay
 from webapp.llm.spend import spend_of
 from webapp.runs import artefacts
-from webapp.runs.append import append
+from webapp.runs.trace.append import append
 
 REQUEST = {
     "messages": [{"role": "system", "content": "You write kernels."}, {"role": "user", "content": "Write softmax."}],

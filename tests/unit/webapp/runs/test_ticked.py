@@ -12,8 +12,8 @@ from tests.unit.webapp.cast import make_run
 from tests.unit.webapp.people import make_result
 from webapp.accounts.models import AuditEntry
 from webapp.llm.models import Letter
-from webapp.runs.attention import asking
 from webapp.runs.models import Run, SavedFilter, Tag
+from webapp.runs.pages.attention import asking
 
 LIST, TICKED, FILTERS = reverse("runs:list"), reverse("runs:ticked"), reverse("runs:save_filter")
 
