@@ -8,18 +8,45 @@ const SAID = {
   seconds: { title: "time of a run, seconds", text: (value) => `${Math.round(value)} s`, prefix: "" },
 };
 
+// What cost is counted in, by the buttons with data-cost. Without models nothing costs money: then time tells entries apart.
+export function costUnits(points) {
+  const buttons = [...document.querySelectorAll("[data-cost]")];
+  const units = {
+    current: points.some((point) => point.dollars) ? "dollars" : "seconds",
+    get title() {
+      return SAID[units.current].title;
+    },
+    get prefix() {
+      return SAID[units.current].prefix;
+    },
+    text: (value) => SAID[units.current].text(value),
+    follow(changed) {
+      for (const button of buttons) {
+        button.addEventListener("click", () => {
+          units.current = button.dataset.cost;
+          press();
+          changed();
+        });
+      }
+    },
+  };
+  const press = () => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.cost === units.current)));
+  press();
+  return units;
+}
+
 export function showCost(box, curves) {
   if (!box) return;
   const points = curves.points;
-  let unit = points.some((point) => point.dollars) ? "dollars" : "seconds"; // without models nothing costs money: then time tells entries apart
-  const shown = () => points.filter((point) => point[unit] !== null);
-  const words = (point) => `${point.rank}. ${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${SAID[unit].text(point[unit])}`;
+  const units = costUnits(points);
+  const shown = () => points.filter((point) => point[units.current] !== null);
+  const words = (point) => `${point.rank}. ${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${units.text(point[units.current])}`;
   const build = (theme) => {
     const found = shown();
     return {
       data: [
         {
-          x: found.map((point) => point[unit]), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
+          x: found.map((point) => point[units.current]), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
           text: found.map((point) => String(point.rank)), // as in the table: names would lie over each other
           textposition: "middle right", textfont: { size: 12, color: theme["text-2"] }, hovertext: found.map(words), hoverinfo: "text",
           marker: { size: 9, color: found.map((_, at) => styleOf(theme, at).colour), symbol: found.map((_, at) => styleOf(theme, at).symbol), line: { width: 1, color: theme.surface } },
@@ -28,27 +55,18 @@ export function showCost(box, curves) {
       ],
       layout: {
         margin: { l: 64, r: 20, t: 16, b: 44 },
-        xaxis: { title: SAID[unit].title, rangemode: "tozero", tickprefix: SAID[unit].prefix },
+        xaxis: { title: units.title, rangemode: "tozero", tickprefix: units.prefix },
         yaxis: { title: `geometric mean, vs ${curves.against}`, ticksuffix: "×" },
         shapes: [{ type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { color: theme["line-strong"], dash: "dot", width: 1.5 } }],
       },
     };
   };
-  const buttons = [...document.querySelectorAll("[data-cost]")];
-  const press = () => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.cost === unit)));
-  press();
   draw(box, build, {
     table: () => ({ columns: ["entry", "geometric mean", "95 %", "dollars a run", "tokens a run", "seconds a run"], rows: points.map((point) => [point.name, `${point.ratio.toFixed(2)}×`, `[${point.low.toFixed(2)}, ${point.high.toFixed(2)}]`, point.dollars, point.tokens && Math.round(point.tokens), point.seconds && Math.round(point.seconds)]) }),
     points: () => shown().map((point, index) => ({ trace: 0, index, text: words(point), href: point.href })),
   }).then((chart) => {
     if (!chart) return;
-    for (const button of buttons) {
-      button.addEventListener("click", () => {
-        unit = button.dataset.cost;
-        press();
-        chart.redraw();
-      });
-    }
+    units.follow(() => chart.redraw());
     box.on("plotly_click", (event) => location.assign(shown()[event.points[0].pointNumber].href));
   });
 }
