@@ -1,52 +1,54 @@
 // Cost against speedup: one point an entry, its geometric mean with the interval over what a run costs.
 import { draw, styleOf } from "../js/lib/plots.js";
-import { counted } from "../js/lib/words.js";
 
-const SAID = {
-  dollars: { title: "cost of a run, dollars", text: (value) => `$${value < 0.1 ? value.toFixed(3) : value.toFixed(2)}`, prefix: "$" },
-  tokens: { title: "tokens of a run", text: (value) => counted(Math.round(value), "token"), prefix: "" },
-  seconds: { title: "time of a run, seconds", text: (value) => `${Math.round(value)} s`, prefix: "" },
+// How a cost is written, by the kind of its column (webapp/leaderboard/columns.py).
+const WRITTEN = {
+  dollars: (value) => `$${value < 0.1 ? value.toFixed(3) : value.toFixed(2)}`,
+  count: (value) => Math.round(value).toLocaleString("en"),
+  seconds: (value) => `${Math.round(value)} s`,
 };
 
-// What cost is counted in, by the buttons with data-cost. Without models nothing costs money: then time tells entries apart.
-export function costUnits(points) {
+// Which of the costs is shown, by the buttons with data-cost: {unit, of(point), said(point), axis, follow(changed)}.
+export function costChoice(costs, points) {
   const buttons = [...document.querySelectorAll("[data-cost]")];
-  const units = {
-    current: points.some((point) => point.dollars) ? "dollars" : "seconds",
-    get title() {
-      return SAID[units.current].title;
+  const choice = {
+    // Without models nothing costs money: then the last, time, tells entries apart.
+    unit: costs.find((cost) => points.some((point) => point.costs[cost.key])) ?? costs.at(-1),
+    of: (point) => point.costs[choice.unit.key],
+    said: (point) => `${choice.unit.short}: ${WRITTEN[choice.unit.kind](choice.of(point))}`,
+    get axis() {
+      return { title: choice.unit.title, rangemode: "tozero", tickprefix: choice.unit.kind === "dollars" ? "$" : "" };
     },
-    get prefix() {
-      return SAID[units.current].prefix;
-    },
-    text: (value) => SAID[units.current].text(value),
     follow(changed) {
       for (const button of buttons) {
         button.addEventListener("click", () => {
-          units.current = button.dataset.cost;
+          choice.unit = costs.find((cost) => cost.key === button.dataset.cost);
           press();
           changed();
         });
       }
     },
   };
-  const press = () => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.cost === units.current)));
+  const press = () => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.cost === choice.unit.key)));
   press();
-  return units;
+  return choice;
 }
+
+// What a point costs in each way, as cells of a table.
+export const costCells = (costs, point) => costs.map((cost) => (point.costs[cost.key] === null ? null : WRITTEN[cost.kind](point.costs[cost.key])));
 
 export function showCost(box, curves) {
   if (!box) return;
   const points = curves.points;
-  const units = costUnits(points);
-  const shown = () => points.filter((point) => point[units.current] !== null);
-  const words = (point) => `${point.rank}. ${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${units.text(point[units.current])}`;
+  const choice = costChoice(curves.costs, points);
+  const shown = () => points.filter((point) => choice.of(point) !== null);
+  const words = (point) => `${point.rank}. ${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${choice.said(point)}`;
   const build = (theme) => {
     const found = shown();
     return {
       data: [
         {
-          x: found.map((point) => point[units.current]), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
+          x: found.map(choice.of), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
           text: found.map((point) => String(point.rank)), // as in the table: names would lie over each other
           textposition: "middle right", textfont: { size: 12, color: theme["text-2"] }, hovertext: found.map(words), hoverinfo: "text",
           marker: { size: 9, color: found.map((_, at) => styleOf(theme, at).colour), symbol: found.map((_, at) => styleOf(theme, at).symbol), line: { width: 1, color: theme.surface } },
@@ -55,18 +57,18 @@ export function showCost(box, curves) {
       ],
       layout: {
         margin: { l: 64, r: 20, t: 16, b: 44 },
-        xaxis: { title: units.title, rangemode: "tozero", tickprefix: units.prefix },
+        xaxis: choice.axis,
         yaxis: { title: `geometric mean, vs ${curves.against}`, ticksuffix: "×" },
         shapes: [{ type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { color: theme["line-strong"], dash: "dot", width: 1.5 } }],
       },
     };
   };
   draw(box, build, {
-    table: () => ({ columns: ["entry", "geometric mean", "95 %", "dollars a run", "tokens a run", "seconds a run"], rows: points.map((point) => [point.name, `${point.ratio.toFixed(2)}×`, `[${point.low.toFixed(2)}, ${point.high.toFixed(2)}]`, point.dollars, point.tokens && Math.round(point.tokens), point.seconds && Math.round(point.seconds)]) }),
+    table: () => ({ columns: ["entry", "geometric mean", "95 %", ...curves.costs.map((cost) => cost.title)], rows: points.map((point) => [point.name, `${point.ratio.toFixed(2)}×`, `[${point.low.toFixed(2)}, ${point.high.toFixed(2)}]`, ...costCells(curves.costs, point)]) }),
     points: () => shown().map((point, index) => ({ trace: 0, index, text: words(point), href: point.href })),
   }).then((chart) => {
     if (!chart) return;
-    units.follow(() => chart.redraw());
+    choice.follow(() => chart.redraw());
     box.on("plotly_click", (event) => location.assign(shown()[event.points[0].pointNumber].href));
   });
 }

@@ -1,9 +1,9 @@
 // The charts of a task's page: its record over time, and the speedup against what a run costs.
 import { draw, styleOf } from "../js/lib/plots.js";
-import { costUnits } from "./cost.js";
+import { costCells, costChoice } from "./cost.js";
 
 const data = document.getElementById("task-pictures");
-const points = data ? JSON.parse(data.textContent).points : [];
+const { points, costs } = data ? JSON.parse(data.textContent) : { points: [], costs: [] };
 const times = (point) => `${point.ratio.toFixed(2)}× [${point.low.toFixed(2)}, ${point.high.toFixed(2)}] over ${point.against}`;
 const words = (point) => `${point.rank}. ${point.name}: ${times(point)}, ${point.at.slice(0, 10)}`;
 const bars = (shown, theme) => ({
@@ -38,21 +38,21 @@ function showRecord(box) {
 }
 
 function showCost(box) {
-  const units = costUnits(points);
-  const shown = () => points.filter((point) => point[units.current] !== null);
+  const choice = costChoice(costs, points);
+  const shown = () => points.filter((point) => choice.of(point) !== null);
   draw(
     box,
     (theme) => ({
-      data: [scatter(theme, shown(), shown().map((point) => point[units.current]))],
-      layout: { xaxis: { title: units.title, rangemode: "tozero", tickprefix: units.prefix }, yaxis: { title: "over the best baseline", ticksuffix: "×" }, shapes: one(theme), showlegend: false },
+      data: [scatter(theme, shown(), shown().map(choice.of))],
+      layout: { xaxis: choice.axis, yaxis: { title: "over the best baseline", ticksuffix: "×" }, shapes: one(theme), showlegend: false },
     }),
     {
-      table: table(["dollars", "tokens", "seconds"], (point) => [point.dollars, point.tokens, point.seconds === null ? "–" : Math.round(point.seconds)]),
+      table: table(costs.map((cost) => cost.title), (point) => costCells(costs, point)),
       points: () => shown().map((point, index) => ({ trace: 0, index, text: words(point), href: point.href })),
     },
   ).then((chart) => {
     if (!chart) return;
-    units.follow(() => chart.redraw());
+    choice.follow(() => chart.redraw());
     openPoint(box, shown);
   });
 }

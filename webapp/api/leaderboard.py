@@ -11,10 +11,10 @@ from ninja import Query, Router, Schema
 from pydantic import ConfigDict, Field
 
 from webapp.accounts.access import require
-from webapp.api.caller import needs
-from webapp.api.fields import Text
-from webapp.api.idempotency import HEADER_PARAMETER, once
-from webapp.api.problems import refusals
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import Text
+from webapp.api.calls.idempotency import HEADER_PARAMETER, once
+from webapp.api.calls.problems import refusals
 from webapp.api.run_schemas import Asked
 from webapp.api.verifications import NewProgram, VerificationResult, prepared, result_of
 from webapp.leaderboard.exports import BoardFile, ResultRow, board_file

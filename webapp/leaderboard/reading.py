@@ -11,7 +11,7 @@ import psycopg
 from django.db import connection
 
 from webapp.accounts.access import Asker, teams_with
-from webapp.leaderboard.columns import Columns, copied, select
+from webapp.leaderboard.arrays import Columns, copied, select
 from webapp.leaderboard.filters import Filters
 from webapp.leaderboard.shown.opening import opened_teams, signed_in
 

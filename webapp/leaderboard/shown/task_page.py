@@ -15,8 +15,9 @@ from verifier.report import CLOCK
 from webapp.leaderboard.entries import named
 from webapp.leaderboard.listing import with_evidence
 from webapp.leaderboard.models import Result, Setup
+from webapp.leaderboard.pictures import PLOTTED, plotted
 from webapp.leaderboard.shown.headlines import left_out, of_result
-from webapp.runs.headline import NAMES, Headline
+from webapp.runs.pages.headline import NAMES, Headline
 
 MOST_ROWS = 200  # of the ranking; all results of the task are one link away
 MOST_POINTS = 2000  # of the pictures, the newest
@@ -107,12 +108,12 @@ def pictures(found: Standing) -> dict[str, Any]:
         {
             "at": line.result.finished_at.isoformat(), "name": line.name, "ratio": line.result.best, "low": line.result.best_low,
             "high": line.result.best_high, "against": line.headline.against, "record": line.record, "rank": line.rank,
-            "dollars": line.result.dollars, "tokens": line.result.tokens, "seconds": line.result.seconds,
+            "costs": {column.key: getattr(line.result, column.source) for column in PLOTTED},
             "href": reverse("leaderboard:shown", args=[line.result.run_id]),
         }
         for line in found.lines if line.rank is not None
     ]  # fmt: skip
-    return {"points": sorted(points, key=lambda point: str(point["at"]))}
+    return {"points": sorted(points, key=lambda point: str(point["at"])), "costs": plotted()}
 
 
 def tried_by(found: Standing) -> int:
