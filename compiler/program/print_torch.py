@@ -89,10 +89,10 @@ def as_it_lay(network: Network, node: Node, value: Callable[[str], str]) -> str:
     source, size, strides = node.args[0]["ref"], node.args[1], node.args[2]
     base = network.base(source)
     spec = network.spec(base)
-    order = list(range(len(spec.shape))) if spec.stride is None else sorted(range(len(spec.shape)), key=lambda axis: -spec.stride[axis])
-    shape = tuple(spec.shape[axis] for axis in order)
-    given = spec.stride is None or tuple(spec.stride[axis] for axis in order) == contiguous_strides(shape)
-    if not given or spec.stride is not None and source != base and len(node.args) < 4:
+    steps = spec.stride or contiguous_strides(spec.shape)
+    order = sorted(range(len(steps)), key=lambda axis: -steps[axis]) if spec.stride else list(range(len(steps)))
+    whole = tuple(steps[axis] for axis in order) == contiguous_strides(tuple(spec.shape[axis] for axis in order))
+    if not whole or spec.stride is not None and source != base and len(node.args) < 4:
         return ""
     offset = node.args[3] if len(node.args) > 3 and node.args[3] is not None else network.layouts[source].offset
     turned = "" if order == sorted(order) else f".permute({', '.join(map(str, order))})"
