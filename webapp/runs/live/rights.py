@@ -8,7 +8,7 @@ from typing import NamedTuple
 from webapp.runs.live.hub import hub
 from webapp.sql import statements
 
-SQL = statements(__file__)
+ALLOWED = statements(__file__)["allowed"]
 
 
 class Person(NamedTuple):
@@ -23,5 +23,5 @@ async def allowed(run: str, people: Collection[Person]) -> set[Person]:
     """Those of `people` who may see the run now."""
     asked = list(people)
     users, shares, sessions = ([person[at] for person in asked] for at in range(3))
-    rows = await hub().rows(SQL["allowed"], {"run": run, "users": users, "shares": shares, "sessions": sessions})
+    rows = await hub().rows(ALLOWED, {"run": run, "users": users, "shares": shares, "sessions": sessions})
     return {asked[number - 1] for (number,) in rows}

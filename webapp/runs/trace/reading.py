@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
@@ -21,3 +22,8 @@ def events_after(run: Run | uuid.UUID, since: int, limit: int) -> list[dict[str,
     with connection.cursor() as cursor:
         cursor.execute(SELECT_AFTER, [run.pk if isinstance(run, Run) else run, since, limit])
         return [json.loads(text) for _, text in cursor.fetchall()]
+
+
+def stamp(at: datetime) -> str:
+    """A time as it stands in a trace: UTC with microseconds."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
