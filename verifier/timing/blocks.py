@@ -210,6 +210,9 @@ class Side:
         calls = calm or calls
         for name in ("inner", "wall", "ahead", "copied", *(("between",) if calls[0].in_series else ())):
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
+        new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
+        if new and known:
+            laps.remembered.append(int(statistics.median(new) - statistics.median(known)))
         return laps.inner[-1] / 1e6
 
 
