@@ -60,7 +60,7 @@ class Pace:
     made: list[tuple[Use, Call | None]] = field(default_factory=list)
 
     def add(self, uses: list[Use], calls: list[Call]) -> None:
-        found = statistics.median(call.inner for call in calls)
+        found = statistics.median(call.inner for call in [call for call in calls if not call.preempted] or calls)
         if found < self.quickest:
             self.quickest = found
             self.made = [(use, None) for use, _ in self.made]

@@ -49,7 +49,9 @@ from verifier.timing.tournament import Tournament
 
 _RUNNER: list[Role] = ["runner"]
 OnStage = Callable[[StageEvent], None]
-BUSY = frozenset({"burns-cpu", "crowded", "clock"})  # findings for which a measurement is repeated, and which end the evaluation when found again
+BUSY = frozenset(
+    {"burns-cpu", "crowded", "clock", "busy-host"}
+)  # findings for which a measurement is repeated, and which end the evaluation when found again
 
 
 class Evaluation:

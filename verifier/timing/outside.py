@@ -132,13 +132,18 @@ def clock_finding(program: Side, eager: Side) -> str:
     return ""
 
 
+def disturbed(sides: Sequence[Side], most: float) -> str:
+    """Says that other work took the processors in more than the share `most` of these sides' calls; empty otherwise. Of baselines alone it says so of
+    the host, since the programs are frozen during their calls."""
+    share = sum(side.laps.preempted for side in sides) / max(sum(side.laps.made for side in sides), 1)
+    return f"this host is busy: other work took the processors in {share:.0%} of the calls" if share > most else ""
+
+
 def busy(pairs: Sequence[tuple[Side, Side]], ratio: float, most: float) -> str:
     """Says why a program that seems `ratio` times as fast as eager is not called faster on this host: more than the share `most` of calls of each
     program and its eager were preempted, or the quicker calls do not agree with the middle ones. Empty otherwise."""
-    sides = [side.laps for pair in pairs for side in pair]
-    share = sum(laps.preempted for laps in sides) / max(sum(laps.made for laps in sides), 1)
-    if share > most:
-        return f"this host is busy: other work took the processors in {share:.0%} of the calls"
+    if said := disturbed([side for pair in pairs for side in pair], most):
+        return said
     quiet = [_low(eager.laps.inner) / max(_low(program.laps.inner) + program.charged.ns, 1.0) for program, eager in pairs]
     middle_of_them = statistics.median(quiet)
     if ratio > 1 > middle_of_them:

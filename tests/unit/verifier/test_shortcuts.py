@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -102,7 +103,7 @@ def use(counted):
 
 
 def test_the_calls_of_the_quickest_turn_are_kept_and_all_uses_in_order():
-    pace, call = Pace(), SimpleNamespace
+    pace, call = Pace(), partial(SimpleNamespace, preempted=False)
     first, second = [use(False), use(True)], [use(True), use(True)]
     pace.add(first, [call(inner=5)])
     pace.add(second, [call(inner=2), call(inner=4)])
