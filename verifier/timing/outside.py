@@ -144,7 +144,7 @@ def busy(pairs: Sequence[tuple[Side, Side]], ratio: float, most: float) -> str:
     program and its eager were preempted, or the quicker calls do not agree with the middle ones. Empty otherwise."""
     if said := disturbed([side for pair in pairs for side in pair], most):
         return said
-    quiet = [_low(eager.laps.inner) / max(_low(program.laps.inner) + program.charged.ns, 1.0) for program, eager in pairs]
+    quiet = [low(eager.laps.inner) / max(low(program.laps.inner) + program.charged.ns, 1.0) for program, eager in pairs]
     middle_of_them = statistics.median(quiet)
     if ratio > 1 > middle_of_them:
         quiet_ratio = f"by the quickest quarter {middle_of_them:.2f}"
@@ -152,7 +152,8 @@ def busy(pairs: Sequence[tuple[Side, Side]], ratio: float, most: float) -> str:
     return ""
 
 
-def _low(values: Sequence[float]) -> float:
+def low(values: Sequence[float]) -> float:
+    """Returns the lower quartile."""
     return statistics.quantiles(values, n=4)[0] if len(values) > 1 else float(values[0])
 
 

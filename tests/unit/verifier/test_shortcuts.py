@@ -23,7 +23,8 @@ class Tried(Shortcuts):
     """A program that was timed at 1 ms. `other` and `own`: milliseconds of its turns with the change and without it."""
 
     def __init__(self, other, own=(1.0,), eager=1.0, wrong="", blocks=10):
-        side = SimpleNamespace(blocks=[[1.0, 1.0]] * blocks, caller=None)
+        laps = SimpleNamespace(inner=[int(MS)] * 2 * blocks)
+        side = SimpleNamespace(blocks=[[1.0, 1.0]] * blocks, caller=None, laps=laps)
         super().__init__(SimpleNamespace(side=side, caller=None), SimpleNamespace(input_bytes=8), None, random.Random(1))
         self.turns, self.changed, self.eager, self.found, self.objects = {True: other, False: own}, False, eager, wrong, []
 
