@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from verifier.build.artefacts import Artefacts
+from verifier.correctness.examining import CLONE, OVERWRITTEN, borrowed
 from verifier.correctness.trials import Subject, Trials
 from verifier.integrity.artefacts import libraries
 from verifier.integrity.evidence import Evidence
@@ -66,9 +67,12 @@ class Observation:
                 observing, seen.sampled = self._sample(subject, replaying)
             seen.replay_ms, seen.unlike = replaying.replays.ms, replaying.differs()
             del replaying  # gigabytes, perhaps
+            first = self.trials.expectations.first
+            if self.timed.caller.overwritten([borrowed(words) for words in first.run.aliased] if first is not None else []):
+                seen.wrong = f"{OVERWRITTEN} (an early timed call's, found after all timed calls): {CLONE}"
             shortcuts = Shortcuts(self.timed, self.trials, self.form, self.rng)
             shortcuts.look()
-            seen.wrong, seen.shortcut = shortcuts.wrong, shortcuts.said
+            seen.wrong, seen.shortcut = seen.wrong or shortcuts.wrong, shortcuts.said
         evidence = ask(self.trials, subject)
         try:
             evidence = Evidence.model_validate({**evidence.model_dump(), **recorded})

@@ -140,14 +140,15 @@ class Line:
     limit: float
     backward: dict[str, Any] | None = None
 
-    def calls(self, uses: list[Use], before: Callable[[], None]) -> list[Call]:
-        """Makes one call per use, lead-ins included. `before` is called when the party is ready, before the judge writes. Raises `PartyFailure`."""
+    def calls(self, uses: list[Use], before: Callable[[], None], hold: int | None = None) -> list[Call]:
+        """Makes one call per use, lead-ins included. `before` is called when the party is ready, before the judge writes. The party holds the outputs
+        of call number `hold`. Raises `PartyFailure`."""
         party, device = self.party, self.party.device
         specs = uses[0].values.specs
         size, half = place(specs)[1], place(self.expected)[1]
         keys = [(secrets.randbits(64), secrets.randbits(64)) for _ in uses]
         begins = [number * size for number in range(len(uses))]
-        message = self._request(uses, specs, begins, size, half)
+        message = {**self._request(uses, specs, begins, size, half), "hold": hold}
         party.arena("in", len(uses) * size)
         out = party.arena("out", len(uses) * half).bytes
         out.fill_(POISON)
