@@ -13,6 +13,7 @@ from agents.events import Event
 from agents.journal import TRACE, FileJournal
 from agents.llm.mailbox import LONGEST_REPLY, FileMailbox, NotWaiting, Waiting
 from agents.llm.messages import Reply
+from agents.payloads import LlmCompleted
 from agents.projection import project
 from agents.roles.prompts import prompt
 from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, Refused, find_object
@@ -74,7 +75,7 @@ async def answer(directory: Path, request: str, text: str) -> Waiting:
 async def waiting_in(directory: Path, events: list[Event] | None = None) -> list[Waiting]:
     """Requests of the run that wait for a reply, oldest first: not those that the run has gone past."""
     events = events if events is not None else await FileJournal(directory, owner=False).load()
-    ended = {event.payload["key"] for event in events if event.kind == "llm.completed"}
+    ended = {done.key for event in events if (done := event.of(LlmCompleted)) is not None}
     run = events[-1].run if events else ""
     return [one for one in await FileMailbox(directory / REQUESTS, directory).list() if one.key not in ended and one.run == run]
 
@@ -95,7 +96,7 @@ def why_not_waiting(directory: Path, events: list[Event], wanted: str, waiting: 
     if not files:
         return f"there is no request {wanted} in {directory}; waiting: {there}"
     asked = Waiting.model_validate_json(files[0].read_bytes())
-    if any(event.kind == "llm.completed" and event.payload["key"] == asked.key for event in events):
+    if any((done := event.of(LlmCompleted)) is not None and done.key == asked.key for event in events):
         return f"{wanted} is stale: the run has its answer and has gone on; waiting: {there}"
     if any(files[0].with_name(wanted + end).exists() for end in (".reply.md", ".reply.txt")):
         return f"{wanted} has a reply already, which the run takes up with --resume; a second one is not taken"

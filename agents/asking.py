@@ -6,10 +6,12 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from agents.events import Agent, Event, NewEvent
+from agents.events import Agent
 from agents.llm.errors import Asked, ModelFailure
 from agents.llm.messages import Delta, Message, Reply, Request
+from agents.llm.recalling import recall
 from agents.llm.tokens import usage_of
+from agents.payloads import LlmCompleted, LlmFailed, LlmRequested, MessageDelta, Usage, artefact
 
 if TYPE_CHECKING:
     from agents.span import Span
@@ -30,7 +32,7 @@ async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request
     run = span.run
     done = run.replay.replied.get(key)
     if done is not None:
-        return await recall(span, done)
+        return await recall(run.journal, done)
     while True:
         await run.gate()
         left = await _left(span, key, profile)
@@ -68,17 +70,9 @@ async def _left(span: Span, key: str, profile: str) -> Request | None:
     """The request as it was asked before an interruption, where it still waits for its reply; null where it is asked anew."""
     run = span.run
     event = run.replay.asked.get(key)
-    if event is None or event.payload["profile"] != profile or not run.keeps(profile):
+    if event is None or event.profile != profile or not run.keeps(profile):
         return None
-    return Request.model_validate_json(await run.journal.get(event.payload["request"]["sha"]))
-
-
-async def recall(span: Span, done: Event) -> Reply:
-    journal, payload = span.run.journal, done.payload
-    reply = Reply.model_validate_json(await journal.get(payload["reply"]["sha"]))
-    if payload.get("reasoning"):
-        reply = reply.model_copy(update={"reasoning": (await journal.get(payload["reasoning"]["sha"])).decode()})
-    return reply
+    return Request.model_validate_json(await run.journal.get(artefact(event.request)))
 
 
 def with_notes(request: Request, notes: list[dict[str, Any]]) -> Request:
@@ -93,12 +87,8 @@ def with_notes(request: Request, notes: list[dict[str, Any]]) -> Request:
 
 async def _requested(span: Span, key: str, agent: Agent, profile: str, request: Request, estimate: dict[str, float], noted: list[int]) -> None:
     kept = await span.run.journal.put(request.model_dump_json().encode(), "application/json", "request.json")
-    payload: dict[str, Any] = {
-        "key": key, "profile": profile, "purpose": request.purpose, "request": kept.model_dump(), "estimate": estimate,
-    }  # fmt: skip
-    if noted:
-        payload["notes"] = noted
-    await span.run.append([NewEvent(kind="llm.requested", span=span.path, agent=agent, payload=payload)])
+    payload = LlmRequested(key=key, profile=profile, purpose=request.purpose, request=kept, estimate=estimate)
+    await span.record(payload.having(notes=noted) if noted else payload, agent)
 
 
 async def _completed(
@@ -109,15 +99,15 @@ async def _completed(
         usage, counted = usage_of(request, reply.text + reply.reasoning)
         reply = reply.model_copy(update={"usage": usage, "counted": counted})
     bare = reply.model_copy(update={"reasoning": ""})
-    payload: dict[str, Any] = {
-        "key": key, "profile": profile, "purpose": request.purpose, "model": reply.model[:200], "finish": reply.finish,
-        "usage": reply.usage.model_dump(), "counted": reply.counted, "dollars": reply.dollars, "attempts": reply.attempts,
-        "seconds": round(seconds, 3), "spent": cost(request, reply, estimate),
-        "reply": (await run.journal.put(bare.model_dump_json().encode(), "application/json", "reply.json")).model_dump(),
-    }  # fmt: skip
+    payload = LlmCompleted(
+        key=key, profile=profile, purpose=request.purpose, model=reply.model[:200], finish=reply.finish,
+        usage=Usage.model_validate(reply.usage.model_dump()) if reply.usage else None, counted=reply.counted, dollars=reply.dollars,
+        attempts=reply.attempts, seconds=round(seconds, 3), spent=cost(request, reply, estimate),
+        reply=await run.journal.put(bare.model_dump_json().encode(), "application/json", "reply.json"),
+    )  # fmt: skip
     if reply.reasoning:
-        payload["reasoning"] = (await run.journal.put(reply.reasoning.encode(), "text/plain", "reasoning.txt")).model_dump()
-    await run.append([NewEvent(kind="llm.completed", span=span.path, agent=agent, payload=payload)])
+        payload = payload.having(reasoning=await run.journal.put(reply.reasoning.encode(), "text/plain", "reasoning.txt"))
+    await span.record(payload, agent)
     await run.append([run.budget_event(span.path)])
 
 
@@ -125,11 +115,11 @@ async def _failed(span: Span, key: str, agent: Agent, profile: str, request: Req
     spent: dict[str, float] = {"calls": failure.attempts}
     if text:  # the server had begun to answer, and charges for that
         spent["tokens"] = tokens_in(request, text)
-    payload = {
-        "key": key, "profile": profile, "role": agent, "purpose": request.purpose, "kind": failure.kind, "message": failure.message[:2000],
-        "hint": failure.hint[:1000], "attempts": failure.attempts, "spent": spent,
-    }  # fmt: skip
-    await span.run.append([NewEvent(kind="llm.failed", span=span.path, agent="engine", payload=payload)])
+    payload = LlmFailed(
+        key=key, profile=profile, role=agent, purpose=request.purpose, kind_=failure.kind, message=failure.message[:2000],
+        hint=failure.hint[:1000], attempts=failure.attempts, spent=spent,
+    )  # fmt: skip
+    await span.record(payload, "engine")
     await span.run.append([span.run.budget_event(span.path)])
 
 
@@ -207,9 +197,8 @@ class Streamed:
             await self._delta(start, text[start : start + DELTA_CHARACTERS])
 
     async def _delta(self, offset: int, text: str) -> None:
-        payload = {"message": self.key, "offset": offset, "text": text}
         self._written = self._written[:offset] + text
-        await self.span.run.append([NewEvent(kind="message.delta", span=self.span.path, agent=self.agent, payload=payload)])
+        await self.span.record(MessageDelta(message=self.key, offset=offset, text=text), self.agent)
 
 
 def _common(a: str, b: str) -> int:

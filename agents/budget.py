@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
 
 from pydantic import BaseModel
 
-from agents.events import Event
+from agents.choices.limits import LIMITS
+from agents.events import Event, Projection
+from agents.payloads import (
+    BudgetUpdated,
+    CandidateProposed,
+    Ended,
+    LlmCompleted,
+    LlmFailed,
+    LlmRequested,
+    RunForked,
+    VerificationFinished,
+    VerificationQueued,
+    VerificationStage,
+)
 from agents.settings import Budget
 
 
@@ -21,24 +33,16 @@ class Spent(BaseModel):
     seconds: float = 0.0  # while running, pauses left out
 
 
-UNITS = {
-    "candidates": "programs",
-    "calls": "model calls",
-    "tokens": "tokens",
-    "dollars": "dollars",
-    "verifier_seconds": "seconds of verifier time",
-    "seconds": "seconds",
-}
-ONE = {"candidates": "program", "calls": "model call", "tokens": "token", "dollars": "dollar"}
-
-
 class OutOfBudget(Exception):
     """A call that was not begun, because one unit would not last."""
 
     def __init__(self, unit: str, spent: float, limit: float):
-        what = ONE.get(unit, UNITS[unit]) if limit == 1 else UNITS[unit]
+        what = LIMITS[unit].one if limit == 1 else LIMITS[unit].many
         super().__init__(f"the budget of {limit:g} {what} is spent ({spent:.4g} used)")
         self.unit, self.spent, self.limit = unit, spent, limit
+
+
+ACCOUNTS: Projection[Ledger, Event] = Projection()
 
 
 class Ledger:
@@ -63,7 +67,7 @@ class Ledger:
         An amount is an estimate and may be 0: a unit that the call needs and that is used up is refused even then. Units that the call
         does not name are not its concern, wall time apart.
         """
-        for unit in UNITS:
+        for unit in LIMITS:
             limit = getattr(self.limits, unit)
             if limit is None or not (unit in amounts or unit == "seconds" or unit in (keep or {})):
                 continue
@@ -86,9 +90,7 @@ class Ledger:
 
     def account(self, event: Event) -> None:
         """Count what an event says was spent; the reservation of its effect ends in the same moment."""
-        handler = ACCOUNTS.get(event.kind)
-        if handler is not None:
-            handler(self, event, event.payload)
+        ACCOUNTS.take(self, event)
 
     def write_off(self, waiting: Collection[str] = ()) -> None:
         """Exchanges that were begun and never ended, because a process died over them: the server may have charged for all of them. Those under the
@@ -96,64 +98,59 @@ class Ledger:
         for key in [key for key in self._asked if key not in waiting]:
             self.spend(self._asked.pop(key))
 
-    def _queued(self, event: Event, p: dict[str, Any]) -> None:
-        self._begun[p["key"]] = event.at
-        self._waiting.add(p["key"])
+    @ACCOUNTS.on(VerificationQueued)
+    def _queued(self, event: Event, p: VerificationQueued) -> None:
+        self._begun[p.key] = event.at
+        self._waiting.add(p.key)
 
-    def _stage(self, event: Event, p: dict[str, Any]) -> None:
-        if p["key"] in self._waiting:
-            self._begun[p["key"]] = event.at
-            self._waiting.discard(p["key"])
+    @ACCOUNTS.on(VerificationStage)
+    def _stage(self, event: Event, p: VerificationStage) -> None:
+        if p.key in self._waiting:
+            self._begun[p.key] = event.at
+            self._waiting.discard(p.key)
 
-    def _verified(self, event: Event, p: dict[str, Any]) -> None:
-        seconds = p.get("seconds")
+    @ACCOUNTS.on(VerificationFinished)
+    def _verified(self, event: Event, p: VerificationFinished) -> None:
+        seconds = p.seconds
         if seconds is None:
-            begun = self._begun.get(p["key"], event.at)
+            begun = self._begun.get(p.key, event.at)
             seconds = (datetime.fromisoformat(event.at) - datetime.fromisoformat(begun)).total_seconds()
-        self.usual_seconds[f"{p.get('job', '')}.{p.get('tier') or ''}"] = seconds
-        self.release(p["key"])
+        self.usual_seconds[f"{p.job}.{p.tier or ''}"] = seconds
+        self.release(p.key)
         self.spend({"verifier_seconds": seconds})
 
-    def _proposed(self, event: Event, p: dict[str, Any]) -> None:
-        self.release(p.get("key", ""))
+    @ACCOUNTS.on(CandidateProposed)
+    def _proposed(self, event: Event, p: CandidateProposed) -> None:
+        self.release(p.key)
         self.spend({"candidates": 1})
 
-    def _requested(self, event: Event, p: dict[str, Any]) -> None:
-        self.spend(self._asked.pop(p["key"], {}))  # asked before by a process that died in the middle
-        self._asked[p["key"]] = p.get("estimate") or {}
+    @ACCOUNTS.on(LlmRequested)
+    def _requested(self, event: Event, p: LlmRequested) -> None:
+        self.spend(self._asked.pop(p.key, {}))  # asked before by a process that died in the middle
+        self._asked[p.key] = p.estimate
 
-    def _replied(self, event: Event, p: dict[str, Any]) -> None:
-        self._asked.pop(p["key"], None)
-        self.release(p["key"])
-        self.spend(p.get("spent") or {})
+    @ACCOUNTS.on(LlmCompleted, LlmFailed)
+    def _replied(self, event: Event, p: Ended) -> None:
+        self._asked.pop(p.key, None)
+        self.release(p.key)
+        self.spend(p.spent)
+
+    @ACCOUNTS.on(RunForked)
+    def _forked(self, event: Event, p: RunForked) -> None:
+        """What the parent's workers were in the middle of is the parent's to pay."""
+        self._asked.clear()
+        self._held.clear()
 
     def raise_limits(self, limits: dict[str, float | None]) -> None:
         """Limits by unit; null lifts one. A lower value than the present one is left out: a budget is raised, not cut."""
         known = {}
         for unit, value in limits.items():
-            if unit not in UNITS or isinstance(value, bool) or (value is not None and not isinstance(value, (int, float))):
+            if unit not in LIMITS or isinstance(value, bool) or (value is not None and not isinstance(value, (int, float))):
                 continue
             present = getattr(self.limits, unit)
             if present is not None and (value is None or value > present):
                 known[unit] = value
         self.limits = Budget.model_validate({**self.limits.model_dump(), **known})
-
-    def _forked(self, event: Event, p: dict[str, Any]) -> None:
-        """What the parent's workers were in the middle of is the parent's to pay."""
-        self._asked.clear()
-        self._held.clear()
-
-
-ACCOUNTS = {
-    "verification.queued": Ledger._queued,
-    "verification.stage": Ledger._stage,
-    "verification.finished": Ledger._verified,
-    "candidate.proposed": Ledger._proposed,
-    "llm.requested": Ledger._requested,
-    "llm.completed": Ledger._replied,
-    "llm.failed": Ledger._replied,
-    "run.forked": Ledger._forked,
-}
 
 
 class Still:
@@ -186,8 +183,8 @@ def seconds_worked(events: Sequence[Event]) -> float:
     seconds, since, before = 0.0, None, None
     for event in events:
         at = datetime.fromisoformat(event.at)
-        if event.kind == "budget.updated":
-            seconds, since = float(event.payload["spent"]["seconds"]), at
+        if (counted := event.of(BudgetUpdated)) is not None:
+            seconds, since = float(counted.spent["seconds"]), at
         elif event.kind in ("run.started", "run.resumed", "run.paused", "run.forked"):
             until = at if event.kind == "run.paused" else before  # a resume without a pause follows an interruption
             seconds += (until - since).total_seconds() if since and until else 0.0

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agents.events import Event
+from agents.payloads import CandidateProposed, DiagnosisMade, IdeaProposed, PlanProposed, VerificationFinished
 
 
 @dataclass(frozen=True)
@@ -30,37 +31,37 @@ def call_graph(events: Sequence[Event]) -> list[Call]:
     passed: dict[int, bool] = {}
     judged: set[int] = set()  # candidates with a diagnosis
     for event in events:
-        p = event.payload
-        if event.kind == "plan.proposed":
-            calls.append(Call("planner", "plan", event.span, (), ("plan",)))
-        elif event.kind == "idea.proposed":
-            _idea(calls, event, p)
-        elif event.kind == "candidate.proposed":
-            calls.append(Call("coder", *_coder(event, p, passed, judged)))
-        elif event.kind == "verification.finished" and p.get("job") == "verify":
-            passed[p["candidate"]] = p.get("status") == "passed"
-            if p.get("tier") == "full":
-                calls.append(Call("verifier", "confirm", event.span, (f"candidate {p['candidate']}",), ()))
-        elif event.kind == "diagnosis.made":
-            judged.add(p["candidate"])
-            calls.append(Call("judge", "diagnose", event.span, (f"candidate {p['candidate']}",), (f"diagnosis of candidate {p['candidate']}",)))
+        match event.body:
+            case PlanProposed():
+                calls.append(Call("planner", "plan", event.span, (), ("plan",)))
+            case IdeaProposed() as p:
+                _idea(calls, event, p)
+            case CandidateProposed() as p:
+                calls.append(Call("coder", *_coder(event, p, passed, judged)))
+            case VerificationFinished(job="verify", candidate=int(number), status=status, tier=tier):
+                passed[number] = status == "passed"
+                if tier == "full":
+                    calls.append(Call("verifier", "confirm", event.span, (f"candidate {number}",), ()))
+            case DiagnosisMade(candidate=int(number)):
+                judged.add(number)
+                calls.append(Call("judge", "diagnose", event.span, (f"candidate {number}",), (f"diagnosis of candidate {number}",)))
     return calls
 
 
-def _idea(calls: list[Call], event: Event, p: dict[str, Any]) -> None:
-    made, parents = f"idea {p['idea']}", tuple(f"idea {n}" for n in p["parents"])
-    if p["situation"] == "align":
-        calls.append(Call("planner", "align", event.span, (made, f"candidate {p['candidate']}"), (made,)))
-    elif p["situation"] == "ideas" and calls and (calls[-1].situation, calls[-1].span) == ("ideas", event.span):
+def _idea(calls: list[Call], event: Event, p: IdeaProposed) -> None:
+    made, parents = f"idea {p.idea}", tuple(f"idea {n}" for n in p.parents)
+    if p.situation == "align":
+        calls.append(Call("planner", "align", event.span, (made, f"candidate {p.candidate}"), (made,)))
+    elif p.situation == "ideas" and calls and (calls[-1].situation, calls[-1].span) == ("ideas", event.span):
         calls[-1] = Call("planner", "ideas", event.span, (), (*calls[-1].made, made))  # one call, several ideas
     else:
-        calls.append(Call("planner", p["situation"], event.span, parents, (made,)))
+        calls.append(Call("planner", p.situation, event.span, parents, (made,)))
 
 
-def _coder(event: Event, p: dict[str, Any], passed: dict[int, bool], judged: set[int]) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
-    parent, idea = p.get("parent"), p.get("idea")
+def _coder(event: Event, p: CandidateProposed, passed: dict[int, bool], judged: set[int]) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    parent, idea = p.parent, p.idea
     base = (f"candidate {parent}",) if parent is not None else ()
-    made = (f"candidate {p['candidate']}",)
+    made = (f"candidate {p.candidate}",)
     if event.span.startswith("descend"):
         return "tune", event.span, base, made
     if idea is not None:

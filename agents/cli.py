@@ -16,6 +16,7 @@ from agents import show, sound, steering
 from agents.answering import REQUESTS, add_answer
 from agents.arena import cli as arena
 from agents.arguments import Unusable, add_settings, settings_from
+from agents.choices.workflows import OWN_PROGRAM
 from agents.forking import settings_by_fork
 from agents.journal import TRACE, FileJournal, TraceDamaged
 from agents.knowledge import FolderLibrary
@@ -27,6 +28,7 @@ from agents.local import LocalVerifier
 from agents.memory import earned
 from agents.memory.experience import FolderExperience
 from agents.memory.inspirations import FolderInspirations, Split
+from agents.payloads import RunStarted, artefact
 from agents.projection import Summary, project
 from agents.results import write_results
 from agents.run import Engine
@@ -60,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     solve.add_argument("tasks", nargs="+", type=Path, metavar="TASK", help="a task's source, or a folder")
     solve.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are written")
     add_settings(solve)
-    solve.add_argument("--program", type=Path, metavar="FILE", help="a program with ModelNew, for --workflow verify")
+    solve.add_argument("--program", type=Path, metavar="FILE", help=f"a program with ModelNew, for --workflow {OWN_PROGRAM.name}")
     solve.add_argument("--documents", type=Path, metavar="DIR", help="text and Markdown that a diagnosis may look up and cites")
     solve.add_argument("--learn-from", type=Path, metavar="DIR", help="finished runs whose confirmed improvements may inspire this one")
     waiting = "where a model does not answer, or a plan is to be read: end the process with the run paused (default), or wait for `resume`"
@@ -110,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def solve(args: argparse.Namespace) -> int:
     tasks = find_tasks(args.tasks)
     device = args.device or Settings().device
-    if args.workflow == "verify" and args.program is None:
-        raise Unusable("--workflow verify needs --program FILE")
+    if args.workflow == OWN_PROGRAM.name and args.program is None:
+        raise Unusable(f"--workflow {args.workflow} needs --program FILE")
     folders = {path: args.out if len(tasks) == 1 else args.out / name for path, name in tasks.items()}
     for folder in folders.values():
         if (folder / TRACE).exists() and not args.resume:
@@ -154,17 +156,16 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
     """One run in `folder`: begun, or continued with the settings, task and program that its trace began with."""
     journal = FileJournal(folder)
     begun = await journal.load()
-    if begun and begun[0].kind == "run.started":
-        payload = begun[0].payload
+    if begun and (started := begun[0].of(RunStarted)) is not None:
         settings = settings_by_fork(begun)[-1][1]
-        source = (await journal.get(payload["source"]["sha"])).decode()
-        name = payload["task"]["name"]
-        program = (await journal.get(payload["program"]["sha"])).decode() if payload.get("program") else None
+        source = (await journal.get(artefact(started.source))).decode()
+        name = started.task.name
+        program = (await journal.get(started.program.sha)).decode() if started.program else None
         if project(begun).state == "paused":
             await journal.append([steering.control("resume")])
     else:
         source, settings = read_source(path), settings_from(args)
-        program = read_source(args.program) if settings.workflow == "verify" else None
+        program = read_source(args.program) if settings.workflow == OWN_PROGRAM.name else None
     engine = Engine(
         journal,
         LocalVerifier(journal, client, settings.device),

@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agents.budget import Ledger
+from agents.choices.workflows import searches
 from agents.events import Event, NewEvent
+from agents.payloads import ControlRequested, EffectCompleted, Failure, Origin, RunFinished, RunForked, RunStarted, SpanClosed, Verification
 from agents.settings import Settings
 from agents.span import Span
 
@@ -37,8 +39,9 @@ def settings_of(events: Sequence[Event]) -> Settings:
     begun, settings = history[-1]
     book = Ledger(settings.budget)
     for event in events:
-        if event.seq > begun and event.kind == "control.requested" and event.payload.get("action") == "raise-budget":
-            book.raise_limits(event.payload.get("limits") or {})
+        asked = event.of(ControlRequested) if event.seq > begun else None
+        if asked is not None and asked.action == "raise-budget":
+            book.raise_limits(asked.limits)
     return settings.model_copy(update={"budget": book.limits})
 
 
@@ -46,10 +49,10 @@ def settings_by_fork(events: Sequence[Event]) -> list[tuple[int, Settings]]:
     """(seq, settings) in order: of `run.started` and of each `run.forked`. Empty where the run has not begun."""
     found: list[tuple[int, Settings]] = []
     for event in events:
-        if event.kind == "run.started":
+        if event.kind == RunStarted.kind:
             found.append((event.seq, Settings.model_validate(event.payload)))
-        elif event.kind == "run.forked":
-            found.append((event.seq, settings_of_fork(event)))
+        elif (fork := event.of(RunForked)) is not None:
+            found.append((event.seq, settings_of_fork(fork)))
     return found
 
 
@@ -61,8 +64,8 @@ def former(events: Sequence[Event]) -> list[tuple[int, Settings]]:
     return [(fork, before) for fork, before in ended if before.workflow == history[-1][1].workflow]
 
 
-def settings_of_fork(event: Event) -> Settings:
-    return Settings.model_validate(event.payload["settings"])
+def settings_of_fork(fork: RunForked) -> Settings:
+    return Settings.model_validate(fork.settings)
 
 
 def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: str = "") -> tuple[list[Event], NewEvent]:
@@ -72,7 +75,7 @@ def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: 
     not take it over.
     """
     run = run or str(uuid.uuid4())
-    if not events or events[0].kind != "run.started":
+    if not events or events[0].kind != RunStarted.kind:
         raise ForkRefused("this run has not begun: submit it again with other settings instead")
     if not 1 <= at <= events[-1].seq:
         raise ForkRefused(f"the run has events 1 to {events[-1].seq}, and no event {at}")
@@ -81,24 +84,23 @@ def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: 
     for name in FIXED:
         if getattr(settings, name) != getattr(before, name):
             raise ForkRefused(f"a fork cannot change the {name}: what was measured would not hold any more. Submit a new run instead")
-    if "verify" in (settings.workflow, before.workflow):
+    if not (searches(settings.workflow) and searches(before.workflow)):
         raise ForkRefused("a run that verifies a person's own program has nothing that other settings could change: submit a new run instead")
     if settings.workflow != before.workflow:
         foreign = next((event.seq for event in events[:cut] if event.span not in COMMON), cut + 1)
         cut = foreign - 1
     old, new = (s.model_dump(mode="json") for s in (before, settings))
-    payload = {
-        "from": {"run": events[0].run, "seq": cut}, "asked": at, "changed": {name: new[name] for name in new if new[name] != old[name]},
-        "settings": new, "by": by,
-    }  # fmt: skip
-    return [_inherited(event, run) for event in events[:cut]], NewEvent(kind="run.forked", agent="person", payload=payload)
+    changed = {name: new[name] for name in new if new[name] != old[name]}
+    forked = RunForked(origin=Origin(run=events[0].run, seq=cut), asked=at, changed=changed, settings=new, by=by)
+    return [_inherited(event, run) for event in events[:cut]], NewEvent.of(forked, agent="person")
 
 
 def refusal(events: Sequence[Event]) -> int | None:
     """The last event before the budget first refused a call: where a run that ran out of it can be continued. Null: it never did."""
-    own = next((event.seq for event in reversed(events) if event.kind == "run.forked"), 0)
+    own = next((event.seq for event in reversed(events) if event.kind == RunForked.kind), 0)
     for event in events:
-        if event.seq > own and event.kind == "effect.completed" and event.payload.get("name") == "budget.refused":
+        effect = event.of(EffectCompleted) if event.seq > own else None
+        if effect is not None and effect.name == "budget.refused":
             return event.seq - 1
     return None
 
@@ -106,17 +108,20 @@ def refusal(events: Sequence[Event]) -> int | None:
 def _cut(events: Sequence[Event], at: int) -> int:
     """`at`, or the event before those by which the engine closes a run: a workflow would not come by them again."""
     for event in events[:at]:
-        closing = event.kind == "span.closed" and event.payload.get("seconds") is None
-        if event.kind == "run.finished" or closing or (event.kind == "error" and not event.span):
-            return event.seq - 1
+        match event.body:
+            case SpanClosed(seconds=None) | RunFinished():
+                return event.seq - 1
+            case Failure() if not event.span:
+                return event.seq - 1
     return at
 
 
 def _inherited(event: Event, run: str) -> Event:
-    payload = event.payload
-    if payload.get("verification"):  # an identity of the parent's
-        payload = {**payload, "verification": str(uuid.uuid5(uuid.NAMESPACE_URL, f"stitchwork:{run}:{payload['key']}"))}
-    return event.model_copy(update={"run": run, "payload": payload})
+    said = event.body
+    if isinstance(said, Verification) and said.verification:  # an identity of the parent's
+        own = str(uuid.uuid5(uuid.NAMESPACE_URL, f"stitchwork:{run}:{said.key}"))
+        return event.moved(run, {**event.payload, "verification": own})
+    return event.moved(run, event.payload)
 
 
 class RolesInForce:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from agents.events import ArtefactRef, NewEvent
+from agents.payloads import Payload, VerificationFinished, VerificationQueued, VerificationStage, artefact
 from agents.ports import Journal
 from verifier.jobs import Job, JobResult, StageEvent, VerifyJob
 from verifier.report import Environment, Report
@@ -33,25 +34,22 @@ class LocalVerifier:
     async def run(self, job: Job, *, key: str, span: str, candidate: str | None = None) -> JobResult:
         attempt = 1
         for event in await self.journal.load():
-            if event.payload.get("key") != key:
-                continue
-            if event.kind == "verification.finished":
-                return await self._recall(event.payload)
-            if event.kind == "verification.queued":
-                attempt = event.payload.get("attempt", 1) + 1
+            match event.body:
+                case VerificationFinished() as done if done.key == key:
+                    return await recalled(self.journal, done)
+                case VerificationQueued() as before if before.key == key:
+                    attempt = before.attempt + 1
         verification = str(uuid.uuid5(uuid.NAMESPACE_URL, f"stitchwork:{self.journal.run}:{key}"))
         number = int(candidate) if candidate is not None else None
-        request = (await self.journal.put(job.model_dump_json().encode(), "application/json", "job.json")).model_dump()
-        queued = {
-            "key": key, "job": job.kind, "candidate": number, "verification": verification, "attempt": attempt, "tier": tier_of(job),
-            "request": request,
-        }  # fmt: skip
-        await self._append("verification.queued", span, queued)
+        queued = VerificationQueued(
+            key=key, job=job.kind, candidate=number, verification=verification, attempt=attempt, tier=tier_of(job),
+            request=await self.journal.put(job.model_dump_json().encode(), "application/json", "job.json"),
+        )  # fmt: skip
+        await self._append(queued, span)
         begun = time.monotonic()
 
         async def on_stage(stage: StageEvent) -> None:
-            payload = {**stage.model_dump(), "key": key, "attempt": attempt, "detail": stage.detail[:DETAIL_LIMIT]}
-            await self._append("verification.stage", span, payload)
+            await self._append(stage_payload(stage, key, attempt), span)
 
         result = await self.client.run(job, on_stage)
         seconds = round(time.monotonic() - begun, 3)
@@ -59,8 +57,8 @@ class LocalVerifier:
         timeline = None
         if result.timeline:
             timeline = await self.journal.put(result.timeline, "application/x-stitchwork-timeline", "timeline.stwtl")
-        payload = finished_payload(job, result, key=key, candidate=number, verification=verification, found=found, timeline=timeline, seconds=seconds)
-        await self._append("verification.finished", span, payload)
+        done = VerificationFinished(key=key, job=job.kind, candidate=number, verification=verification, result=found, seconds=seconds)
+        await self._append(with_findings(done, result, timeline), span)
         return result
 
     async def describe(self) -> dict[str, Any]:
@@ -77,14 +75,21 @@ class LocalVerifier:
             return str(error) or f"{self.device} cannot be used here"
         return ""
 
-    async def _recall(self, payload: dict[str, Any]) -> JobResult:
-        result = JobResult.model_validate_json(await self.journal.get(payload["result"]["sha"]))
-        if payload.get("timeline"):
-            result.timeline = await self.journal.get(payload["timeline"]["sha"])
-        return result
+    async def _append(self, payload: Payload, span: str) -> None:
+        await self.journal.append([NewEvent.of(payload, span, "verifier")])
 
-    async def _append(self, kind: str, span: str, payload: dict[str, Any]) -> None:
-        await self.journal.append([NewEvent(kind=kind, span=span, agent="verifier", payload=payload)])
+
+async def recalled(journal: Journal, done: VerificationFinished) -> JobResult:
+    """A job's result out of its run's artefacts, with the bytes of its timeline."""
+    result = JobResult.model_validate_json(await journal.get(artefact(done.result)))
+    if done.timeline is not None:
+        result.timeline = await journal.get(done.timeline.sha)
+    return result
+
+
+def stage_payload(stage: StageEvent, key: str, attempt: int) -> VerificationStage:
+    shown = stage.model_copy(update={"detail": stage.detail[:DETAIL_LIMIT]})
+    return VerificationStage(key=key, attempt=attempt, **shown.model_dump())
 
 
 def tier_of(job: Job) -> str | None:
@@ -92,31 +97,17 @@ def tier_of(job: Job) -> str | None:
     return job.tier if isinstance(job, VerifyJob) else None
 
 
-def finished_payload(
-    job: Job,
-    result: JobResult,
-    *,
-    key: str,
-    candidate: int | None,
-    verification: str,
-    found: ArtefactRef,
-    timeline: ArtefactRef | None,
-    seconds: float,
-) -> dict[str, Any]:
-    """The payload of `verification.finished`: the same for a verifier behind a queue and for one at hand."""
-    payload: dict[str, Any] = {
-        "key": key, "job": job.kind, "candidate": candidate, "verification": verification, "result": found.model_dump(), "seconds": seconds,
-    }  # fmt: skip
-    if timeline is not None:
-        payload["timeline"] = timeline.model_dump()
+def with_findings(done: VerificationFinished, result: JobResult, timeline: ArtefactRef | None) -> VerificationFinished:
+    """The event of a job that has ended, with what was found: the same for a verifier behind a queue and for one at hand."""
+    more: dict[str, Any] = {"timeline": timeline} if timeline is not None else {}
     if result.error:
-        payload["status"], payload["message"] = "infrastructure_error", result.error[:DETAIL_LIMIT]
+        more |= {"status": "infrastructure_error", "message": result.error[:DETAIL_LIMIT]}
     elif result.report is not None:
-        payload.update(verdict_of(result.report))
+        more |= verdict_of(result.report)
     elif result.admission is not None:
-        payload["ok"], payload["flags"] = result.admission.ok, list(result.admission.flags)
-        payload["message"] = "; ".join(p.message for p in result.admission.problems)[:DETAIL_LIMIT]
-    return payload
+        message = "; ".join(p.message for p in result.admission.problems)[:DETAIL_LIMIT]
+        more |= {"ok": result.admission.ok, "flags": list(result.admission.flags), "message": message}
+    return done.having(**more)
 
 
 def verdict_of(report: Report) -> dict[str, Any]:
@@ -126,15 +117,15 @@ def verdict_of(report: Report) -> dict[str, Any]:
         "status": report.status,
         "message": report.message[:DETAIL_LIMIT],
         "tier": report.tier,
-        "speedup": report.speedup.model_dump() if report.speedup else None,
-        "gain": report.timing.rival.speedup.model_dump() if report.timing and report.timing.rival else None,  # over the program it was made from
+        "speedup": report.speedup,
+        "gain": report.timing.rival.speedup if report.timing and report.timing.rival else None,  # over the program it was made from
         "program_class": report.program_class,
         "own_share": report.own_share,
         "program_ms": report.timing.program_ms if report.timing else None,
         "faster": report.faster,
         "floor_fraction": report.floor_fraction,
         "best_baseline": best.baseline if best else None,
-        "best_baseline_speedup": best.speedup.model_dump() if best else None,
+        "best_baseline_speedup": best.speedup if best else None,
     }
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from agents.events import Event
+from agents.payloads import EffectCompleted, LlmRequested, NoteAdded
 
 MAX_NOTE = 4000  # characters
 TO = ("all", "planner", "coder", "verifier")
@@ -25,15 +26,13 @@ class Notes:
         self._claimed: dict[tuple[str, int], str] = {}  # the same, while it is being asked
 
     def absorb(self, event: Event) -> None:
-        payload = event.payload
-        if event.kind == "note.added":
-            self._notes[event.seq] = {"seq": event.seq, "to": payload.get("to", "all"), "text": payload["text"], "by": payload.get("by", "")}
-        elif event.kind == "llm.requested":
-            for seq in payload.get("notes", ()):
-                self._given[event.agent, seq] = payload["key"]
-        elif event.kind == "effect.completed" and payload["name"] == "notes":
-            for seq in payload["value"]["notes"]:
-                self._given[payload["value"]["agent"], seq] = payload["key"]
+        match event.body:
+            case NoteAdded(to=to, text=text, by=by):
+                self._notes[event.seq] = {"seq": event.seq, "to": to, "text": text, "by": by}
+            case LlmRequested(key=key, notes=notes):
+                self._given.update({(event.agent, seq): key for seq in notes})
+            case EffectCompleted(key=key, name="notes", value=value):
+                self._given.update({(value["agent"], seq): key for seq in value["notes"]})
 
     @contextmanager
     def claimed(self, agent: str, key: str, roles: Sequence[str] | None = None) -> Iterator[list[dict[str, Any]]]:

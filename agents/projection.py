@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from operator import itemgetter
 
-from pydantic import BaseModel, PrivateAttr
+from pydantic import BaseModel, PrivateAttr, SerializeAsAny
 
-from agents.events import ArtefactRef, Event, State
+from agents.events import ArtefactRef, Event, Projection, State
+from agents.payloads import (
+    BudgetUpdated,
+    CandidateProposed,
+    Chosen,
+    DecisionMade,
+    DiagnosisMade,
+    Exchange,
+    Failure,
+    Limits,
+    LlmCompleted,
+    LlmFailed,
+    Number,
+    Plan,
+    PlanEdited,
+    PlanProposed,
+    ProfileAttached,
+    RunFinished,
+    RunForked,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SpanClosed,
+    SpanOpened,
+    TaskRef,
+    Verification,
+    VerificationFinished,
+    VerificationQueued,
+    VerificationStage,
+)
 from verifier.report import Interval
 
 
@@ -53,7 +82,7 @@ class CandidateRow(BaseModel):
     report: ArtefactRef | None = None  # the JobResult
     timeline: ArtefactRef | None = None
     profile: ArtefactRef | None = None
-    diagnosis: dict[str, Any] | None = None
+    diagnosis: DiagnosisMade | None = None
 
 
 class SpanRow(BaseModel):
@@ -81,36 +110,43 @@ class UsageRow(BaseModel):
     seconds: float = 0.0
 
 
+class Decision(BaseModel):
+    """What was decided, with what it brought once that is known (`made.realised`)."""
+
+    seq: int
+    made: DecisionMade
+
+
 class Summary(BaseModel):
     run: str = ""
     state: State = "queued"
     outcome: str = ""
     reason: str = ""
-    task: dict[str, Any] = {}
+    task: TaskRef = TaskRef()
     workflow: str = ""
     device: str = ""
     precision: str = ""
     mode: str = ""
-    started: dict[str, Any] = {}  # the payload of run.started
+    started: RunStarted = RunStarted()  # with the settings of the last fork
     started_at: str = ""
     finished_at: str = ""
     best: int | None = None
     speedup: Interval | None = None
     flags: list[str] = []
-    plan: dict[str, Any] | None = None
+    plan: SerializeAsAny[Plan] | None = None
     spans: list[SpanRow] = []
     candidates: list[CandidateRow] = []
     verifications: list[VerificationRow] = []
-    decisions: list[dict[str, Any]] = []  # with `seq`, and `realised` once it is known
+    decisions: list[Decision] = []
     reference_timeline: ArtefactRef | None = None
     reference_profile: ArtefactRef | None = None
     errors: list[str] = []
     usage: list[UsageRow] = []
-    pause: dict[str, Any] = {}  # while it is paused: why, and what to do
-    forked: dict[str, Any] = {}  # the payload of the last run.forked
-    inherited: dict[str, float] = {}  # spent by the parent, and part of `spent`
-    spent: dict[str, float] = {}
-    limits: dict[str, float | None] = {}
+    pause: RunPaused | None = None  # while it is paused: why, and what to do
+    forked: RunForked | None = None  # the last fork
+    inherited: dict[str, Number] = {}  # spent by the parent, and part of `spent`
+    spent: dict[str, Number] = {}
+    limits: Limits = {}
     last_seq: int = 0
     _spans: dict[str, SpanRow] = PrivateAttr(default_factory=dict)
     _jobs: dict[str, VerificationRow] = PrivateAttr(default_factory=dict)
@@ -123,8 +159,8 @@ class Summary(BaseModel):
         """The one the run named; before it did, the correct one with the highest lower bound."""
         if self.best is not None:
             return self.candidate(self.best)
-        passed = [c for c in self.candidates if c.status == "passed" and c.speedup]
-        return max(passed, key=lambda c: c.speedup.low, default=None)
+        passed = [(c.speedup.low, c) for c in self.candidates if c.status == "passed" and c.speedup]
+        return max(passed, key=itemgetter(0), default=(0.0, None))[1]
 
     def open_spans(self) -> list[str]:
         return [span.path for span in self.spans if span.status is None]
@@ -138,196 +174,190 @@ def project(events: Iterable[Event]) -> Summary:
 
 
 def apply(summary: Summary, event: Event) -> None:
-    """Take one more event into the summary."""
+    """Take one more event into the summary. Raises `ValueError` where a payload is not what its kind says."""
     summary.run, summary.last_seq = event.run, event.seq
-    handler = HANDLERS.get(event.kind)
-    if handler is not None:
-        handler(summary, event, event.payload)
+    ROWS.take(summary, event)
 
 
-def _started(s: Summary, event: Event, p: dict[str, Any]) -> None:
+ROWS: Projection[Summary, Event] = Projection()
+
+
+@ROWS.on(RunStarted)
+def _started(s: Summary, event: Event, p: RunStarted) -> None:
     s.state, s.started_at, s.started = "running", event.at, p
-    s.task = p.get("task", {})
-    for name in ("workflow", "device", "precision", "mode"):
-        setattr(s, name, p.get(name, ""))
-    s.limits = p.get("budget", {})
+    s.task, s.limits = p.task, p.budget
+    _chosen(s, p)
 
 
-def _finished(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    s.state, s.finished_at, s.pause = "finished", event.at, {}
-    s.outcome, s.reason, s.best = p["outcome"], p.get("reason", ""), p.get("best")
-    s.speedup = Interval.model_validate(p["speedup"]) if p.get("speedup") else None
+def _chosen(s: Summary, p: Chosen) -> None:
+    s.workflow, s.device, s.precision, s.mode = p.workflow, p.device, p.precision, p.mode
 
 
-def _paused(s: Summary, event: Event, p: dict[str, Any]) -> None:
+@ROWS.on(RunFinished)
+def _finished(s: Summary, event: Event, p: RunFinished) -> None:
+    s.state, s.finished_at, s.pause = "finished", event.at, None
+    s.outcome, s.reason, s.best, s.speedup = p.outcome, p.reason, p.best, p.speedup
+
+
+@ROWS.on(RunPaused)
+def _paused(s: Summary, event: Event, p: RunPaused) -> None:
     s.state, s.pause = "paused", p
 
 
-def _resumed(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    s.state, s.pause = "running", {}
+@ROWS.on(RunResumed)
+def _resumed(s: Summary, event: Event, p: RunResumed) -> None:
+    s.state, s.pause = "running", None
 
 
-def _forked(s: Summary, event: Event, p: dict[str, Any]) -> None:
+@ROWS.on(RunForked)
+def _forked(s: Summary, event: Event, p: RunForked) -> None:
     """The parent's settings and limits end here, and what its verifiers were in the middle of."""
-    settings = p.get("settings", {})
-    s.state, s.pause, s.forked, s.inherited = "running", {}, p, dict(s.spent)
-    s.started = {**s.started, **settings}
-    s.workflow, s.limits = settings.get("workflow", s.workflow), settings.get("budget", s.limits)
+    s.state, s.pause, s.forked, s.inherited = "running", None, p, dict(s.spent)
+    s.started = RunStarted.model_validate({**s.started.written(), **p.settings})
+    s.limits = s.started.budget if "budget" in p.settings else s.limits
+    _chosen(s, s.started)
     s.verifications = [row for row in s.verifications if row.state == "finished"]
     s._jobs = {row.key: row for row in s.verifications}
 
 
-def _usage(s: Summary, event: Event, p: dict[str, Any], role: str) -> UsageRow:
+def _usage(s: Summary, p: Exchange, role: str) -> UsageRow:
     for row in s.usage:
-        if (row.profile, row.role) == (p.get("profile", ""), role):
+        if (row.profile, row.role) == (p.profile, role):
             return row
-    s.usage.append(UsageRow(profile=p.get("profile", ""), role=role))
+    s.usage.append(UsageRow(profile=p.profile, role=role))
     return s.usage[-1]
 
 
-def _replied(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    row = _usage(s, event, p, event.agent)
-    row.calls += p.get("attempts", 1)
+@ROWS.on(LlmCompleted)
+def _replied(s: Summary, event: Event, p: LlmCompleted) -> None:
+    row = _usage(s, p, event.agent)
+    row.calls += p.attempts
     row.exchanges += 1
-    row.seconds = round(row.seconds + (p.get("seconds") or 0.0), 3)
-    if p.get("usage"):
-        row.input_tokens += p["usage"].get("input_tokens", 0)
-        row.output_tokens += p["usage"].get("output_tokens", 0)
-        row.estimated += p.get("counted") == "estimated"
+    row.seconds = round(row.seconds + (p.seconds or 0.0), 3)
+    if p.usage:
+        row.input_tokens += p.usage.input_tokens
+        row.output_tokens += p.usage.output_tokens
+        row.estimated += p.counted == "estimated"
     else:
         row.uncounted += 1
-    if p.get("dollars") is not None:
-        row.dollars = round((row.dollars or 0.0) + p["dollars"], 6)
+    if p.dollars is not None:
+        row.dollars = round((row.dollars or 0.0) + p.dollars, 6)
 
 
-def _unanswered(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    row = _usage(s, event, p, p.get("role", ""))
-    row.calls += p.get("attempts", 0)
+@ROWS.on(LlmFailed)
+def _unanswered(s: Summary, event: Event, p: LlmFailed) -> None:
+    row = _usage(s, p, p.role)
+    row.calls += p.attempts
     row.failed += 1
 
 
-def _span_opened(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    row = SpanRow(path=event.span, title=p.get("title", ""), opened_at=event.at)
+@ROWS.on(SpanOpened)
+def _span_opened(s: Summary, event: Event, p: SpanOpened) -> None:
+    row = SpanRow(path=event.span, title=p.title, opened_at=event.at)
     s.spans.append(row)
     s._spans[event.span] = row
 
 
-def _span_closed(s: Summary, event: Event, p: dict[str, Any]) -> None:
+@ROWS.on(SpanClosed)
+def _span_closed(s: Summary, event: Event, p: SpanClosed) -> None:
     row = s._spans.get(event.span)
     if row is not None:
-        row.status, row.seconds, row.summary = p.get("status", "ok"), p.get("seconds"), p.get("summary", "")
+        row.status, row.seconds, row.summary = p.status, p.seconds, p.summary
 
 
-def _plan(s: Summary, event: Event, p: dict[str, Any]) -> None:
+@ROWS.on(PlanProposed, PlanEdited)
+def _plan(s: Summary, event: Event, p: Plan) -> None:
     s.plan = p
 
 
-def _candidate(s: Summary, event: Event, p: dict[str, Any]) -> None:
+@ROWS.on(CandidateProposed)
+def _candidate(s: Summary, event: Event, p: CandidateProposed) -> None:
     row = CandidateRow(
-        number=p["candidate"], parent=p.get("parent"), title=p.get("title", ""), changes=p.get("changes", ""), step=p.get("step", ""),
-        strategy=p.get("strategy") or "", sha=p.get("sha", ""), program=p.get("program"), at=event.at, span=event.span,
+        number=p.candidate, parent=p.parent, title=p.title, changes=p.changes, step=p.step, strategy=p.strategy, sha=p.sha, program=p.program,
+        at=event.at, span=event.span,
     )  # fmt: skip
     s.candidates.append(row)
 
 
-def _job(s: Summary, event: Event, p: dict[str, Any]) -> VerificationRow:
-    key = p["key"]
-    row = s._jobs.get(key)
+def _job(s: Summary, event: Event, p: Verification | VerificationStage) -> VerificationRow:
+    row = s._jobs.get(p.key)
     if row is None:
-        row = VerificationRow(key=key, job=p.get("job", ""), span=event.span, candidate=p.get("candidate"))
-        s._jobs[key] = row
+        row = VerificationRow(key=p.key, job="", span=event.span)
+        if isinstance(p, Verification):
+            row.job, row.candidate = p.job, p.candidate
+        s._jobs[p.key] = row
         s.verifications.append(row)
-    row.verification = p.get("verification") or row.verification
+    if isinstance(p, Verification):
+        row.verification = p.verification or row.verification
     return row
 
 
-def _queued(s: Summary, event: Event, p: dict[str, Any]) -> None:
+@ROWS.on(VerificationQueued)
+def _queued(s: Summary, event: Event, p: VerificationQueued) -> None:
     row = _job(s, event, p)
-    row.tier = p.get("tier") or row.tier
-    s.queued_at[p["key"]] = event.at
+    row.tier = p.tier or row.tier
+    s.queued_at[p.key] = event.at
 
 
-def _stage(s: Summary, event: Event, p: dict[str, Any]) -> None:
+@ROWS.on(VerificationStage)
+def _stage(s: Summary, event: Event, p: VerificationStage) -> None:
     row = _job(s, event, p)
-    attempt = p.get("attempt", 1)
-    if row.state == "queued" or attempt > row.attempt:
-        s.queued_at[p["key"]] = event.at
-    row.state, row.attempt = "running", max(row.attempt, attempt)
+    if row.state == "queued" or p.attempt > row.attempt:
+        s.queued_at[p.key] = event.at
+    row.state, row.attempt = "running", max(row.attempt, p.attempt)
 
 
-def _verified(s: Summary, event: Event, p: dict[str, Any]) -> None:
+@ROWS.on(VerificationFinished)
+def _verified(s: Summary, event: Event, p: VerificationFinished) -> None:
     row = _job(s, event, p)
-    row.state, row.seconds = "finished", p.get("seconds")
-    row.status, row.message, row.tier = p.get("status") or "", p.get("message") or "", p.get("tier") or ""
-    row.result = ArtefactRef.model_validate(p["result"]) if p.get("result") else None
-    row.timeline = ArtefactRef.model_validate(p["timeline"]) if p.get("timeline") else None
-    if p.get("job") == "admit":
-        s.flags = p.get("flags") or []
-    candidate = s.candidate(p.get("candidate"))
-    if candidate is None or p.get("job") != "verify" or (candidate.tier == "full" and row.tier == "quick"):
+    row.state, row.seconds = "finished", p.seconds
+    row.status, row.message, row.tier = p.status, p.message, p.tier or ""
+    row.result, row.timeline = p.result, p.timeline
+    if p.job == "admit":
+        s.flags = p.flags
+    candidate = s.candidate(p.candidate)
+    if candidate is None or p.job != "verify" or (candidate.tier == "full" and row.tier == "quick"):
         return
     candidate.verification, candidate.report = row.verification, row.result
     candidate.status, candidate.message, candidate.tier = row.status, row.message, row.tier
-    candidate.speedup = Interval.model_validate(p["speedup"]) if p.get("speedup") else None
-    candidate.best_baseline = p.get("best_baseline")
-    best = p.get("best_baseline_speedup")
-    candidate.best_baseline_speedup = Interval.model_validate(best) if isinstance(best, dict) else None
-    candidate.program_class, candidate.program_ms = p.get("program_class"), p.get("program_ms")
-    candidate.faster = bool(p.get("faster"))
+    candidate.speedup, candidate.best_baseline = p.speedup, p.best_baseline
+    best = p.best_baseline_speedup
+    candidate.best_baseline_speedup = best if isinstance(best, Interval) else None
+    candidate.program_class, candidate.program_ms, candidate.faster = p.program_class, p.program_ms, p.faster
 
 
-def _profile(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    timeline = ArtefactRef.model_validate(p["timeline"]) if p.get("timeline") else None
-    profile = ArtefactRef.model_validate(p["profile"]) if p.get("profile") else None
-    candidate = s.candidate(p.get("candidate"))
+@ROWS.on(ProfileAttached)
+def _profile(s: Summary, event: Event, p: ProfileAttached) -> None:
+    candidate = s.candidate(p.candidate)
     if candidate is not None:
-        candidate.timeline, candidate.profile = timeline, profile
-    elif p.get("candidate") is None:
-        s.reference_timeline, s.reference_profile = timeline, profile
+        candidate.timeline, candidate.profile = p.timeline, p.profile
+    elif p.candidate is None:
+        s.reference_timeline, s.reference_profile = p.timeline, p.profile
 
 
-def _diagnosis(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    candidate = s.candidate(p.get("candidate"))
+@ROWS.on(DiagnosisMade)
+def _diagnosis(s: Summary, event: Event, p: DiagnosisMade) -> None:
+    candidate = s.candidate(p.candidate)
     if candidate is not None:
         candidate.diagnosis = p
 
 
-def _decision(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    if p.get("of") is not None:
-        for decision in s.decisions:
-            if decision["seq"] == p["of"]:
-                decision["realised"] = p.get("realised")
-        return
-    s.decisions.append({"seq": event.seq, **p})
+@ROWS.on(DecisionMade)
+def _decision(s: Summary, event: Event, p: DecisionMade) -> None:
+    if p.of is None:
+        s.decisions.append(Decision(seq=event.seq, made=p))
+    for decision in s.decisions:
+        if decision.seq == p.of:
+            decision.made = decision.made.model_copy(update={"realised": p.realised})
 
 
-def _budget(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    s.spent, s.limits = p.get("spent", s.spent), p.get("limits", s.limits)
+@ROWS.on(BudgetUpdated)
+def _budget(s: Summary, event: Event, p: BudgetUpdated) -> None:
+    said = p.model_fields_set
+    s.spent = p.spent if "spent" in said else s.spent
+    s.limits = p.limits if "limits" in said else s.limits
 
 
-def _error(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    s.errors.append(p.get("message", ""))
-
-
-HANDLERS = {
-    "run.started": _started,
-    "run.finished": _finished,
-    "run.paused": _paused,
-    "run.resumed": _resumed,
-    "run.forked": _forked,
-    "llm.completed": _replied,
-    "llm.failed": _unanswered,
-    "span.opened": _span_opened,
-    "span.closed": _span_closed,
-    "plan.proposed": _plan,
-    "plan.edited": _plan,
-    "candidate.proposed": _candidate,
-    "verification.queued": _queued,
-    "verification.stage": _stage,
-    "verification.finished": _verified,
-    "profile.attached": _profile,
-    "diagnosis.made": _diagnosis,
-    "decision.made": _decision,
-    "budget.updated": _budget,
-    "error": _error,
-}
+@ROWS.on(Failure)
+def _error(s: Summary, event: Event, p: Failure) -> None:
+    s.errors.append(p.message)

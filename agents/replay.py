@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import Any
 
 from agents.events import Event
+from agents.payloads import (
+    PAYLOADS,
+    ControlRequested,
+    EffectCompleted,
+    LlmCompleted,
+    LlmRequested,
+    MessageDelta,
+    PlanEdited,
+    RunForked,
+    VerificationFinished,
+)
 
-BESIDE = frozenset(
-    {
-        "run.paused", "run.resumed", "message.delta", "note.added", "verification.queued", "verification.stage", "verification.finished",
-        "effect.completed", "budget.updated", "control.requested", "llm.requested", "llm.completed", "llm.failed",
-        "run.forked", "plan.edited",
-    }
-)  # fmt: skip
-
-UNSETTLED = frozenset({"llm.requested", "llm.completed", "effect.completed", "message.delta"})
+BESIDE = frozenset(kind for kind, payload in PAYLOADS.items() if not payload.in_order)
+UNSETTLED = frozenset(payload.kind for payload in (LlmRequested, LlmCompleted, EffectCompleted, MessageDelta))
 
 
 class TraceDiverged(RuntimeError):
@@ -32,12 +35,12 @@ class Replay:
 
     def __init__(self, events: Sequence[Event] = ()):
         self._void = void(events)
-        self.finished: dict[str, Event] = {}  # verification.finished by key
-        self.effects: dict[str, Any] = {}  # effect.completed by key: {"name", "value"}
+        self.finished: dict[str, VerificationFinished] = {}  # by key
+        self.effects: dict[str, EffectCompleted] = {}  # by key
         self.messages: dict[str, str] = {}  # text already streamed, by message
-        self.replied: dict[str, Event] = {}  # llm.completed by key
-        self.asked: dict[str, Event] = {}  # llm.requested by key, as long as there is no reply
-        self.plans: dict[int, Event] = {}  # plan.edited by seq
+        self.replied: dict[str, LlmCompleted] = {}  # by key
+        self.asked: dict[str, LlmRequested] = {}  # by key, as long as there is no reply
+        self.plans: dict[int, PlanEdited] = {}  # by seq
         self._resumed = 0  # seq of the last control.requested that resumes
         self._order: dict[str, deque[Event]] = defaultdict(deque)
         self._furthest: dict[str, int] = {}  # number of the last effect that was begun, by span
@@ -47,36 +50,35 @@ class Replay:
                 self._order[event.span].append(event)
 
     def absorb(self, event: Event) -> None:
-        payload = event.payload
-        span, _, number = str(payload.get("key") or payload.get("message") or "").rpartition("#")
-        if number.isdigit() and event.seq not in self._void:
+        said = event.body
+        span, _, number = said.effect.rpartition("#")
+        unsettled = event.seq in self._void
+        if number.isdigit() and not unsettled:
             self._furthest[span] = max(self._furthest.get(span, 0), int(number))
-        if event.kind == "verification.finished":
-            self.finished.setdefault(payload["key"], event)
-        elif event.kind == "plan.edited":
-            self.plans[event.seq] = event
-        elif event.kind == "control.requested" and payload.get("action") == "resume":
-            self._resumed = event.seq
-        elif event.kind == "message.delta":
-            said = self.messages.get(payload["message"], "")
-            self.messages[payload["message"]] = said[: payload["offset"]] + payload["text"]
-        elif event.seq in self._void:
-            return
-        elif event.kind == "effect.completed":
-            self.effects.setdefault(payload["key"], payload)
-        elif event.kind == "llm.requested":
-            self.asked[payload["key"]] = event
-        elif event.kind == "llm.completed":
-            self.replied.setdefault(payload["key"], event)
-            self.asked.pop(payload["key"], None)
+        match said:
+            case VerificationFinished():
+                self.finished.setdefault(said.key, said)
+            case PlanEdited():
+                self.plans[event.seq] = said
+            case ControlRequested(action="resume"):
+                self._resumed = event.seq
+            case MessageDelta():
+                self.messages[said.message] = self.messages.get(said.message, "")[: said.offset] + said.text
+            case EffectCompleted() if not unsettled:
+                self.effects.setdefault(said.key, said)
+            case LlmRequested() if not unsettled:
+                self.asked[said.key] = said
+            case LlmCompleted() if not unsettled:
+                self.replied.setdefault(said.key, said)
+                self.asked.pop(said.key, None)
 
     def approved(self, proposed: int) -> bool:
         """Whether a person let the run go on after that event, before an interruption."""
         return self._resumed > proposed
 
-    def edited(self, proposed: int) -> Event | None:
-        """A person's last version of the plan that was proposed there."""
-        return next((event for seq, event in sorted(self.plans.items(), reverse=True) if seq > proposed), None)
+    def edited(self, proposed: int) -> int | None:
+        """Seq of a person's last version of the plan that was proposed there."""
+        return next((seq for seq in sorted(self.plans, reverse=True) if seq > proposed), None)
 
     def ahead(self, span: str) -> bool:
         """Whether the journal holds a further event of this span."""
@@ -110,7 +112,7 @@ def void(events: Sequence[Event]) -> frozenset[int]:
     found: set[int] = set()
     last: dict[str, int] = {}
     for event in events:
-        if event.kind == "run.forked":
+        if event.kind == RunForked.kind:
             found |= {e.seq for e in events[: event.seq] if e.kind in UNSETTLED and e.seq > last.get(e.span, 0)}
         elif event.kind not in BESIDE:
             last[event.span] = event.seq

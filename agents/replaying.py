@@ -19,8 +19,21 @@ from agents.journal import MemoryJournal
 from agents.llm.cassette import Exchange, difference, exchanges_of, fingerprint
 from agents.llm.errors import ModelFailure
 from agents.llm.messages import Delta, Reply, Request
+from agents.local import recalled
 from agents.memory.experience import Recalled
 from agents.memory.inspirations import Inspiration
+from agents.payloads import (
+    EffectCompleted,
+    Failure,
+    LlmCompleted,
+    Payload,
+    RunFinished,
+    RunForked,
+    RunStarted,
+    VerificationFinished,
+    VerificationQueued,
+    artefact,
+)
 from agents.ports import Journal, Passage
 from agents.replay import BESIDE
 from agents.roles.situation import Roles
@@ -53,20 +66,21 @@ async def replay(recorded: Journal, roles: Roles | None = None) -> Outcome:
     Where people wrote notes, edited the plan or paused the run, the replay parts from it: they do not act again.
     """
     events = await recorded.load()
-    if not events or events[0].kind != "run.started":
+    if not events or events[0].kind != RunStarted.kind:
         raise NotReplayable("the trace does not begin with run.started: there is nothing to play")
-    if any(event.kind == "run.forked" for event in events):
+    if any(event.kind == RunForked.kind for event in events):
         raise NotReplayable("this run is a fork: it began as another one, which can be played again itself")
-    started = events[0].payload
+    started = events[0].of(RunStarted)
+    assert started is not None
     journal = MemoryJournal(recorded.run)
     turns = Turns(events, journal)
-    whole = events[-1].kind == "run.finished"
+    whole = events[-1].kind == RunFinished.kind
     models = RecordedModels(await exchanges_of(recorded), turns, whole)
     verifier = RecordedVerifier(events, recorded, journal, turns)
-    program = (await recorded.get(started["program"]["sha"])).decode() if started.get("program") else None
+    program = (await recorded.get(started.program.sha)).decode() if started.program else None
     effects = Effects(events)
     engine = Engine(
-        journal, verifier, settings_of(events), (await recorded.get(started["source"]["sha"])).decode(), started["task"]["name"],
+        journal, verifier, settings_of(events), (await recorded.get(artefact(started.source))).decode(), started.task.name,
         program_source=program, roles=roles, models=models, on_pause="stop", library=effects.library(), inspirations=effects.inspirations(),
         experience=effects.experience(),
     )  # fmt: skip
@@ -78,7 +92,7 @@ async def replay(recorded: Journal, roles: Roles | None = None) -> Outcome:
 
 
 def ordered(events: Sequence[Event]) -> list[Event]:
-    return [event for event in events if event.kind not in BESIDE and event.kind != "error"]
+    return [event for event in events if event.kind not in BESIDE and event.kind != Failure.kind]
 
 
 def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> str:
@@ -95,10 +109,10 @@ def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> st
             return f"{place}: the replay is at {now.kind}"
         for name in sorted(was.payload.keys() | now.payload.keys()):
             old, new = was.payload.get(name), now.payload.get(name)
-            if old != new and name not in TIMES and not (was.kind == "run.started" and name == "budget"):  # a raised one holds from the start
+            if old != new and name not in TIMES and not (was.kind == RunStarted.kind and name == "budget"):  # a raised one holds from the start
                 return f"{place}: {name} was {_show(old)} and is {_show(new)}"
     left = [queue[0] for queue in spans.values() if queue]
-    if left and recorded[-1].kind == "run.finished":
+    if left and recorded[-1].kind == RunFinished.kind:
         return f"the replay goes on where the recorded run had ended: {left[0].kind} in {left[0].span or 'the run'}"
     return ""
 
@@ -112,7 +126,7 @@ class Turns:
         count = 0
         for event in events:
             self._before[event.seq] = count
-            count += event.kind in ("llm.completed", "verification.finished") or event.kind not in BESIDE
+            count += in_turn(event)
 
     async def wait(self, seq: int) -> None:
         seen, since = -1, time.monotonic()
@@ -124,7 +138,12 @@ class Turns:
             await asyncio.sleep(0.002)
 
     def _now(self) -> int:
-        return sum(e.kind in ("llm.completed", "verification.finished") or e.kind not in BESIDE for e in self._journal.events)
+        return sum(map(in_turn, self._journal.events))
+
+
+def in_turn(event: Event) -> bool:
+    """Whether workers that meet have to see the event in the order of the recording."""
+    return event.kind in (LlmCompleted.kind, VerificationFinished.kind) or event.kind not in BESIDE
 
 
 class RecordedModels:
@@ -162,10 +181,11 @@ class RecordedVerifier:
     """`VerifierPort` over the verdicts of one trace, with the seconds that they took then."""
 
     def __init__(self, events: Sequence[Event], recorded: Journal, journal: Journal, turns: Turns):
-        self.device = str(events[0].payload.get("device", ""))
+        started = events[0].of(RunStarted)
+        self.device = started.device if started is not None else ""
         self._described = Effects(events).first("device") or {}
-        self._finished = {e.payload["key"]: e for e in events if e.kind == "verification.finished"}
-        self._queued = {e.payload["key"]: e for e in events if e.kind == "verification.queued"}
+        self._finished = {done.key: (event.seq, done) for event in events if (done := event.of(VerificationFinished)) is not None}
+        self._queued = {queued.key: queued for event in events if (queued := event.of(VerificationQueued)) is not None}
         self._recorded, self._journal, self._turns = recorded, journal, turns
         self.played = 0
 
@@ -173,36 +193,31 @@ class RecordedVerifier:
         return dict(self._described)
 
     async def run(self, job: Job, *, key: str, span: str, candidate: str | None = None) -> JobResult:
-        finished = self._finished.get(key)
-        if finished is None:
+        if key not in self._finished:
             return await self._unknown(job, key, span, candidate)
         if key in self._queued:
             request = await self._journal.put(job.model_dump_json().encode(), "application/json", "job.json")
-            await self._append("verification.queued", span, self._queued[key].payload | {"request": request.model_dump()})
-        await self._turns.wait(finished.seq)
-        payload = finished.payload
-        data = await self._recorded.get(payload["result"]["sha"])
-        for name in ("result", "timeline"):
-            if payload.get(name):
-                await self._journal.put(await self._recorded.get(payload[name]["sha"]), payload[name]["media_type"], payload[name].get("name", ""))
-        await self._append("verification.finished", span, payload)
+            await self._append(self._queued[key].having(request=request), span)
+        seq, done = self._finished[key]
+        await self._turns.wait(seq)
+        for ref in (done.result, done.timeline):
+            if ref is not None:
+                await self._journal.put(await self._recorded.get(ref.sha), ref.media_type, ref.name)
+        await self._append(done, span)
         self.played += 1
-        result = JobResult.model_validate_json(data)
-        if payload.get("timeline"):
-            result.timeline = await self._recorded.get(payload["timeline"]["sha"])
-        return result
+        return await recalled(self._recorded, done)
 
     async def _unknown(self, job: Job, key: str, span: str, candidate: str | None) -> JobResult:
         """The runs have parted already: say so as a verifier that cannot work, which ends the replay."""
         result = JobResult(error=f"the recorded run has no job {job.kind} at {key}")
         kept = await self._journal.put(result.model_dump_json().encode(), "application/json", "result.json")
         number = int(candidate) if candidate is not None else None
-        payload = {"key": key, "job": job.kind, "candidate": number, "verification": key, "result": kept.model_dump(), "seconds": 0.0}
-        await self._append("verification.finished", span, payload | {"status": "infrastructure_error", "message": result.error})
+        done = VerificationFinished(key=key, job=job.kind, candidate=number, verification=key, result=kept, seconds=0.0)
+        await self._append(done.having(status="infrastructure_error", message=result.error), span)
         return result
 
-    async def _append(self, kind: Any, span: str, payload: dict[str, Any]) -> None:
-        await self._journal.append([NewEvent(kind=kind, span=span, agent="verifier", payload=payload)])
+    async def _append(self, payload: Payload, span: str) -> None:
+        await self._journal.append([NewEvent.of(payload, span, "verifier")])
 
 
 class Effects:
@@ -211,8 +226,8 @@ class Effects:
     def __init__(self, events: Sequence[Event]):
         self._values: dict[str, deque[Any]] = defaultdict(deque)
         for event in events:
-            if event.kind == "effect.completed":
-                self._values[event.payload["name"]].append(event.payload["value"])
+            if (effect := event.of(EffectCompleted)) is not None:
+                self._values[effect.name].append(effect.value)
 
     def first(self, name: str) -> Any:
         return self._values[name][0] if self._values[name] else None

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agents.budget import Ledger, OutOfBudget, Still, seconds_worked
+from agents.choices.workflows import WORKFLOWS
 from agents.events import Agent, Event, NewEvent
 from agents.forking import RolesInForce, former, settings_of_fork
 from agents.notes import Notes
+from agents.payloads import BudgetUpdated, ControlRequested, Failure, RunFinished, RunForked, RunPaused, RunResumed, RunStarted, SpanClosed, TaskRef
 from agents.ports import Journal, LeaseLost, Library, ModelPort, VerifierPort
 from agents.projection import Summary, apply
 from agents.replay import Replay
@@ -115,12 +117,12 @@ class Engine:
     def settings_for(self, span: str | None) -> Settings:
         return next((settings for fork, settings in self._former if self.replay.inherited(fork, span)), self._settings)
 
-    def cast(self, built_in: Sequence[str] = ()) -> Any:
-        """The roles (`agents.roles.Roles`) that the settings name. `built_in`: "planner", "coder", "judge" that a workflow has no model for."""
+    def cast(self) -> Any:
+        """The roles (`agents.roles.Roles`) that the settings name; those that the workflow has no model for are the compiler's."""
         from agents.roles import roles_for  # roles import this module
 
         def chosen(settings: Settings) -> Any:
-            return roles_for(settings.model_copy(update=dict.fromkeys(built_in, "built-in")), self.models)
+            return roles_for(settings.model_copy(update=dict.fromkeys(WORKFLOWS[settings.workflow].compiled, "built-in")), self.models)
 
         if self.roles is not None:
             return self.roles
@@ -160,9 +162,9 @@ class Engine:
         self.ledger.spent.seconds = seconds_worked(recorded)
         self._since = time.monotonic()
         try:
-            if recorded and self._running.is_set() and self.summary.state != "queued" and recorded[-1].kind != "run.forked":
+            if recorded and self._running.is_set() and self.summary.state != "queued" and recorded[-1].kind != RunForked.kind:
                 reason = f"resumed by {self._resumed_by}" if self.summary.state == "paused" else "continued after an interruption"
-                await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": reason})])
+                await self.append([NewEvent.of(RunResumed(reason=reason), agent="engine")])
             return await self._to_the_end()
         except LeaseLost:
             log.info("run %s has another owner now", self.journal.run)
@@ -201,12 +203,12 @@ class Engine:
     async def _work(self) -> Finish:
         root = Span(self, "", "")
         if self.summary.state == "queued" or self.replay.ahead(""):
-            await root.emit("run.started", await self._started(), agent="engine")
+            await root.emit(await self._started(), "engine")
         workflow = self._workflow
         if workflow is None:
-            from agents.workflows import WORKFLOWS  # workflows import this module
+            from agents.workflows import FUNCTIONS  # workflows import this module
 
-            workflow = WORKFLOWS[self.settings.workflow]
+            workflow = FUNCTIONS[self.settings.workflow]
         try:
             return await workflow(self)
         except Ended as ended:
@@ -214,19 +216,17 @@ class Engine:
         except OutOfBudget as error:
             return Finish("out_of_budget", str(error), self._best_known())
 
-    async def _started(self) -> dict[str, Any]:
+    async def _started(self) -> RunStarted:
         settings = self.settings
         source = await self.journal.put(self.task_source.encode(), "text/x-python", "task.py")
-        payload = {
-            "task": {"sha": sha256(self.task_source), "name": self.task_name},
-            "source": source.model_dump(),
-            **{n: getattr(settings, n) for n in RECORDED},
-            "budget": settings.budget.model_dump(),
-        }
-        if self.program_source is not None:
-            payload["tier"] = settings.tier
-            payload["program"] = (await self.journal.put(self.program_source.encode(), "text/x-python", "program.py")).model_dump()
-        return payload
+        payload = RunStarted(
+            task=TaskRef(sha=sha256(self.task_source), name=self.task_name), source=source, budget=settings.budget.model_dump(),
+            **{name: getattr(settings, name) for name in RECORDED},
+        )  # fmt: skip
+        if self.program_source is None:
+            return payload
+        program = await self.journal.put(self.program_source.encode(), "text/x-python", "program.py")
+        return payload.having(tier=settings.tier, program=program)
 
     async def describe_device(self) -> dict[str, Any]:
         """What the verifier knows of its device (threads, bandwidth, ...); empty where it does not say."""
@@ -270,30 +270,31 @@ class Engine:
         self.ledger.account(event)
         self.still.account(event)
         self.notes.absorb(event)
-        if event.kind == "control.requested":
-            self._control(event.payload)
-        elif event.kind == "run.forked":  # what the parent was asked to do, and its limits, are not ours
-            self.ledger.limits = settings_of_fork(event).budget
-            self._running.set()
-            self._cancelled_by = None
-        elif event.kind == "run.paused" and event.payload.get("kind"):
-            self._running.clear()  # for want of something: it stays so after an interruption, until a person resumes it
+        match event.body:
+            case ControlRequested() as asked:
+                self._control(asked)
+            case RunForked() as fork:  # what the parent was asked to do, and its limits, are not ours
+                self.ledger.limits = settings_of_fork(fork).budget
+                self._running.set()
+                self._cancelled_by = None
+            case RunPaused(kind_=kind) if kind:
+                self._running.clear()  # for want of something: it stays so after an interruption, until a person resumes it
 
     # control
 
-    def _control(self, payload: dict[str, Any]) -> None:
-        action = payload.get("action")
-        if action == "pause":
+    def _control(self, asked: ControlRequested) -> None:
+        by = asked.by or "a person"
+        if asked.action == "pause":
             self._running.clear()
-        elif action == "resume":
-            self._resumed_by = str(payload.get("by") or "a person")
+        elif asked.action == "resume":
+            self._resumed_by = by
             self._running.set()
-        elif action == "cancel" and self._cancelled_by is None:
-            self._cancelled_by = str(payload.get("by") or "a person")
+        elif asked.action == "cancel" and self._cancelled_by is None:
+            self._cancelled_by = by
             if self._worker is not None:
                 self._worker.cancel()
-        elif action == "raise-budget":
-            self.ledger.raise_limits(payload.get("limits") or {})
+        elif asked.action == "raise-budget":
+            self.ledger.raise_limits(asked.limits)
 
     async def _watch(self) -> None:
         try:
@@ -308,13 +309,12 @@ class Engine:
         """Before every call that is really made: stop here while the run is paused."""
         await self.refresh()
         if not self._running.is_set():
-            await self._pause({"reason": "paused by a person"})
+            await self._pause(RunPaused(reason="paused by a person"))
 
-    async def hold(self, reason: str, kind: str, hint: str = "", **more: Any) -> None:
+    async def hold(self, reason: str, kind: str, hint: str = "", **more: str) -> None:
         """Pause for want of a model (`kind` of its failure) or of a person's answer ("review"), until a person resumes the run."""
         self._running.clear()
-        payload = {"reason": reason[:2000], "kind": kind, "hint": hint[:1000], **more}
-        await self._pause(payload, leave=self.on_pause == "stop")
+        await self._pause(RunPaused(reason=reason[:2000], kind_=kind, hint=hint[:1000], **more), leave=self.on_pause == "stop")
 
     def keeps(self, profile: str) -> bool:
         """Whether requests to this profile wait for their replies over interruptions."""
@@ -323,7 +323,7 @@ class Engine:
 
     def _asked_of_people(self) -> list[str]:
         """Keys of the exchanges that wait for a person's reply."""
-        return [key for key, event in self.replay.asked.items() if self.keeps(event.payload["profile"])]
+        return [key for key, asked in self.replay.asked.items() if self.keeps(asked.profile)]
 
     async def need_device(self) -> None:
         """Before a job: a run that went on where its device is not waits there until it is taken to one, and everything is kept."""
@@ -332,19 +332,19 @@ class Engine:
             hint = f"continue with solve and --resume on a host with {self.settings.device}"
             await self.hold(f"the next step needs {self.settings.device}: {why}", "device", hint)
 
-    async def _pause(self, payload: dict[str, Any], *, leave: bool = False) -> None:
+    async def _pause(self, payload: RunPaused, *, leave: bool = False) -> None:
         async with self._pausing:  # however many workers stop here, the trace says it once
             if self._running.is_set():
                 return
             if self.summary.state != "paused":
                 self.count_time()
-                await self.append([self.budget_event(), NewEvent(kind="run.paused", agent="engine", payload=payload)])
+                await self.append([self.budget_event(), NewEvent.of(payload, agent="engine")])
             if (leave or self.on_pause == "leave") and await self._stands_still(leave):
                 self._left = True
                 self._worker.cancel()
             await self._running.wait()
             self._since = time.monotonic()
-            await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": f"resumed by {self._resumed_by}"})])
+            await self.append([NewEvent.of(RunResumed(reason=f"resumed by {self._resumed_by}"), agent="engine")])
 
     async def _stands_still(self, leave: bool = False) -> bool:
         """True once no call is in flight (other workers' are waited for: they are paid), False where a person resumes the run before. A run that has
@@ -372,7 +372,7 @@ class Engine:
     def budget_event(self, span: str = "") -> NewEvent:
         self.count_time()
         spent = {unit: round(value, 6 if unit == "dollars" else 3) for unit, value in self.ledger.spent.model_dump().items()}
-        return NewEvent(kind="budget.updated", span=span, agent="engine", payload={"spent": spent, "limits": self.ledger.limits.model_dump()})
+        return NewEvent.of(BudgetUpdated(spent=spent, limits=self.ledger.limits.model_dump()), span, "engine")
 
     # the end
 
@@ -390,23 +390,18 @@ class Engine:
             return
         status = "failed" if error else "skipped"
         closing = [
-            NewEvent(kind="span.closed", span=path, agent="engine", payload={"status": status, "seconds": None, "summary": finish.reason[:500]})
+            NewEvent.of(SpanClosed(status=status, seconds=None, summary=finish.reason[:500]), path, "engine")
             for path in reversed(self.summary.open_spans())
         ]
         if error is not None:
             where = self.summary.open_spans()[-1] if self.summary.open_spans() else "the run"
             kept = "all events, artefacts and reports up to here"
             message = f"{type(error).__name__}: {error}"[:4000]
-            closing.append(NewEvent(kind="error", agent="engine", payload={"message": message, "where": where, "kept": kept}))
-        payload = {
-            "outcome": finish.outcome,
-            "reason": finish.reason,
-            "best": finish.best,
-            "speedup": finish.speedup.model_dump() if finish.speedup else None,
-        }
+            closing.append(NewEvent.of(Failure(message=message, where=where, kept=kept), agent="engine"))
+        ended = RunFinished(outcome=finish.outcome, reason=finish.reason, best=finish.best, speedup=finish.speedup)
         if self.summary.state == "queued":  # cancelled before it began: a trace starts with run.started all the same
-            closing.insert(0, NewEvent(kind="run.started", agent="engine", payload=await self._started()))
-        closing += [self.budget_event(), NewEvent(kind="run.finished", agent="engine", payload=payload)]
+            closing.insert(0, NewEvent.of(await self._started(), agent="engine"))
+        closing += [self.budget_event(), NewEvent.of(ended, agent="engine")]
         await self.append(closing)
 
 

@@ -5,52 +5,70 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents.events import Event
+from agents.payloads import (
+    CandidateProposed,
+    Failure,
+    LlmCompleted,
+    LlmFailed,
+    MessageCompleted,
+    NoteAdded,
+    PlanEdited,
+    RunFinished,
+    RunForked,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SpanClosed,
+    SpanOpened,
+    VerificationStage,
+)
 from agents.projection import CandidateRow, Summary, UsageRow
 from verifier.report import Interval
+
+SIGNS = {"ok": "+", "failed": "x"}  # of a span that has ended
 
 
 def line(event: Event) -> str | None:
     """One line of progress, or null for events that a terminal need not see."""
-    p = event.payload
-    match event.kind:
-        case "run.started":
-            return f"run {event.run}: {p['task']['name']} on {p['device']}, {p['precision']}, {p['mode']} mode, workflow {p['workflow']}"
-        case "run.paused" | "run.resumed":
-            hint = f" ({p['hint']})" if p.get("hint") else ""
-            return f"{event.kind[4:]}: {p.get('reason', '')}{hint}"
-        case "run.forked":
-            changed = ", ".join(p.get("changed", {})) or "nothing"
-            return f"forked from event {p['from']['seq']} of run {p['from']['run']}; changed: {changed}"
-        case "llm.completed":
-            usage = p.get("usage")
-            about = "about " if p.get("counted") == "estimated" else ""
-            counted = f"{about}{usage['input_tokens']} tokens in, {usage['output_tokens']} out" if usage else "tokens not counted"
-            dollars = f", ${p['dollars']:.4g}" if p.get("dollars") is not None else ""
-            return f"{_indent(event)}  {event.agent} asked {p['profile']} ({p['purpose']}): {counted}{dollars}, {p['seconds']:.1f} s"
-        case "llm.failed":
-            return f"{_indent(event)}  {p['profile']} did not answer ({p['kind']}): {p['message']}"
-        case "note.added":
-            return f"note to {p.get('to', 'all')} by {p.get('by') or 'somebody'}: {p['text']}"
-        case "plan.edited":
-            return f"the plan was edited by {p.get('by') or 'somebody'}"
-        case "run.finished":
-            return f"finished: {p['outcome'].replace('_', ' ')}. {p['reason']}"
-        case "span.opened":
-            return f"{_indent(event)}- {p['title']}"
-        case "span.closed":
-            seconds = f" ({p['seconds']:.1f} s)" if p.get("seconds") is not None else ""
-            sign = {"ok": "+", "failed": "x"}.get(p["status"], "o")
-            return f"{_indent(event)}{sign} {p.get('summary') or p['status']}{seconds}"
-        case "message.completed":
-            text = p.get("text", "(a long message, kept as an artefact)").strip().replace("\n", "\n" + _indent(event) + "      ")
-            return f"{_indent(event)}  {event.agent}: {text}"
-        case "candidate.proposed":
-            return f"{_indent(event)}  candidate {p['candidate']}: {p['title']}"
-        case "verification.stage" if p.get("status") == "failed":
-            return f"{_indent(event)}  {p['stage']} failed: {p.get('detail', '')[:300]}"
-        case "error":
-            return f"error in {p.get('where', 'the run')}: {p['message']}"
+    indent = _indent(event)
+    match event.body:
+        case RunStarted() as p:
+            return f"run {event.run}: {p.task.name} on {p.device}, {p.precision}, {p.mode} mode, workflow {p.workflow}"
+        case RunPaused() | RunResumed() as p:
+            return f"{p.kind.partition('.')[2]}: {p.reason}" + (f" ({p.hint})" if isinstance(p, RunPaused) and p.hint else "")
+        case RunForked() as p:
+            return f"forked from event {p.origin.seq} of run {p.origin.run}; changed: {', '.join(p.changed) or 'nothing'}"
+        case LlmCompleted() as p:
+            return f"{indent}  {event.agent} asked {p.profile} ({p.purpose}): {_counted(p)}, {p.seconds or 0:.1f} s"
+        case LlmFailed() as p:
+            return f"{indent}  {p.profile} did not answer ({p.kind_}): {p.message}"
+        case NoteAdded() as p:
+            return f"note to {p.to} by {p.by or 'somebody'}: {p.text}"
+        case PlanEdited() as p:
+            return f"the plan was edited by {p.by or 'somebody'}"
+        case RunFinished() as p:
+            return f"finished: {p.outcome.replace('_', ' ')}. {p.reason}"
+        case SpanOpened() as p:
+            return f"{indent}- {p.title}"
+        case SpanClosed() as p:
+            seconds = f" ({p.seconds:.1f} s)" if p.seconds is not None else ""
+            return f"{indent}{SIGNS.get(p.status, 'o')} {p.summary or p.status}{seconds}"
+        case MessageCompleted() as p:
+            text = "(a long message, kept as an artefact)" if p.text is None else p.text
+            return f"{indent}  {event.agent}: " + text.strip().replace("\n", f"\n{indent}      ")
+        case CandidateProposed() as p:
+            return f"{indent}  candidate {p.candidate}: {p.title}"
+        case VerificationStage(status="failed") as p:
+            return f"{indent}  {p.stage} failed: {p.detail[:300]}"
+        case Failure() as p:
+            return f"error in {p.where or 'the run'}: {p.message}"
     return None
+
+
+def _counted(p: LlmCompleted) -> str:
+    about = "about " if p.counted == "estimated" else ""
+    counted = f"{about}{p.usage.input_tokens} tokens in, {p.usage.output_tokens} out" if p.usage else "tokens not counted"
+    return counted + (f", ${p.dollars:.4g}" if p.dollars is not None else "")
 
 
 def _indent(event: Event) -> str:
@@ -63,7 +81,7 @@ def interval(value: Interval | None) -> str:
 
 def page(summary: Summary) -> str:
     """A whole run: what was tried, what came of it, and what it cost."""
-    task = summary.task.get("name", "?")
+    task = summary.task.name or "?"
     lines = [
         f"{task} · {summary.workflow} · {summary.device} · {summary.precision} · {summary.mode} mode",
         f"state {summary.state}" + (f", outcome {summary.outcome.replace('_', ' ')}: {summary.reason}" if summary.outcome else ""),
@@ -71,19 +89,19 @@ def page(summary: Summary) -> str:
     if summary.pause:
         lines.append(f"paused: {why_paused(summary)}")
     if summary.forked:
-        lines.append(f"forked from event {summary.forked['from']['seq']} of run {summary.forked['from']['run']}")
+        lines.append(f"forked from event {summary.forked.origin.seq} of run {summary.forked.origin.run}")
     if summary.flags:
         lines.append(f"flags: {', '.join(summary.flags)}")
     if summary.plan:
-        lines += ["", f"plan: {summary.plan.get('summary', '')}"]
-        for step in summary.plan.get("steps", []):
-            lines.append(f"  {step['id']}: {step['title']} ({step['space']})" + (f": {step['reason']}" if step.get("reason") else ""))
+        lines += ["", f"plan: {summary.plan.summary}"]
+        lines += [f"  {step.id}: {step.title} ({step.space})" + (f": {step.reason}" if step.reason else "") for step in summary.plan.steps]
     if summary.candidates:
         rows = [_candidate_row(c) for c in summary.candidates]
         lines += ["", columns(["#", "from", "status", "tier", "vs eager", "vs best baseline", "class", "changes"], rows)]
     for decision in summary.decisions:
-        if decision.get("expected") and decision.get("realised"):
-            lines.append(f"{decision.get('method')}: expected {decision['expected']:.2f}x, realised {decision['realised']:.2f}x")
+        made = decision.made
+        if made.expected and made.realised:
+            lines.append(f"{made.method}: expected {made.expected:.2f}x, realised {made.realised:.2f}x")
     if summary.usage:
         lines += [
             "",
@@ -139,7 +157,7 @@ def _usage_row(u: UsageRow) -> list[str]:
 
 def why_paused(summary: Summary) -> str:
     """Why a run stands still, and what to do about it."""
-    reason, hint = summary.pause.get("reason", ""), summary.pause.get("hint", "")
+    reason, hint = (summary.pause.reason, summary.pause.hint) if summary.pause else ("", "")
     said = f"{reason.rstrip('.')}." if reason else ""
     return f"{said} {hint[:1].upper()}{hint[1:].rstrip('.')}." if hint else said
 

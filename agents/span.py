@@ -9,9 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from agents.asking import DELTA_CHARACTERS, ask
 from agents.budget import OutOfBudget
-from agents.events import MAX_PAYLOAD_BYTES, Agent, Event, Kind, NewEvent
+from agents.events import MAX_PAYLOAD_BYTES, Agent, Event, NewEvent
 from agents.llm.messages import Reply, Request
 from agents.notes import COMPILER
+from agents.payloads import (
+    CandidateProposed,
+    EffectCompleted,
+    Failure,
+    MessageCompleted,
+    MessageDelta,
+    Payload,
+    PlanProposed,
+    ProfileAttached,
+    SpanClosed,
+    SpanOpened,
+    VerificationFinished,
+    artefact,
+)
 from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, ProfileJob, VerifyJob
 from verifier.report import Tier
 from verifier.source import sha256
@@ -44,7 +58,7 @@ class Done:
     """A job's result and the payload of its `verification.finished` (artefact references included)."""
 
     result: JobResult
-    payload: dict[str, Any]
+    payload: VerificationFinished
 
 
 class Span:
@@ -57,7 +71,7 @@ class Span:
         self._opened_at: datetime | None = None
 
     async def __aenter__(self) -> Span:
-        opened = await self.emit("span.opened", {"title": self.title})
+        opened = await self.emit(SpanOpened(title=self.title))
         self._opened_at = datetime.fromisoformat(opened.at)
         return self
 
@@ -73,7 +87,7 @@ class Span:
     async def _close(self, status: str, summary: str) -> None:
         now = datetime.now(UTC)
         seconds = (now - self._opened_at).total_seconds() - self.run.still.between(self._opened_at, now) if self._opened_at else 0.0
-        await self.emit("span.closed", {"status": status, "seconds": round(max(seconds, 0.0), 3), "summary": summary})
+        await self.emit(SpanClosed(status=status, seconds=round(max(seconds, 0.0), 3), summary=summary))
 
     def fail(self, summary: str) -> None:
         self.status, self.summary = "failed", summary
@@ -88,26 +102,24 @@ class Span:
 
     # events
 
-    async def emit(self, kind: Kind, payload: dict[str, Any], agent: Agent | None = None) -> Event:
-        """Write one event, or return it where the journal already has it. `Blob` values become artefacts."""
-        recorded = self.run.replay.next(self.path, kind)
+    async def emit(self, payload: Payload, agent: Agent | None = None, **blobs: Blob) -> Event:
+        """Write one event, or return it where the journal already has it. `blobs`: fields of the payload that become artefacts."""
+        recorded = self.run.replay.next(self.path, payload.kind)
         if recorded is not None:
             return recorded
-        resolved = {name: await self._resolve(value) for name, value in payload.items()}
-        event = NewEvent(kind=kind, span=self.path, agent=self.agent if agent is None else agent, payload=resolved)
-        return (await self.run.append([event]))[0]
+        stored = {name: await self.run.journal.put(blob.data, blob.media_type, blob.name) for name, blob in blobs.items()}
+        return await self.record(payload.having(**stored), self.agent if agent is None else agent)
 
-    async def _resolve(self, value: Any) -> Any:
-        if isinstance(value, Blob):
-            return (await self.run.journal.put(value.data, value.media_type, value.name)).model_dump()
-        return value
+    async def record(self, payload: Payload, agent: Agent) -> Event:
+        """Write one event that has no place of its own in the span's order."""
+        return (await self.run.append([NewEvent.of(payload, self.path, agent)]))[0]
 
     async def say(self, agent: Agent, *pieces: str | Iterable[str]) -> str:
         """Stream a message piece by piece, each as soon as it is there, and complete it. Returns the whole text."""
         key = self.key()
         if self.run.replay.ahead(self.path):
-            recorded = await self.emit("message.completed", {})
-            return recorded.payload.get("text", "")
+            recorded = (await self.emit(MessageCompleted())).of(MessageCompleted)
+            return (recorded.text if recorded is not None else None) or ""
         already = self.run.replay.messages.get(key, "")
         text = ""
         for piece in (p for given in pieces for p in ([given] if isinstance(given, str) else given)):
@@ -117,13 +129,11 @@ class Span:
                 if already[offset : offset + len(part)] == part:
                     continue  # streamed before an interruption
                 already = already[:offset]
-                payload = {"message": key, "offset": offset, "text": part}
-                await self.run.append([NewEvent(kind="message.delta", span=self.path, agent=agent, payload=payload)])
+                await self.record(MessageDelta(message=key, offset=offset, text=part), agent)
         if len(text.encode()) <= TEXT_LIMIT:
-            await self.emit("message.completed", {"message": key, "text": text}, agent=agent)
+            await self.emit(MessageCompleted(message=key, text=text), agent)
         else:
-            blob = Blob(text.encode(), "text/plain", "message.txt")
-            await self.emit("message.completed", {"message": key, "artefact": blob}, agent=agent)
+            await self.emit(MessageCompleted(message=key), agent, artefact=Blob(text.encode(), "text/plain", "message.txt"))
         return text
 
     # effects
@@ -134,9 +144,9 @@ class Span:
         recorded = self.run.replay.effects.get(key)
         if recorded is None:
             await self.run.gate()
-            recorded = {"key": key, "name": name, "value": await call()}
-            await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=recorded)])
-        return recorded["value"]
+            recorded = EffectCompleted(key=key, name=name, value=await call())
+            await self.record(recorded, "engine")
+        return recorded.value
 
     async def ask(self, agent: Agent, profile: str, request: Request) -> Reply:
         """Ask a language model, once: its reply streams into the trace, and is found in the journal ever after.
@@ -158,9 +168,9 @@ class Span:
                 if not noted:
                     return []
                 value = {"agent": agent, "notes": [note["seq"] for note in noted]}
-                recorded = {"key": key, "name": "notes", "value": value}
-                await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=recorded)])
-        return [self.run.notes.text(seq) for seq in recorded["value"]["notes"]]
+                recorded = EffectCompleted(key=key, name="notes", value=value)
+                await self.record(recorded, "engine")
+        return [self.run.notes.text(seq) for seq in recorded.value["notes"]]
 
     async def orders(self, roles: Sequence[str]) -> list[dict[str, Any]]:
         """Notes to those roles, which the built-in compiler plays, since it looked last: `{seq, to, text, by}`, oldest first, each given once.
@@ -178,14 +188,14 @@ class Span:
                 if not noted:
                     return []
                 value = {"agent": COMPILER, "notes": [note["seq"] for note in noted]}
-                recorded = {"key": key, "name": "notes", "value": value}
-                await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=recorded)])
-        return [self.run.notes.note(seq) for seq in recorded["value"]["notes"]]
+                recorded = EffectCompleted(key=key, name="notes", value=value)
+                await self.record(recorded, "engine")
+        return [self.run.notes.note(seq) for seq in recorded.value["notes"]]
 
     async def propose_plan(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Put a plan on record, and return the one to work by: where the settings ask for it the run waits until a person has read the plan,
         and has changed it or not (`plan.edited`)."""
-        proposed = await self.emit("plan.proposed", payload)
+        proposed = await self.emit(PlanProposed.model_validate(payload))
         if not self.run.settings.review_plan:
             return payload
         key = self.key()
@@ -195,16 +205,16 @@ class Span:
             if not self.run.replay.approved(proposed.seq):
                 await self.run.hold("The plan waits for a person to read it.", "review", "Resume the run as it is, or edit the plan first.")
             edited = self.run.replay.edited(proposed.seq)
-            recorded = {"key": key, "name": "plan.reviewed", "value": {"edited": edited.seq if edited else None}}
-            await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="person", payload=recorded)])
-        seq = recorded["value"]["edited"]
-        return {**payload, **self.run.replay.plans[seq].payload} if seq is not None else payload
+            recorded = EffectCompleted(key=key, name="plan.reviewed", value={"edited": edited})
+            await self.record(recorded, "person")
+        seq = recorded.value["edited"]
+        return {**payload, **self.run.replay.plans[seq].written()} if seq is not None else payload
 
     async def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
         """Set a budget aside before a call. A refusal is an effect: after a resume the run must take the same way again."""
         refused = self.run.replay.effects.get(key)
         if refused is not None:
-            value = refused["value"]
+            value = refused.value
             raise OutOfBudget(value["unit"], value["spent"], value["limit"])
         await self.run.gate()
         self.run.count_time()
@@ -212,8 +222,7 @@ class Span:
             self.run.ledger.reserve(key, amounts, keep)
         except OutOfBudget as error:
             value = {"unit": error.unit, "spent": error.spent, "limit": error.limit}
-            payload = {"key": key, "name": "budget.refused", "value": value}
-            await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=payload)])
+            await self.record(EffectCompleted(key=key, name="budget.refused", value=value), "engine")
             raise
 
     async def propose(
@@ -228,9 +237,9 @@ class Span:
         strategy: str,
         idea: int | None = None,
         last: bool = False,
-    ) -> Event:
+    ) -> CandidateProposed:
         """Put a candidate on record; counts against the budget of programs, which one that stands in for the winner (`last`) may pass by one.
-        Without a `number` (workers in parallel) it gets the next free one, and keeps it when the run is resumed: read it from the event's payload."""
+        Without a `number` (workers in parallel) it gets the next free one, and keeps it when the run is resumed: read it from what is returned."""
         key = self.key()
         run = self.run
         if key in run.replay.effects or not run.replay.ahead(self.path):
@@ -238,12 +247,13 @@ class Span:
                 wanted = {"candidates": 1, "verifier_seconds": run.ledger.usual_seconds.get("verify.quick", 0.0)}
                 await self.reserve(key, wanted, run.kept_back())
             number = run.allot(number)
-        payload = {
-            "key": key, "candidate": number, "parent": parent, "title": title, "step": step, "changes": changes, "strategy": strategy,
-            "sha": sha256(source), "program": Blob(source.encode(), "text/x-python", f"candidate-{number}.py"),
-            **({"idea": idea} if idea is not None else {}),
-        }  # fmt: skip
-        return await self.emit("candidate.proposed", payload)
+        payload = CandidateProposed(
+            key=key, candidate=number or 0, parent=parent, title=title, step=step, changes=changes, strategy=strategy, sha=sha256(source)
+        )  # fmt: skip
+        if idea is not None:
+            payload = payload.having(idea=idea)
+        event = await self.emit(payload, program=Blob(source.encode(), "text/x-python", f"candidate-{number}.py"))
+        return event.of(CandidateProposed) or payload
 
     async def admit(self) -> Done:
         return await self.job(AdmitJob(**self._common()))
@@ -261,11 +271,10 @@ class Span:
         done = await self.job(ProfileJob(**self._common(), program_source=source, counters=counters), candidate, last=True)
         profile = done.result.profile
         if profile is not None:
-            attached: dict[str, Any] = {"candidate": candidate, "tool": profile.tool}
-            if done.payload.get("timeline"):
-                attached["timeline"] = done.payload["timeline"]
-            attached["profile"] = Blob(profile.model_dump_json().encode(), "application/json", "profile.json")
-            await self.emit("profile.attached", attached, agent="verifier")
+            attached = ProfileAttached(candidate=candidate, tool=profile.tool)
+            if done.payload.timeline is not None:
+                attached = attached.having(timeline=done.payload.timeline)
+            await self.emit(attached, "verifier", profile=Blob(profile.model_dump_json().encode(), "application/json", "profile.json"))
         return done
 
     async def job(self, job: Job, candidate: int | None = None, *, last: bool = False) -> Done:
@@ -281,10 +290,10 @@ class Span:
                 return done
             if job.kind == "profile":  # of use, but no run ends for want of a picture
                 kept = "the run goes on without this profile"
-                await self.emit("error", {"message": f"no profile: {error}", "where": self.path, "kept": kept})
+                await self.emit(Failure(message=f"no profile: {error}", where=self.path, kept=kept))
                 return done
             kept = "trying once more" if attempt == 1 else "everything up to here"
-            await self.emit("error", {"message": f"the verifier could not do the job {job.kind}: {error}", "where": self.path, "kept": kept})
+            await self.emit(Failure(message=f"the verifier could not do the job {job.kind}: {error}", where=self.path, kept=kept))
         raise Ended("failed", f"the verifier could not do the job {job.kind}: {error}")
 
     async def _job_once(self, job: Job, candidate: int | None, last: bool) -> Done:
@@ -292,8 +301,7 @@ class Span:
         run = self.run
         finished = run.replay.finished.get(key)
         if finished is not None:
-            data = await run.journal.get(finished.payload["result"]["sha"])
-            return Done(JobResult.model_validate_json(data), finished.payload)
+            return Done(JobResult.model_validate_json(await run.journal.get(artefact(finished.result))), finished)
         await run.need_device()
         wanted = {"verifier_seconds": run.ledger.usual_seconds.get(f"{job.kind}.{getattr(job, 'tier', '')}", 0.0)}
         await self.reserve(key, wanted, None if last else run.kept_back())
@@ -307,7 +315,7 @@ class Span:
         if finished is None:
             raise RuntimeError(f"the verifier returned from {key} without a verification.finished in the trace")
         await run.append([run.budget_event(self.path)])
-        return Done(result, finished.payload)
+        return Done(result, finished)
 
     def _common(self) -> dict[str, Any]:
         settings = self.run.settings

@@ -15,6 +15,7 @@ from agents.arguments import Unusable, add_limits, add_settings, limits_from, se
 from agents.events import Event, NewEvent
 from agents.journal import ARTEFACTS, TRACE, FileJournal, PayloadTooLarge, write_trace
 from agents.notes import MAX_NOTE, TO
+from agents.payloads import ControlRequested, NoteAdded, PlanEdited
 from agents.plan_edits import PlanRefused, edited_plan
 from agents.projection import project
 
@@ -76,7 +77,7 @@ async def ask(directory: Path, action: str, **arguments: Any) -> int:
 
 
 def control(action: str, **arguments: Any) -> NewEvent:
-    return NewEvent(kind="control.requested", agent="person", payload={"action": action, "by": BY, **arguments})
+    return NewEvent.of(ControlRequested(action=action, by=BY, **arguments), agent="person")
 
 
 async def send_note(directory: Path, text: str, to: str) -> int:
@@ -87,7 +88,7 @@ async def send_note(directory: Path, text: str, to: str) -> int:
         orders.check(forking.settings_of(events), to, text)
     except (orders.NotAnOrder, forking.ForkRefused) as error:
         raise Unusable(str(error)) from None
-    await journal.append([NewEvent(kind="note.added", agent="person", payload={"to": to, "text": text.strip(), "by": BY})])
+    await journal.append([NewEvent.of(NoteAdded(to=to, text=text.strip(), by=BY), agent="person")])
     return 0
 
 
@@ -97,13 +98,13 @@ async def edit_plan(directory: Path, file: Path | None) -> int:
     if summary.plan is None:
         raise Unusable("this run has no plan yet")
     if file is None:
-        print(json.dumps(summary.plan, indent=1, ensure_ascii=False))
+        print(json.dumps(summary.plan.written(), indent=1, ensure_ascii=False))
         return 0
     if summary.candidates:
         raise Unusable("the programs follow the plan already: fork the run at the plan (`fork --at SEQ --review-plan`), then edit it there")
     try:
-        edited = edited_plan(summary.plan, json.loads(file.read_text()))
-        await journal.append([NewEvent(kind="plan.edited", agent="person", payload={**edited, "by": BY})])
+        edited = edited_plan(summary.plan.written(), json.loads(file.read_text()))
+        await journal.append([NewEvent.of(PlanEdited.model_validate({**edited, "by": BY}), agent="person")])
     except (OSError, ValueError, PlanRefused, PayloadTooLarge) as error:
         raise Unusable(f"{file}: {error}") from None
     return 0

@@ -71,7 +71,7 @@ def result(folder: Path) -> dict:
     events, artefacts = read_trace(folder)
     summary = project(events)
     best = summary.best_candidate() or (summary.candidates[-1] if summary.candidates else None)
-    row = {"task": summary.task["name"], "outcome": summary.outcome, "reason": summary.reason, "flags": summary.flags, **verdict(summary, best)}
+    row = {"task": summary.task.name, "outcome": summary.outcome, "reason": summary.reason, "flags": summary.flags, **verdict(summary, best)}
     if best is not None and best.report is not None:
         report = JobResult.model_validate_json(dict(artefacts)[best.report.sha]).report
         if report is not None:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agents.arguments import Unusable
-from agents.settings import SEARCHES, Budget
+from agents.choices.workflows import SEARCHES
+from agents.settings import Budget
 
 LANDSCAPE = "landscape"
 EPILOG = """exit codes:

@@ -17,13 +17,13 @@ from agents.arena.landscape import Landscape, Table
 from agents.arena.landscape_roles import cast
 from agents.arena.model import PROFILE, Hand, PlayedModel, Quality
 from agents.arena.played_verifier import PlayedVerifier, Verified
-from agents.events import ArtefactRef, NewEvent
+from agents.choices.workflows import WORKFLOWS
+from agents.events import ArtefactRef, Event, NewEvent
+from agents.payloads import Payload, read
 from agents.run import Engine
 from agents.settings import Budget, Settings
-from agents.workflows import WORKFLOWS
+from agents.workflows import FUNCTIONS
 
-# Workflows whose papers have no model at all, or none in one of the roles: there the compiler plays, without cost and without a model's faults.
-BUILT_IN: dict[str, tuple[str, ...]] = {"descend": ("planner", "coder", "judge"), "random": ("planner", "coder", "judge"), "forge": ("planner",)}
 NEAR_BEST = 0.95
 BATCH = 100  # plays that a worker process is given at a time
 AT = "2026-01-01T00:00:00.000000+00:00"  # played time does not pass
@@ -45,6 +45,12 @@ class PlayedEvent:
     @property
     def parent(self) -> str:
         return self.span.rpartition("/")[0]
+
+    @property
+    def body(self) -> Payload:
+        return read(self.kind, self.payload)
+
+    of = Event.of
 
 
 class PlayedJournal:
@@ -121,9 +127,9 @@ async def played(landscape: Landscape, workflow: str, seed: int, quality: Qualit
     journal = PlayedJournal(str(uuid.UUID(int=seed)))
     verifier = PlayedVerifier(landscape, journal, seed)
     models = PlayedModel(quality, seed)
-    roles = cast(Hand(landscape, quality, seed), BUILT_IN.get(workflow, ()))
+    roles = cast(Hand(landscape, quality, seed), WORKFLOWS[workflow].models)
     source, name = landscape.source, landscape.name
-    engine = Engine(journal, verifier, settings, source, name, workflow=WORKFLOWS[workflow], roles=roles, models=models, on_pause="stop")
+    engine = Engine(journal, verifier, settings, source, name, workflow=FUNCTIONS[workflow], roles=roles, models=models, on_pause="stop")
     verifier.engine = engine
     summary = await engine.execute()
     return outcome_of(landscape, workflow, seed, summary, engine, verifier, models)

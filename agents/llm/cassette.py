@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field, ValidationError
 
-from agents.events import Event
 from agents.llm.errors import ModelFailure
 from agents.llm.messages import Reply, Request
+from agents.llm.recalling import recall
+from agents.payloads import LlmCompleted, LlmRequested, artefact
 
 if TYPE_CHECKING:
     from agents.ports import Journal  # which imports the messages of this package
@@ -166,19 +167,16 @@ def append(path: Path, exchanges: Sequence[Exchange]) -> None:
 
 async def exchanges_of(journal: Journal) -> list[tuple[int, Exchange]]:
     """The exchanges of a trace, in the order in which they were completed, with the number of that event."""
-    requested: dict[str, Event] = {}
-    found = []
+    requested: dict[str, LlmRequested] = {}
+    found: list[tuple[int, Exchange]] = []
     for event in await journal.load():
-        if event.kind == "llm.requested":
-            requested[event.payload["key"]] = event
-        elif event.kind == "llm.completed" and event.payload.get("reply") and event.payload["key"] in requested:
-            asked = requested[event.payload["key"]].payload
-            request = Request.model_validate_json(await journal.get(asked["request"]["sha"]))
-            reply = Reply.model_validate_json(await journal.get(event.payload["reply"]["sha"]))
-            if event.payload.get("reasoning"):
-                reply.reasoning = (await journal.get(event.payload["reasoning"]["sha"])).decode()
-            exchange = Exchange(profile=asked["profile"], run=journal.run, key=asked["key"], request=request, reply=reply)
-            exchange.estimate = asked.get("estimate") or {}
+        if (asking := event.of(LlmRequested)) is not None:
+            requested[asking.key] = asking
+        elif (done := event.of(LlmCompleted)) is not None and done.reply is not None and done.key in requested:
+            asked = requested[done.key]
+            request = Request.model_validate_json(await journal.get(artefact(asked.request)))
+            exchange = Exchange(profile=asked.profile, run=journal.run, key=asked.key, request=request, reply=await recall(journal, done))
+            exchange.estimate = asked.estimate
             found.append((event.seq, exchange))
     return found
 

@@ -65,7 +65,7 @@ def _by_key(runs: Sequence[Sequence[Event]]) -> dict[Key, Summary]:
     for events in runs:
         summary = project(events)
         if summary.state == "finished":
-            found[summary.task.get("sha", ""), summary.workflow, int(summary.started.get("seed") or 0)] = summary
+            found[summary.task.sha, summary.workflow, summary.started.seed] = summary
     return found
 
 
@@ -76,7 +76,7 @@ def _pair(given: Summary, other: Summary, seed: int) -> Pair:
     def spent(unit: str) -> tuple[int, int]:
         return int(given.spent.get(unit, 0)), int(other.spent.get(unit, 0))
 
-    name = given.task.get("name", "?")
+    name = given.task.name or "?"
     return Pair(task=name, seed=seed, with_memory=faster(given), without=faster(other), calls=spent("calls"), tokens=spent("tokens"))
 
 

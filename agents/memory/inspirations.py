@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from agents.events import Event
-from agents.journal import ARTEFACTS, TRACE, TraceDamaged, parse_lines
+from agents.journal import ARTEFACTS, TRACE, parse_lines
+from agents.payloads import ArtefactRef, RunFinished, VerificationFinished
 from agents.strategies.ledger import GAIN, Entry, entries
 from verifier.graph import Graph
 from verifier.source import sha256
@@ -206,21 +206,21 @@ class FolderInspirations:
         try:
             data = trace.read_bytes()
             events = parse_lines(data[: data.rfind(b"\n") + 1].splitlines())
-        except (OSError, TraceDamaged):
+            if not events or events[-1].kind != RunFinished.kind:
+                return []
+            found, verdicts = entries(events), [done for event in events if (done := event.of(VerificationFinished)) is not None]
+        except (OSError, ValueError):  # `TraceDamaged` and what a payload is not
             return []
-        if not events or events[-1].kind != "run.finished":
-            return []
-        verified = (e.payload.get("result") for e in events if e.kind == "verification.finished" and e.payload.get("job") == "verify")
         folder = trace.parent
-        model = _device_model(folder, next((ref for ref in verified if ref), None))
-        return inspirations_from(entries(events), model, signature(_graph(folder, events)), lambda before, after: _difference(folder, before, after))
+        model = _device_model(folder, next((done.result for done in verdicts if done.job == "verify" and done.result), None))
+        return inspirations_from(found, model, signature(_graph(folder, verdicts)), lambda before, after: _difference(folder, before, after))
 
 
-def _graph(folder: Path, events: Sequence[Event]) -> Graph | None:
-    for event in events:
-        if event.kind == "verification.finished" and event.payload.get("job") == "capture" and event.payload.get("result"):
+def _graph(folder: Path, verdicts: Sequence[VerificationFinished]) -> Graph | None:
+    for done in verdicts:
+        if done.job == "capture" and done.result is not None:
             try:
-                found = json.loads((folder / ARTEFACTS / event.payload["result"]["sha"]).read_bytes()).get("capture") or {}
+                found = json.loads((folder / ARTEFACTS / done.result.sha).read_bytes()).get("capture") or {}
                 return Graph.model_validate(found["graph"]) if found.get("graph") else None
             except (OSError, ValueError, KeyError):
                 return None
@@ -242,9 +242,9 @@ def between(before: str, after: str) -> str:
     return "\n".join(lines) if len(lines) <= DIFFERENCE else ""
 
 
-def _device_model(folder: Path, result: dict | None) -> str:
+def _device_model(folder: Path, result: ArtefactRef | None) -> str:
     try:
-        report = json.loads((folder / ARTEFACTS / result["sha"]).read_bytes()).get("report") if result else None
+        report = json.loads((folder / ARTEFACTS / result.sha).read_bytes()).get("report") if result else None
     except (OSError, ValueError):
         return ""
     return ((report or {}).get("environment") or {}).get("device_model", "")

@@ -11,12 +11,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import geometric_mean
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 
-from agents.events import Event
+from agents.events import Event, Projection
+from agents.payloads import (
+    CandidateProposed,
+    DecisionMade,
+    DiagnosisMade,
+    EffectCompleted,
+    Plan,
+    PlanEdited,
+    PlanProposed,
+    RunFinished,
+    RunStarted,
+    VerificationFinished,
+)
 from agents.strategies.combined import parts
+from verifier.report import Interval
 
 GAIN = 1.02  # a realised gain below it is within the noise of tier quick
 
@@ -70,9 +83,7 @@ def entries(events: Iterable[Event]) -> list[Entry]:
     """One entry a candidate with a strategy and a verdict, in order of proposal."""
     reading = _Reading()
     for event in events:
-        handler = getattr(reading, "on_" + event.kind.replace(".", "_"), None)
-        if handler is not None:
-            handler(event, event.payload)
+        READ.take(reading, event)
     return reading.entries()
 
 
@@ -139,102 +150,102 @@ def joined(*several: Mapping[str, Record]) -> dict[str, Record]:
     return total
 
 
+READ: Projection[_Reading, Event] = Projection()
+
+
 class _Reading:
     """What the entries need of a trace."""
 
     def __init__(self) -> None:
         self.run = ""
-        self.started: dict[str, Any] = {}
+        self.started = RunStarted()
         self.operators: dict[str, list[str]] = {}
-        self.proposed: dict[int, dict[str, Any]] = {}
-        self.verdicts: dict[int, dict[str, Any]] = {}
+        self.proposed: dict[int, tuple[int, CandidateProposed]] = {}  # with the event's seq
+        self.verdicts: dict[int, VerificationFinished] = {}
         self.expected: dict[int, float | None] = {}
-        self.decisions: dict[int, dict[str, Any]] = {}
+        self.decisions: dict[int, DecisionMade] = {}
         self.in_span: dict[str, int] = {}  # candidate by the span that proposed it
         self.best: int | None = None
         self.held = False
         self.bottlenecks: dict[int, str] = {}  # of candidates
         self.offers: list[tuple[int, str]] = []  # seq, and the strategy that was offered from then on
 
-    def on_run_started(self, event: Event, p: dict[str, Any]) -> None:
+    @READ.on(RunStarted)
+    def _started(self, event: Event, p: RunStarted) -> None:
         self.run, self.started = event.run, p
 
-    def on_plan_proposed(self, event: Event, p: dict[str, Any]) -> None:
-        for step in p.get("steps") or []:
-            self.operators[str(step.get("id", ""))] = [str(name) for name in step.get("operators") or []]
+    @READ.on(PlanProposed, PlanEdited)
+    def _planned(self, event: Event, p: Plan) -> None:
+        self.operators.update({step.id: step.operators for step in p.steps})
 
-    on_plan_edited = on_plan_proposed
+    @READ.on(CandidateProposed)
+    def _proposed(self, event: Event, p: CandidateProposed) -> None:
+        self.proposed[p.candidate] = event.seq, p
+        self.in_span[event.span] = p.candidate
 
-    def on_candidate_proposed(self, event: Event, p: dict[str, Any]) -> None:
-        self.proposed[p["candidate"]] = {**p, "seq": event.seq}
-        self.in_span[event.span] = p["candidate"]
+    @READ.on(VerificationFinished)
+    def _verified(self, event: Event, p: VerificationFinished) -> None:
+        if p.job == "verify" and p.candidate is not None and (p.tier or "quick") == "quick":
+            self.verdicts[p.candidate] = p
 
-    def on_verification_finished(self, event: Event, p: dict[str, Any]) -> None:
-        number = p.get("candidate")
-        if p.get("job") == "verify" and number is not None and (p.get("tier") or "quick") == "quick":
-            self.verdicts[number] = p
+    @READ.on(DiagnosisMade)
+    def _diagnosed(self, event: Event, p: DiagnosisMade) -> None:
+        self.bottlenecks[p.candidate or 0] = p.bottleneck
 
-    def on_diagnosis_made(self, event: Event, p: dict[str, Any]) -> None:
-        self.bottlenecks[p.get("candidate") or 0] = str(p.get("bottleneck") or "")
+    @READ.on(EffectCompleted)
+    def _recalled(self, event: Event, p: EffectCompleted) -> None:
+        if p.name == "inspirations":
+            self.offers += [(event.seq, str(row.get("strategy") or "")) for row in p.value or []]
 
-    def on_effect_completed(self, event: Event, p: dict[str, Any]) -> None:
-        if p.get("name") == "inspirations":
-            self.offers += [(event.seq, str(row.get("strategy") or "")) for row in p.get("value") or []]
-
-    def on_decision_made(self, event: Event, p: dict[str, Any]) -> None:
-        if p.get("of") is None:
+    @READ.on(DecisionMade)
+    def _decided(self, event: Event, p: DecisionMade) -> None:
+        if p.of is None:
             self.decisions[event.seq] = p
         elif event.span in self.in_span:
-            asked = self.decisions.get(p["of"], p)
-            self.expected[self.in_span[event.span]] = p.get("expected") or asked.get("expected")
+            self.expected[self.in_span[event.span]] = p.expected or self.decisions.get(p.of, p).expected
 
-    def on_run_finished(self, event: Event, p: dict[str, Any]) -> None:
-        self.best, self.held = p.get("best"), p.get("outcome") in ("improved", "matched") and bool(p.get("speedup"))
+    @READ.on(RunFinished)
+    def _finished(self, event: Event, p: RunFinished) -> None:
+        self.best, self.held = p.best, p.outcome in ("improved", "matched") and p.speedup is not None
 
     def entries(self) -> list[Entry]:
         winners = self._line(self.best) if self.held else set()
-        return [self._entry(number, winners) for number, p in self.proposed.items() if p.get("strategy") and number in self.verdicts]
+        return [self._entry(number, winners) for number, (_, p) in self.proposed.items() if p.strategy and number in self.verdicts]
 
     def _entry(self, number: int, winners: set[int]) -> Entry:
-        p, verdict = self.proposed[number], self.verdicts[number]
-        status, ratio, realised = verdict.get("status") or "", self._ratio(number), self._realised(number)
-        gain = realised.get("ratio") if realised else None
-        if status in ("inconclusive", "infrastructure_error", "") or (status == "passed" and gain is None):
-            outcome: Outcome = "not measured"
-        elif status != "passed":
-            outcome = "not right"
-        else:
-            outcome = "gained" if gain >= GAIN and realised.get("low", gain) > 1 else "no gain"
-        task = self.started.get("task") or {}
+        seq, p = self.proposed[number]
+        status, realised = self.verdicts[number].status, self._realised(number)
         before = next((n for n in self._ancestors(number)[1:] if self._ratio(n)), None)
-        offered = {name for seq, names in self.offers for name in parts(names) if seq < p["seq"]}
+        offered = {name for at, names in self.offers for name in parts(names) if at < seq}
         return Entry(
-            run=self.run, task=task.get("sha", ""), task_name=task.get("name", ""), device=str(self.started.get("device", "")).partition(":")[0],
-            precision=self.started.get("precision", ""), candidate=number, strategy=p["strategy"], step=p.get("step") or "",
-            operators=self.operators.get(p.get("step") or "") or self._all_operators(), title=p.get("title") or "", changes=p.get("changes") or "",
-            program=(p.get("program") or {}).get("sha", ""), status=status, expected=self.expected.get(number), realised=gain, speedup=ratio,
-            low=realised.get("low") if realised else None, high=realised.get("high") if realised else None,
-            bottleneck=self.bottlenecks.get(before or 0, "") if before else "", offered=not offered.isdisjoint(parts(p["strategy"])),
-            before=(self.proposed[before].get("program") or {}).get("sha", "") if before else "",
-            outcome=outcome, confirmed=number in winners,
+            run=self.run, task=self.started.task.sha, task_name=self.started.task.name, device=self.started.device.partition(":")[0],
+            precision=self.started.precision, candidate=number, strategy=p.strategy, step=p.step,
+            operators=self.operators.get(p.step) or self._all_operators(), title=p.title, changes=p.changes, program=self._program(number),
+            status=status, expected=self.expected.get(number), realised=realised.ratio if realised else None, speedup=self._ratio(number),
+            low=realised.low if realised else None, high=realised.high if realised else None,
+            bottleneck=self.bottlenecks.get(before, "") if before else "", offered=not offered.isdisjoint(parts(p.strategy)),
+            before=self._program(before) if before else "", outcome=outcome_of(status, realised), confirmed=number in winners,
         )  # fmt: skip
+
+    def _program(self, number: int) -> str:
+        program = self.proposed[number][1].program
+        return program.sha if program else ""
 
     def _all_operators(self) -> list[str]:
         """Of a program that belongs to no single step."""
         return list(dict.fromkeys(name for names in self.operators.values() for name in names))[:16]
 
     def _ratio(self, number: int) -> float | None:
-        verdict = self.verdicts.get(number) or {}
-        speedup = verdict.get("speedup") or {}
-        return speedup.get("ratio") if verdict.get("status") == "passed" else None
+        verdict = self.verdicts.get(number)
+        return verdict.speedup.ratio if verdict is not None and verdict.status == "passed" and verdict.speedup else None
 
-    def _realised(self, number: int) -> dict[str, float] | None:
+    def _realised(self, number: int) -> Interval | None:
         """With its interval; null where nothing was measured, or not beside the program that it was made from."""
         if self._ratio(number) is None:
             return None
         verdict = self.verdicts[number]
         made_from = any(self._ratio(n) for n in self._ancestors(number)[1:])
-        return verdict.get("gain") if made_from else verdict.get("speedup")
+        return verdict.gain if made_from else verdict.speedup
 
     def _line(self, number: int | None) -> set[int]:
         return set(self._ancestors(number)) if number is not None else set()
@@ -244,5 +255,14 @@ class _Reading:
         current: int | None = number
         while current is not None and current in self.proposed and current not in line:
             line.append(current)
-            current = self.proposed[current].get("parent")
+            current = self.proposed[current][1].parent
         return line
+
+
+def outcome_of(status: str, realised: Interval | None) -> Outcome:
+    """`status`: of the verdict in tier quick. `realised`: over what the program was made from."""
+    if status in ("inconclusive", "infrastructure_error", "") or (status == "passed" and realised is None):
+        return "not measured"
+    if status != "passed" or realised is None:
+        return "not right"
+    return "gained" if realised.ratio >= GAIN and realised.low > 1 else "no gain"

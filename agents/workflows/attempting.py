@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from agents.diagnosis import Diagnosis, Evidence
+from agents.payloads import DecisionMade, DiagnosisMade, DocumentRef, Failure
 from agents.roles.situation import Advice, Attempt, Edit, Roles, Situation, Unusable, beside
 from agents.run import Engine
 from agents.span import Span
@@ -67,7 +68,7 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
         edit.source, parent=number, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy,
         idea=edit.idea.number if edit.idea else None,
     )  # fmt: skip
-    attempt = Attempt(proposed.payload["candidate"], number, edit, base=beside(parent))
+    attempt = Attempt(proposed.candidate, number, edit, base=beside(parent))
     situation.attempts.append(attempt)
     situation.attempts.sort(key=lambda a: a.number)  # workers in parallel come in another order after a resume
     situation.refusals.clear()
@@ -127,8 +128,8 @@ async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) ->
     attempt.realises, attempt.expected = decision, advice.expected
     realised = attempt.gain.ratio if attempt.gain is not None else None
     outcome = f"candidate {attempt.number}: {verdict(attempt.report)}"[:1000]
-    payload = {"of": decision, "route": advice.route, "reason": outcome, "expected": advice.expected, "realised": realised}
-    await span.emit("decision.made", payload, agent="engine")
+    brought = DecisionMade(of=decision, route=advice.route, reason=outcome, expected=advice.expected, realised=realised)
+    await span.emit(brought, agent="engine")
 
 
 async def advise(
@@ -137,22 +138,19 @@ async def advise(
     """The Verifier's diagnosis and route, after the engine's own reasons to stop; with the decision's seq."""
     advice = await roles.verifier.advise(span, situation, attempt)
     diagnosis = advice.diagnosis
-    await span.emit(
-        "diagnosis.made",
-        {"candidate": attempt.number, **diagnosis.model_dump(), "method": advice.method, **cited(advice), **realised(advice)},
-        agent="verifier",
-    )
+    said = DiagnosisMade(candidate=attempt.number, method=advice.method, **diagnosis.model_dump())
+    await span.emit(said.having(**cited(advice), **realised(advice)), agent="verifier")
     if stopping is not None:
         advice = stopping(run, situation, advice)
     await span.say("verifier", diagnosis.text + "\n", advice.reason)
-    payload = {"route": advice.route, "reason": advice.reason, "expected": advice.expected, "method": advice.method}
-    decided = await span.emit("decision.made", payload, agent="verifier")
+    decision = DecisionMade(route=advice.route, reason=advice.reason, expected=advice.expected, method=advice.method)
+    decided = await span.emit(decision, agent="verifier")
     return advice, decided.seq
 
 
-def cited(advice: Advice) -> dict[str, list[dict[str, str]]]:
+def cited(advice: Advice) -> dict[str, list[DocumentRef]]:
     """Passages of documents that the diagnosis used, where it used any."""
-    return {"documents": [{"id": p.id, "title": p.title} for p in advice.documents]} if advice.documents else {}
+    return {"documents": [DocumentRef(id=p.id, title=p.title) for p in advice.documents]} if advice.documents else {}
 
 
 def realised(advice: Advice) -> dict[str, dict[str, float]]:
@@ -165,7 +163,7 @@ async def unusable(span: Span, situation: Situation, refused: Unusable, advice: 
     """A model's replies that held no program: a failed attempt, whose reason the next prompt shows."""
     span.fail(f"no usable program: {refused.reason}"[:500])
     situation.refusals.append(refused.reason)
-    await span.emit("error", {"message": f"no usable program: {refused.reason}"[:4000], "where": span.path, "kept": "everything up to here"})
+    await span.emit(Failure(message=f"no usable program: {refused.reason}"[:4000], where=span.path, kept="everything up to here"))
     if advice is None:
         evidence = Evidence(figure="reply", value="refused", means=refused.reason[:1000])
         advice = Advice(Diagnosis(bottleneck="defect", evidence=[evidence], text=refused.reason[:1000]), "repair", "There is no program yet.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from agents.payloads import Failure
 from agents.run import Engine
 from agents.span import Ended, Span
 from verifier.report import Report, Tier
@@ -23,7 +24,7 @@ async def admit(run: Engine) -> Admission:
             lines = [f"line {p.line}: {p.message}" if p.line else p.message for p in admission.problems] or ["the task was refused"]
             hints = [f"{line}; {p.hint}" if p.hint else line for line, p in zip(lines, admission.problems, strict=False)] or lines
             await span.say("verifier", "The task cannot be run.\n", *(f"- {hint}\n" for hint in hints))
-            await span.emit("error", {"message": "; ".join(lines)[:4000], "where": "the task", "kept": "the task's source"})
+            await span.emit(Failure(message="; ".join(lines)[:4000], where="the task", kept="the task's source"))
             raise Ended("failed", f"the task was not admitted: {'; '.join(lines)}"[:2000])
         span.summary = describe_task(admission)
         pieces = [f"The task is sound: {span.summary}."]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from agents.payloads import Failure, IdeaProposed
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Roles, Situation, Unusable
 from agents.run import Engine
 from agents.span import Span
@@ -91,11 +92,11 @@ class Ideas:
     async def add(self, span: Span, situation: str, idea: Idea, number: int, candidate: int | None = None) -> Idea:
         """Put an idea on record. `situation`: how it came about, "ideas", "cross" or "align" (the number of the idea that it puts right)."""
         idea = self._known[number] = replace(idea, number=number)
-        payload = {
-            "situation": situation, "idea": number, "parents": list(idea.parents), "title": idea.title[:300], "text": idea.text[:4000],
-            "strategies": list(idea.strategies)[:24], "expected": idea.expected, "candidate": candidate,
-        }  # fmt: skip
-        await span.emit("idea.proposed", payload, agent="planner")
+        payload = IdeaProposed(
+            situation=situation, idea=number, parents=list(idea.parents), title=idea.title[:300], text=idea.text[:4000],
+            strategies=list(idea.strategies)[:24], expected=idea.expected, candidate=candidate,
+        )  # fmt: skip
+        await span.emit(payload, agent="planner")
         return idea
 
 
@@ -104,7 +105,7 @@ async def new_ideas(span: Span, situation: Situation, roles: Roles, ideas: Ideas
     try:
         found = await roles.planner.ideas(span, situation, wanted, ideas.known)
     except Unusable as refused:
-        await span.emit("error", {"message": f"no usable ideas: {refused.reason}"[:4000], "where": span.path, "kept": "everything up to here"})
+        await span.emit(Failure(message=f"no usable ideas: {refused.reason}"[:4000], where=span.path, kept="everything up to here"))
         return []
     added = [await ideas.add(span, "ideas", idea, ideas.number()) for idea in found[:wanted]]
     if added:

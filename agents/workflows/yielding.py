@@ -39,7 +39,7 @@ async def _tried(span: Span, situation: Situation, winner: Attempt, edit: Edit) 
     proposed = await span.propose(
         edit.source, parent=winner.number, title=edit.title, step="", changes=edit.changes, strategy=edit.strategy, last=True
     )
-    attempt = Attempt(proposed.payload["candidate"], winner.number, edit)
+    attempt = Attempt(proposed.candidate, winner.number, edit)
     situation.attempts.append(attempt)
     attempt.report = await measure(span, edit.source, attempt.number, "full")
     return attempt, attempt.report

@@ -9,6 +9,7 @@ from typing import Any
 
 from agents.events import Event
 from agents.journal import read_trace
+from agents.payloads import BudgetUpdated, VerificationFinished
 from agents.projection import CandidateRow, Summary, project
 from verifier.jobs import JobResult
 from verifier.report import STAND_INS, Interval, Report
@@ -28,7 +29,7 @@ def row_of(folder: Path) -> dict[str, Any]:
     report = report_of(best, artefacts)
     confirmed = report is not None and report.tier == "full" and report.status == "passed"
     row: dict[str, Any] = {
-        "sha": summary.task.get("sha", ""),
+        "sha": summary.task.sha,
         "outcome": summary.outcome,
         "status": "passed" if confirmed else (best.status if best is not None and best.status != "passed" else "unconfirmed" if best else "failed"),
         "class": report.program_class if confirmed else None,
@@ -99,18 +100,18 @@ def first_faster(events: Iterable[Event]) -> float | None:
     """Returns the seconds of work on the run until a program with own kernels was known to beat eager; null where none was."""
     found = False
     for event in events:
-        p = event.payload
-        if event.kind == "verification.finished" and p.get("job") == "verify":
-            found = found or bool(p.get("faster") and p.get("program_class") in SOLVED)
-        elif event.kind == "budget.updated" and found:
-            return round(p["spent"]["seconds"], 1)
+        match event.body:
+            case VerificationFinished(job="verify") as done:
+                found = found or (done.faster and done.program_class in SOLVED)
+            case BudgetUpdated(spent=spent) if found:
+                return round(spent["seconds"], 1)
     return None
 
 
 def first_tier(events: Iterable[Event]) -> str | None:
     """Returns the tier of the first program's verdict: "full" where the run was given one program, whose seconds then have those of all baselines in
     them."""
-    return next((e.payload.get("tier") for e in events if e.kind == "verification.finished" and e.payload.get("job") == "verify"), None)
+    return next((done.tier for e in events if (done := e.of(VerificationFinished)) is not None and done.job == "verify"), None)
 
 
 def moves(summary: Summary, best: CandidateRow | None) -> list[str]:
@@ -126,16 +127,14 @@ def groups(summary: Summary, best: CandidateRow | None) -> list[dict[str, Any]]:
     """Returns the plan's groups: each one's floor, its expected time, and the time of its kernels in the best program (null: not known)."""
     realised: dict[str, float] = {}
     while best is not None and not realised:
-        realised = (best.diagnosis or {}).get("groups") or {}
+        realised = best.diagnosis.groups if best.diagnosis else {}
         best = summary.candidate(best.parent)
     found = []
-    for step in (summary.plan or {}).get("steps") or []:
-        group = {"id": step.get("id"), "title": step.get("title"), "space": step.get("space"), "strategies": step.get("strategies") or []}
-        for name in ("floor_ms", "expected_ms"):
-            group[name] = rounded(step.get(name))
-        group["realised_ms"] = rounded(realised.get(str(step.get("id"))))
-        if step.get("space") != "own kernel":
-            group["reason"] = step.get("reason")
+    for step in summary.plan.steps if summary.plan else []:
+        group = {"id": step.id, "title": step.title, "space": step.space, "strategies": step.strategies}
+        group |= {"floor_ms": rounded(step.floor_ms), "expected_ms": rounded(step.expected_ms), "realised_ms": rounded(realised.get(step.id))}
+        if step.space != "own kernel":
+            group["reason"] = step.reason
         found.append(group)
     return found
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from agents.events import Event
+from agents.payloads import Ended, LlmCompleted, LlmFailed
 from webapp.llm.models import ModelCall
 from webapp.runs.models import Run
 
@@ -14,28 +15,25 @@ def forget(run: Run) -> None:
     ModelCall.objects.filter(run=run).delete()
 
 
-def completed(run: Run, event: Event, p: dict[str, Any]) -> None:
-    usage = p.get("usage") or {}
-    _keep(run, event, p, input_tokens=usage.get("input_tokens"), output_tokens=usage.get("output_tokens"), model=(p.get("model") or "")[:200])
+def completed(run: Run, event: Event, p: LlmCompleted) -> None:
+    counted = {"input_tokens": p.usage.input_tokens, "output_tokens": p.usage.output_tokens} if p.usage else {}
+    dollars = p.spent.get("dollars") if p.dollars is None else p.dollars
+    _keep(run, event, p, event.agent, dollars=dollars, seconds=p.seconds, model=p.model[:200], **counted)
 
 
-def failed(run: Run, event: Event, p: dict[str, Any]) -> None:
-    _keep(run, event, p, failed=True)
+def failed(run: Run, event: Event, p: LlmFailed) -> None:
+    _keep(run, event, p, p.role or event.agent, dollars=p.spent.get("dollars"), failed=True)
 
 
-def _keep(run: Run, event: Event, p: dict[str, Any], **more: Any) -> None:
-    spent = p.get("spent") or {}
-    dollars = p.get("dollars")
+def _keep(run: Run, event: Event, p: Ended, agent: str, **more: Any) -> None:
     known = {
         "team_id": run.team_id,
         "at": datetime.fromisoformat(event.at),
-        "profile": str(p.get("profile") or "")[:64],
-        "agent": (p.get("role") or event.agent or "")[:20],
-        "purpose": str(p.get("purpose") or "")[:80],
-        "calls": spent.get("calls", p.get("attempts", 1)),
-        "tokens": round(spent.get("tokens", 0)),
-        "dollars": spent.get("dollars") if dollars is None else dollars,
-        "seconds": p.get("seconds"),
+        "profile": p.profile[:64],
+        "agent": agent[:20],
+        "purpose": p.purpose[:80],
+        "calls": p.spent.get("calls", p.attempts),
+        "tokens": round(p.spent.get("tokens", 0)),
         **more,
     }
     ModelCall.objects.update_or_create(run=run, seq=event.seq, defaults=known)

@@ -6,41 +6,15 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from agents.payloads import PAYLOADS
 from webapp.review.models import Thread
 from webapp.runs.models import Run
 from webapp.ui.tags import ms
 
-# What an entry of the trace is, as it stands after "on".
-EVENTS = {
-    "run.started": "the start of the run",
-    "run.paused": "a pause",
-    "run.resumed": "the resumption",
-    "run.forked": "the fork",
-    "run.finished": "the end of the run",
-    "span.opened": "the start of a step",
-    "span.closed": "the end of a step",
-    "llm.requested": "a request to a model",
-    "llm.completed": "a model's answer",
-    "llm.failed": "a failed request to a model",
-    "message.delta": "a message",
-    "message.completed": "a message",
-    "note.added": "a note",
-    "plan.proposed": "the plan",
-    "plan.edited": "the edited plan",
-    "idea.proposed": "an idea",
-    "candidate.proposed": "a new candidate",
-    "verification.queued": "a queued verification",
-    "verification.stage": "a verification in progress",
-    "verification.finished": "a verdict",
-    "profile.attached": "a profile",
-    "artefact.attached": "a file",
-    "diagnosis.made": "a diagnosis",
-    "decision.made": "a decision",
-    "effect.completed": "an internal step",
-    "budget.updated": "the budget",
-    "control.requested": "a control request",
-    "error": "an error",
-}
+
+def event_words(kind: str) -> str:
+    """What an entry of the trace is, as it stands after "on"."""
+    return PAYLOADS[kind].words if kind in PAYLOADS else "an entry"
 
 
 def program_name(number: int | None) -> str:
@@ -51,7 +25,7 @@ def label(anchor: dict) -> str:
     """ "line 12 of candidate 4": as it stands after "on"."""
     match anchor["kind"]:
         case "event":
-            return f"{EVENTS.get(anchor['label'], 'an entry')} (event {anchor['seq']})"
+            return f"{event_words(anchor['label'])} (event {anchor['seq']})"
         case "candidate":
             return program_name(anchor["candidate"])
         case "line":

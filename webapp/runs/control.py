@@ -9,11 +9,12 @@ from django.db import transaction
 from agents import orders
 from agents.events import NewEvent
 from agents.notes import MAX_NOTE, TO
+from agents.payloads import ControlRequested, NoteAdded, PlanEdited
 from agents.settings import Settings
 from webapp.accounts.models import User
-from webapp.runs.append import append
 from webapp.runs.jobs import enqueue_run
 from webapp.runs.models import Run
+from webapp.runs.trace.append import append
 
 ACTIONS = ("pause", "resume", "cancel", "raise-budget")
 TAKES_UP = ("resume", "cancel")  # no orchestrator holds a paused run: one has to obey
@@ -34,15 +35,15 @@ def send_note(run: Run, text: str, to: str, *, by: User) -> None:
         orders.check(Settings.model_validate(run.settings), to, text)
     except orders.NotAnOrder as error:
         raise NotTaken(str(error)) from None
-    append(run.pk, [NewEvent(kind="note.added", agent="person", payload={"to": to, "text": text, "by": by.get_username()})])
+    append(run.pk, [NewEvent.of(NoteAdded(to=to, text=text, by=by.get_username()), agent="person")])
 
 
 def edit_plan(run: Run, plan: dict[str, Any] | None, *, by: User, go_on: bool) -> None:
     """Put an edited plan (`agents.plan_edits.edited_plan`) in the proposed one's place, or null to leave it; `go_on`: and let the run resume."""
     name = by.get_username()
-    events = [NewEvent(kind="plan.edited", agent="person", payload={**plan, "by": name})] if plan is not None else []
+    events = [NewEvent.of(PlanEdited.model_validate({**plan, "by": name}), agent="person")] if plan is not None else []
     if go_on:
-        events.append(NewEvent(kind="control.requested", agent="person", payload={"action": "resume", "by": name}))
+        events.append(NewEvent.of(ControlRequested(action="resume", by=name), agent="person"))
     with transaction.atomic():
         append(run.pk, events)
         if go_on:
@@ -54,6 +55,6 @@ def request_control(run: Run, action: str, *, by: User, **arguments: Any) -> Non
     if action not in ACTIONS:
         raise ValueError(f"the action is one of {', '.join(ACTIONS)}")
     with transaction.atomic():
-        append(run.pk, [NewEvent(kind="control.requested", agent="person", payload={"action": action, "by": by.get_username(), **arguments})])
+        append(run.pk, [NewEvent.of(ControlRequested(action=action, by=by.get_username(), **arguments), agent="person")])
         if action in TAKES_UP:
             enqueue_run(run.pk)

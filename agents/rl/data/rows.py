@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from agents.events import Event
+from agents.payloads import artefact
 from agents.projection import CandidateRow, project
 from agents.rl.data.scrub import Scrubber
 from agents.rl.reward import score
@@ -99,7 +100,7 @@ def rows_of(trace: RunTrace, scrubber: Scrubber, skipped: Callable[[str], None] 
     if summary.state != "finished":
         skipped("the run has not finished")
         return
-    task = trace.artefact(summary.started["source"]["sha"]).decode()
+    task = trace.artefact(artefact(summary.started.source)).decode()
     if scrubber.secret(task):
         skipped("a key stands in the task")
         return
@@ -151,7 +152,7 @@ class _Writer:
         report, clean = one.report, self.scrubber
         before = parent.before if parent else None
         scored = score(report, self.task, one.source, skill, before=before, diagnosis=diagnosis_of(one.row))
-        name = clean.text(str(self.summary.task.get("name", "")))
+        name = clean.text(self.summary.task.name)
         key = ":".join([skill, kind, report.task, report.program, parent.row.sha if parent else "", self.summary.run])
         return Row(
             id=hashlib.sha256(key.encode()).hexdigest()[:24],
@@ -164,7 +165,7 @@ class _Writer:
             before=parent.source if parent else "",
             status_before=parent.report.status if parent else "",
             feedback=clean.text(feedback(parent.report))[:LONGEST_FEEDBACK] if parent else "",
-            diagnosis_before=clean.text(json.dumps(parent.row.diagnosis)) if parent and parent.row.diagnosis else "",
+            diagnosis_before=clean.text(json.dumps(parent.row.diagnosis.written())) if parent and parent.row.diagnosis else "",
             report_before=slim_json(parent.report, clean) if parent else "",
             quality="found",
             reward=scored.reward,
@@ -173,7 +174,7 @@ class _Writer:
             run=self.summary.run,
             candidate=one.row.number,
             strategy=clean.text(one.row.strategy),
-            coder=clean.text(str(self.summary.started.get("coder", ""))),
+            coder=clean.text(self.summary.started.coder),
             agreement=clean.text(self.trace.agreement),
             **figures(report, clean),
         )
@@ -227,6 +228,6 @@ def feedback(report: Report) -> str:
 def diagnosis_of(candidate: CandidateRow) -> Diagnosis | None:
     """None where nobody made one, or an earlier version did that said it in other words."""
     try:
-        return Diagnosis.model_validate(candidate.diagnosis) if candidate.diagnosis else None
+        return Diagnosis.model_validate(candidate.diagnosis.written()) if candidate.diagnosis else None
     except ValueError:
         return None

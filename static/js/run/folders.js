@@ -4,6 +4,7 @@ import { characters, newlines } from "./preview.js";
 
 const FAILED = new Set(["wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive", "infrastructure_error"]);
 
+/** @type {import("./events.js").Folders} */
 export const FOLDERS = {
   "run.started"(state, event, payload, changes) {
     const { run } = state;

@@ -73,6 +73,7 @@ export function finishText(item) {
 }
 
 // A piece of a streamed text. A stretch of the trace brings many pieces as one, with counts of the whole beside a preview.
+/** @param {import("./events.js").MessageDelta} payload */
 export function addText(item, payload) {
   const text = payload.text ?? "";
   if (payload.offset > item.characters) {
@@ -137,6 +138,7 @@ export function candidateOf(state, number, changes) {
 // A verifier names the candidate of its job as it was asked: as a number or as its digits.
 export const numbered = (candidate) => (candidate == null || candidate === "" ? null : Number(candidate));
 
+/** @param {import("./events.js").VerificationQueued | import("./events.js").VerificationStage | import("./events.js").VerificationFinished} payload */
 export function verificationItem(state, event, payload, changes) {
   let item = state.verifications.get(payload.key);
   if (!item) {
@@ -152,6 +154,7 @@ export function verificationItem(state, event, payload, changes) {
 }
 
 // The full measurement is the result; a quick one only guides the search.
+/** @param {import("./events.js").VerificationFinished} payload */
 export function takeVerdict(candidate, payload, seq) {
   if (candidate.tier === "full" && payload.tier === "quick" && candidate.status) return;
   candidate.status = payload.status ?? (payload.message ? "infrastructure_error" : "");
@@ -193,12 +196,14 @@ export function takeSettings(run, given) {
   for (const name of SETTINGS) if (given[name] != null) run[name] = given[name];
 }
 
+/** @param {import("./events.js").LlmCompleted | import("./events.js").LlmFailed} payload */
 export function usageOf(state, payload, role) {
   const key = `${role}/${payload.profile ?? ""}`;
   if (!state.usage.has(key)) state.usage.set(key, { role, profile: payload.profile ?? "", calls: 0, failed: 0, input: 0, output: 0, uncounted: 0, dollars: null, seconds: 0 });
   return state.usage.get(key);
 }
 
+/** @param {import("./events.js").ProfileAttached} payload */
 export function takeTimeline(state, event, payload, changes) {
   if (!payload.timeline?.sha) return;
   const candidate = numbered(payload.candidate);

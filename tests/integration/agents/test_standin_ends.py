@@ -102,7 +102,7 @@ async def test_a_dead_server_pauses_the_run_until_somebody_resumes_it(bench):
     url = server.base_url
     await server.close()
     summary = await bench.engine(url, retries=1).execute()
-    assert summary.state == "paused" and summary.pause["kind"] == "unreachable"
+    assert summary.state == "paused" and summary.pause.kind_ == "unreachable"
     async with StandIn(author=bench.author, port=server.port):
         await bench.journal.append([NewEvent(kind="control.requested", agent="person", payload={"action": "resume", "by": "a test"})])
         summary = await bench.engine(url).execute()

@@ -136,7 +136,7 @@ def test_replies_that_cannot_be_it_are_refused_with_a_sentence_and_nothing_is_lo
     [second] = waiting(out, capsys)
     assert second != name and reply(monkeypatch, out, name, plan("s2")) == cli.USAGE
     assert f"{name} is stale: the run has its answer and has gone on; waiting: {second}" in capsys.readouterr().err
-    assert project(read_trace(out)[0]).plan["steps"][0]["id"] == "s1"
+    assert project(read_trace(out)[0]).plan.steps[0].id == "s1"
 
 
 def test_a_resume_without_a_reply_waits_again_and_costs_nothing(client, run, begun, tmp_path, capsys):
@@ -146,7 +146,7 @@ def test_a_resume_without_a_reply_waits_again_and_costs_nothing(client, run, beg
     events, _ = read_trace(out)
     assert sum(e.kind == "llm.requested" for e in events) == 1 and not any(e.kind == "llm.failed" for e in events)
     summary = project(events)
-    assert summary.spent["calls"] == 0 and summary.pause["kind"] == "asked" and before[0] in summary.pause["hint"]
+    assert summary.spent["calls"] == 0 and summary.pause.kind_ == "asked" and before[0] in summary.pause.hint
 
 
 def test_a_note_that_comes_while_a_request_waits_is_for_the_next_one(client, run, begun, monkeypatch, tmp_path, capsys):
@@ -167,7 +167,7 @@ def test_without_its_device_a_run_goes_as_far_as_the_next_verification(client, r
     [second] = waiting(out, capsys)
     assert reply(monkeypatch, out, second, program(1.5)) == 0 and run("--resume") == PAUSED
     summary = project(read_trace(out)[0])
-    assert summary.pause["kind"] == "device" and "this host has no GPU" in summary.pause["reason"] and summary.candidates[0].status == ""
+    assert summary.pause.kind_ == "device" and "this host has no GPU" in summary.pause.reason and summary.candidates[0].status == ""
     assert waiting(out, capsys) == [] and client.calls.count("verify") == 0
     client.there = True
     assert run("--resume") == PAUSED and len(waiting(out, capsys)) == 1
@@ -248,5 +248,5 @@ async def test_where_one_worker_asks_what_the_others_are_at_is_finished_and_kept
 
     engine = Engine(journal, LocalVerifier(journal, client, "cpu"), settings(), TASK, "t", workflow=workflow, models=models, on_pause="stop")
     summary = await asyncio.wait_for(engine.execute(), 10)
-    assert summary.state == "paused" and summary.pause["kind"] == "asked"
+    assert summary.state == "paused" and summary.pause.kind_ == "asked"
     assert [e.kind for e in journal.events if e.kind == "verification.finished"], "it was waited for, and counts"

@@ -78,7 +78,7 @@ async def test_no_more_workers_than_there_are_places(workflow, workers):
                 Counting.now -= 1
 
     summary = await engine(workflow, SearchRoles(), client=Counting(), candidates=25, workers=workers).execute()
-    assert Counting.most == workers == summary.started["workers"]
+    assert Counting.most == workers == summary.started.workers
 
 
 async def test_workers_are_at_least_one_and_not_beyond_reason():

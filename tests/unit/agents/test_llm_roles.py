@@ -58,7 +58,7 @@ async def test_plan_steps_repair_method_and_stop():
     assert "do s2" in user(models.of("coder/step")[0]) and "1.20x over eager" in user(models.of("coder/step")[0])
     wide = user(models.of("coder/optimise")[0])
     assert f"`{method}`" in wide and "wider loads" in wide and "## How to" in wide
-    assert "Memory sets the pace" in summary.candidate(3).diagnosis["text"]
+    assert "Memory sets the pace" in summary.candidate(3).diagnosis.text
     assert user(models.of("planner/plan")[0]).count("class Model(") == 1, "the reference is sent once"
     paths = [span.path for span in summary.spans if span.path.startswith("step-")]
     assert paths == ["step-1", "step-1/attempt-1", "step-1/attempt-2", "step-2", "step-2/attempt-1", "step-3", "step-3/attempt-1"]
@@ -88,7 +88,7 @@ async def test_a_plan_that_never_parses_is_the_compilers():
         {"planner/plan": ["no"], "planner/reply": ["no"], "coder/first": [program(2.0)], "verifier/diagnose": [diagnosis("stop")]}
     )
     assert models.purposes[:3] == ["planner/plan", "planner/reply", "planner/reply"]
-    assert summary.plan["summary"] == "one step: the whole forward pass" and summary.outcome == "improved"
+    assert summary.plan.summary == "one step: the whole forward pass" and summary.outcome == "improved"
 
 
 async def test_replies_without_a_program_are_failed_attempts_and_the_next_prompt_says_why():
@@ -162,7 +162,7 @@ async def test_a_diagnosis_that_cannot_be_used_leaves_it_to_the_rules():
         }
     )
     assert models.purposes[2:5] == ["verifier/diagnose", "verifier/reply", "verifier/reply"]
-    assert summary.decisions[0]["route"] == "next-step" and "without the model's diagnosis" in summary.decisions[0]["reason"]
+    assert summary.decisions[0].made.route == "next-step" and "without the model's diagnosis" in summary.decisions[0].made.reason
     assert summary.best == 2
 
 
@@ -266,7 +266,7 @@ async def test_frontend_and_mid_end():
     assert "do s1" in translate and "do s2" in translate, "the whole plan at once"
     assert "## Compiler and hardware" in user(models.of("midend/tune")[0])
     assert "optimise, re-plan, stop" in user(models.of("verifier/diagnose")[0]), "there is no next step"
-    assert summary.best == 4 and summary.started["coder_mode"] == "frontend+mid-end"
+    assert summary.best == 4 and summary.started.coder_mode == "frontend+mid-end"
 
 
 async def test_notes_of_people_reach_the_next_prompt_of_the_role_once():

@@ -29,8 +29,8 @@ async def wide(run) -> Finish:
             async with run.span(f"{name}/round-{number}", name, "coder") as span:
                 text = (await span.ask("coder", "fake", asking("coder/again", f"{name} {number}"))).text
                 event = await span.propose(text, parent=None, title=name, step="", changes="", strategy="")
-                numbers.append(event.payload["candidate"])
-                await span.verify(text, event.payload["candidate"], "quick")
+                numbers.append(event.candidate)
+                await span.verify(text, event.candidate, "quick")
         return numbers
 
     found = await run.parallel(*(worker(f"worker-{n}") for n in range(1, WORKERS + 1)))

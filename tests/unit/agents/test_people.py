@@ -103,17 +103,17 @@ async def test_a_plan_waits_for_its_reader_and_is_worked_by_as_edited():
     journal, models = MemoryJournal(), FakeModels()
     task = asyncio.create_task(engine(journal, models, review_plan=True).execute())
     await paused(journal)
-    assert len(models.asked) == 1 and project(journal.events).pause["kind"] == "review"
+    assert len(models.asked) == 1 and project(journal.events).pause.kind_ == "review"
     await person(journal, "plan.edited", summary="do it by hand", steps=[])
     await person(journal, "control.requested", action="resume")
     summary = await asyncio.wait_for(task, 5)
-    assert "do it by hand" in models.asked[1][1] and summary.plan["summary"] == "do it by hand"
+    assert "do it by hand" in models.asked[1][1] and summary.plan.summary == "do it by hand"
     for cut in range(len(journal.events)):
         again = FakeModels()
         resumed = MemoryJournal(journal.run, journal.events[:cut], journal.artefacts)
         if not any(e.payload.get("action") == "resume" for e in journal.events[:cut]):
             continue
-        assert (await engine(resumed, again, review_plan=True).execute()).plan["summary"] == "do it by hand"
+        assert (await engine(resumed, again, review_plan=True).execute()).plan.summary == "do it by hand"
         assert [call for call in models.asked if call[0] not in keys_done(journal.events[:cut])] == again.asked, cut
 
 
@@ -208,7 +208,7 @@ async def test_forked_at_any_event_the_past_stays_and_the_future_is_the_new_sett
         written = {e.span for e in whole.events[:cut] if e.kind == "message.completed" and e.agent == "coder"}  # and perhaps not proposed yet
         assert {c.title for c in summary.candidates if c.number not in inherited and c.span not in written} <= {"by second"}, at
         assert len(again.asked) <= calls + 1 and summary.open_spans() == []
-        assert summary.started["coder"] == "second" and summary.limits["candidates"] == 5
+        assert summary.started.coder == "second" and summary.limits["candidates"] == 5
         assert project(journal.events).model_dump() == summary.model_dump()
 
 

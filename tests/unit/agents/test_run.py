@@ -48,7 +48,7 @@ async def test_a_run_from_start_to_confirmation():
     assert paths[:5] == ["admit", "capture", "reference", "plan", "step-1"]
     assert "step-1/attempt-2" in paths and paths[-1] == "confirm"
     assert summary.reference_timeline and summary.candidate(2).timeline and not summary.candidate(1).timeline
-    realised = [d.get("realised") for d in summary.decisions if d["route"] == "optimise"]
+    realised = [d.made.realised for d in summary.decisions if d.made.route == "optimise"]
     assert realised[0] == pytest.approx(1.6 / 1.2)
     assert project(journal.events).model_dump() == summary.model_dump()
 

@@ -72,7 +72,7 @@ def test_a_plan_is_read_edited_and_followed(models, task, tmp_path, capsys):
     assert cli.main(["raise-budget", str(out), "--budget-candidates", "9"]) == 0
     assert solve(task, out, "--resume") == 0
     events, _ = read_trace(out)
-    assert project(events).plan["summary"] == "my own way" and project(events).limits["candidates"] == 9
+    assert project(events).plan.summary == "my own way" and project(events).limits["candidates"] == 9
     assert "my own way" in models.asked[1][1] and "mind the tails" in models.asked[1][1]
     assert cli.main(["plan", str(out), "--edit", str(tmp_path / "plan.json")]) == cli.USAGE
     assert cli.main(["note", str(out), "too late"]) == cli.USAGE
@@ -88,8 +88,8 @@ def test_forked_where_the_budget_refused(models, task, tmp_path, capsys):
     assert solve(task, new, "--resume") == 0
     events, artefacts = read_trace(new)
     summary = project(events)
-    assert summary.forked["changed"].keys() == {"budget", "target"} and 5 < len(models.asked) <= 8 and dict(artefacts)
-    assert summary.started["target"] == 40 and summary.limits["calls"] == 8
+    assert summary.forked.changed.keys() == {"budget", "target"} and 5 < len(models.asked) <= 8 and dict(artefacts)
+    assert summary.started.target == 40 and summary.limits["calls"] == 8
     capsys.readouterr()
     cli.main(["show", str(new)])
     assert "forked from event" in capsys.readouterr().out

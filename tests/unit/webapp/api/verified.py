@@ -6,15 +6,16 @@ import json
 import uuid
 
 from agents.events import NewEvent
-from agents.local import finished_payload
+from agents.local import with_findings
+from agents.payloads import VerificationFinished
 from tests.browser.sample_run import report
 from verifier.jobs import AdmitJob, JobResult, VerifyJob
 from verifier.report import Report
 from verifier.task import Admission
 from webapp.runs import artefacts
-from webapp.runs.append import append
 from webapp.runs.models import Run
 from webapp.runs.services import submitted_program
+from webapp.runs.trace.append import append
 
 
 def finish(run: Run, status: str = "passed", *, ratio: float = 2.4, **changes) -> Report:
@@ -83,11 +84,11 @@ def _job(run: Run, job, result: JobResult, *, span: str, key: str, candidate: in
         )
         for s in stages
     ]
-    ended = finished_payload(job, result, key=key, candidate=candidate, verification=verification, found=found, timeline=None, seconds=2.0)
+    done = VerificationFinished(key=key, job=job.kind, candidate=candidate, verification=verification, result=found, seconds=2.0)
     return [
         NewEvent(kind="verification.queued", span=span, agent="verifier", payload=queued),
         *told,
-        NewEvent(kind="verification.finished", span=span, agent="verifier", payload=ended),
+        NewEvent.of(with_findings(done, result, None), span, "verifier"),
     ]
 
 

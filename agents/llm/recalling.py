@@ -1,0 +1,19 @@
+"""A model's reply out of the trace that holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agents.llm.messages import Reply
+from agents.payloads import LlmCompleted, artefact
+
+if TYPE_CHECKING:
+    from agents.ports import Journal  # which imports the messages of this package
+
+
+async def recall(journal: Journal, done: LlmCompleted) -> Reply:
+    """The reply with its reasoning."""
+    reply = Reply.model_validate_json(await journal.get(artefact(done.reply)))
+    if done.reasoning is not None:
+        reply = reply.model_copy(update={"reasoning": (await journal.get(done.reasoning.sha)).decode()})
+    return reply

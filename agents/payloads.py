@@ -1,0 +1,538 @@
+"""What each kind of event says: one model a kind, whose fields are described here and nowhere else.
+
+Writers build these models, so that a field that does not exist is a type error; readers get them from `Event.body`. A trace keeps the JSON as it
+was written, extra keys included. The tables of docs/reference/events.md and the types of static/js/run/events.js are made from these models:
+`python -m agents.reference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+
+from verifier.report import Interval
+
+if TYPE_CHECKING:
+    Number = float
+else:
+    Number = int | float  # kept as it was written: 3 does not become 3.0
+Amounts = dict[str, Number]  # by unit of the budget
+Limits = dict[str, Number | None]  # by unit of the budget; null is no limit
+
+
+def says(text: str, alias: str | None = None) -> Any:
+    """Describes a field. `alias`: its name in the trace, where that is a word of Python's."""
+    return Field(description=text, alias=alias)
+
+
+class ArtefactRef(BaseModel):
+    """Content-addressed bytes behind `put/get`."""
+
+    sha: Annotated[str, says("its name in the store")]
+    media_type: Annotated[str, says('such as "text/x-python", "application/json" or "application/x-stitchwork-timeline"')] = ""
+    bytes: Annotated[int, says("its size")] = 0
+    name: Annotated[str, says("a file name for people")] = ""
+
+
+def artefact(ref: ArtefactRef | None) -> str:
+    """Its hash. Raises `ValueError` where the event names none."""
+    if ref is None:
+        raise ValueError("the event names no artefact")
+    return ref.sha
+
+
+class Part(BaseModel):
+    """A part of a payload. It is written with the fields that its author gave, and with no others."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True, serialize_by_alias=True)
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        left_out = {fields[name].alias or name for name in fields.keys() - self.model_fields_set}
+        return {name: value for name, value in handler(self).items() if name not in left_out}
+
+
+class Payload(Part):
+    """What an event of one kind says; `event` below gives each kind its name."""
+
+    kind: ClassVar[str]
+    words: ClassVar[str]  # what such an event is called, as it stands after "on"
+    shown: ClassVar[str]  # what the run's row takes from it
+    in_order: ClassVar[bool]  # whether a resumed workflow writes it at the same place of its span again
+
+    @property
+    def effect(self) -> str:
+        """The journal key of the effect that the event belongs to; empty where it belongs to none."""
+        return ""
+
+    def having(self, **fields: Any) -> Self:
+        """The same with these values as well. Raises `TypeError` for a field that there is not."""
+        if unknown := fields.keys() - type(self).model_fields.keys():
+            raise TypeError(f"{self.kind} has no {', '.join(sorted(unknown))}")
+        return self.model_copy(update=fields)
+
+    def written(self) -> dict[str, Any]:
+        """As JSON, for the trace."""
+        return self.model_dump(mode="json")
+
+
+P = TypeVar("P", bound=Payload)
+PAYLOADS: dict[str, type[Payload]] = {}  # by kind
+
+
+def event(kind: str, words: str, *, shown: str = "", in_order: bool = True) -> Callable[[type[P]], type[P]]:
+    """Makes a payload the one of `kind`, as which `Payload` describes the rest."""
+
+    def named(payload: type[P]) -> type[P]:
+        payload.kind, payload.words, payload.shown, payload.in_order = kind, words, shown, in_order
+        PAYLOADS[kind] = payload
+        return payload
+
+    return named
+
+
+def read(kind: str, payload: dict[str, Any]) -> Payload:
+    """The payload in its type. A null where there has to be a value counts as a missing key. Raises `ValueError` where it is not what `kind` says."""
+    try:
+        return PAYLOADS[kind].model_validate(payload)
+    except ValidationError:
+        return PAYLOADS[kind].model_validate(_without_nulls(payload))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+class Keyed(Payload):
+    key: Annotated[str, says("journal key of the effect, `SPAN#n`")]
+
+    @property
+    def effect(self) -> str:
+        return self.key
+
+
+# The run
+
+
+class TaskRef(Part):
+    sha: Annotated[str, says("hash of its source")] = ""
+    name: Annotated[str, says("as people call it")] = ""
+
+
+class Chosen(Payload):
+    """All of `agents.settings.Settings`, as they were when the run began."""
+
+    workflow: Annotated[str, says("name of the workflow")] = ""
+    planner: Annotated[str, says('"built-in", or a profile\'s name')] = ""
+    coder: Annotated[str, says('"built-in", or a profile\'s name')] = ""
+    coder_mode: Annotated[str, says('"one" or "frontend+mid-end"')] = ""
+    judge: Annotated[str, says("the Verifier's agent: \"built-in\", or a profile's name")] = ""
+    language: Annotated[str | None, says('"cuda", "triton" or "cpp"; null: the usual one of the device')] = None
+    device: Annotated[str, says('"cpu", "cuda" or one device, such as "cuda:0"')] = ""
+    precision: Annotated[str, says('such as "fp32-strict"')] = ""
+    mode: Annotated[str, says('"train" or "eval"')] = ""
+    target: Annotated[Number | None, says("lower bound of the speedup against eager at which the run stops")] = None
+    tier: Annotated[str, says('of workflow "verify"')] = ""
+    workers: Annotated[int | None, says("programs that are written side by side")] = None
+    profiles: Annotated[str, says('"all", "winner" or "none"')] = ""
+    winner: Annotated[str, says('"fastest" or "own-kernels"')] = ""
+    review_plan: Annotated[bool, says("whether a person reads the plan first")] = False
+    budget: Annotated[Limits, says("limits by unit: candidates, calls, tokens, dollars, verifier_seconds, seconds")] = {}
+    seed: Annotated[int, says("of all that is drawn")] = 0
+
+
+@event("run.started", "the start of the run", shown="run: running")
+class RunStarted(Chosen):
+    """The run begins, with these settings."""
+
+    task: Annotated[TaskRef, says("the task")] = TaskRef()
+    source: Annotated[ArtefactRef | None, says("the task's source")] = None
+    program: Annotated[ArtefactRef | None, says('a person\'s own program, for workflow "verify"')] = None
+
+
+@event("run.paused", "a pause", shown="run: paused", in_order=False)
+class RunPaused(Payload):
+    """The run stands still. `kind` says why where no person paused it.
+
+    "configuration", "refused", "too-long", "busy", "unreachable" and "protocol": a model did not answer. "review": the plan waits to be read.
+    "asked": a request waits in the run's directory for its reply. "device": the next step needs a device that is not on this host.
+    """
+
+    reason: Annotated[str, says("a sentence")] = ""
+    kind_: Annotated[str, says("what the run waits for; empty where a person paused it", "kind")] = ""
+    hint: Annotated[str, says("what to do about it")] = ""
+    profile: Annotated[str, says("the model that did not answer")] = ""
+    key: Annotated[str, says('journal key of the exchange that waits ("asked")')] = ""
+    request: Annotated[str, says('its id in the mailbox ("asked")')] = ""
+
+
+@event("run.resumed", "the resumption", shown="run: running", in_order=False)
+class RunResumed(Payload):
+    """The run goes on after a pause or an interruption."""
+
+    reason: Annotated[str, says("who resumed it, or that it had been interrupted")] = ""
+
+
+class Origin(Part):
+    run: Annotated[str, says("the parent's id")] = ""
+    seq: Annotated[int, says("its last event that was inherited")] = 0
+
+
+@event("run.forked", "the fork", shown="run: running, limits", in_order=False)
+class RunForked(Payload):
+    """All events before this one are another run's; from here on these settings hold."""
+
+    origin: Annotated[Origin, says("what it was forked from", "from")] = Origin()
+    asked: Annotated[int, says("the event that a person named")] = 0
+    changed: Annotated[dict[str, Any], says("the settings that differ from the parent's")] = {}
+    settings: Annotated[dict[str, Any], says("all settings, as in `run.started`")] = {}
+    by: Annotated[str, says("who forked it")] = ""
+
+
+@event("run.finished", "the end of the run", shown="run: finished")
+class RunFinished(Payload):
+    """The run has ended."""
+
+    outcome: Annotated[str, says('"improved", "matched", "failed", "cancelled", "out_of_budget" or "inconclusive"')]
+    reason: Annotated[str, says("a sentence")] = ""
+    best: Annotated[int | None, says("number of the best candidate")] = None
+    speedup: Annotated[Interval | None, says("of the best candidate against eager, confirmed in tier full")] = None
+
+
+@event("span.opened", "the start of a step")
+class SpanOpened(Payload):
+    """A stretch of work begins; the event's `span` is its path."""
+
+    title: Annotated[str, says("what it is about")] = ""
+
+
+@event("span.closed", "the end of a step")
+class SpanClosed(Payload):
+    """A stretch of work has ended."""
+
+    status: Annotated[str, says('"ok", "failed" or "skipped"')] = "ok"
+    seconds: Annotated[Number | None, says("that it took, pauses left out; null where the end of the run closed it")] = None
+    summary: Annotated[str, says("what came of it")] = ""
+
+
+# Models
+
+
+class Exchange(Keyed):
+    profile: Annotated[str, says("name of the model's profile")] = ""
+    purpose: Annotated[str, says('which prompt, such as "coder/repair"')] = ""
+
+
+@event("llm.requested", "a request to a model", in_order=False)
+class LlmRequested(Exchange):
+    """A model is asked. The same request may be asked again under its key, after an interruption."""
+
+    request: Annotated[ArtefactRef | None, says("an `agents.llm.messages.Request`")] = None
+    estimate: Annotated[Amounts, says("calls, tokens and dollars that are set aside until the reply is there")] = {}
+    notes: Annotated[list[int], says("seqs of the notes that went along")] = []
+
+
+class Ended(Exchange):
+    attempts: Annotated[int, says("requests that were sent")] = 0
+    spent: Annotated[Amounts, says("as the budget counts it; where the server counts nothing, from the characters")] = {}
+
+
+class Usage(Part):
+    input_tokens: Annotated[int, says("tokens of the request")] = 0
+    output_tokens: Annotated[int, says("tokens of the reply")] = 0
+
+
+@event("llm.completed", "a model's answer", shown="run: usage by profile and role", in_order=False)
+class LlmCompleted(Ended):
+    """A model has answered."""
+
+    attempts: Annotated[int, says("requests that were sent")] = 1
+    model: Annotated[str, says("as the server names it")] = ""
+    finish: Annotated[str, says("why the reply ended")] = "stop"
+    usage: Annotated[Usage | None, says("tokens; further counts as the server gives them")] = None
+    counted: Annotated[str, says('who counted the tokens: "server", "tokenizer", or "estimated" from the text')] = ""
+    dollars: Annotated[Number | None, says("price; null where none is known")] = None
+    seconds: Annotated[Number | None, says("until the reply was whole")] = None
+    reply: Annotated[ArtefactRef | None, says("a `Reply` without its reasoning")] = None
+    reasoning: Annotated[ArtefactRef | None, says("the reasoning as text; absent where there is none")] = None
+
+
+@event("llm.failed", "a failed request to a model", shown="run: usage", in_order=False)
+class LlmFailed(Ended):
+    """A model did not answer. The run pauses, and asks again under the same key."""
+
+    role: Annotated[str, says("the agent that asked")] = ""
+    kind_: Annotated[str, says("what went wrong, as in `run.paused`", "kind")] = ""
+    message: Annotated[str, says("a sentence")] = ""
+    hint: Annotated[str, says("what to do about it")] = ""
+
+
+# What is said
+
+
+class Message(Payload):
+    message: Annotated[str, says("the message's journal key; for a model's reply the key of its exchange, which `llm.completed` ends")] = ""
+    characters: Annotated[int | None, says("of the whole text, where a page is given its beginning; in no trace")] = None
+    newlines: Annotated[int | None, says("of the whole text, where a page is given its beginning; in no trace")] = None
+
+    @property
+    def effect(self) -> str:
+        return self.message
+
+
+@event("message.delta", "a message", in_order=False)
+class MessageDelta(Message):
+    """A piece of a message while it is written. One that begins before the end of what a reader has replaces the rest from there."""
+
+    offset: Annotated[int, says("where the piece begins, in characters")] = 0
+    text: Annotated[str, says("the piece")] = ""
+
+
+@event("message.completed", "a message")
+class MessageCompleted(Message):
+    """A message is whole."""
+
+    text: Annotated[str | None, says("all of it; absent where it is an artefact")] = None
+    artefact: Annotated[ArtefactRef | None, says("a text that is too long for an event")] = None
+
+
+@event("note.added", "a note", in_order=False)
+class NoteAdded(Payload):
+    """A person writes to the agents."""
+
+    text: Annotated[str, says("the note")]
+    to: Annotated[str, says('"all", "planner", "coder" or "verifier"')] = "all"
+    by: Annotated[str, says("who wrote it")] = ""
+
+
+# Plans and programs
+
+
+class PlanStep(Part):
+    id: Annotated[str, says("name within the plan")] = ""
+    title: Annotated[str, says("a few words")] = ""
+    operators: Annotated[list[str], says("of the task's graph")] = []
+    space: Annotated[str, says('"own kernel", "library" or "pytorch"')] = "own kernel"
+    strategies: Annotated[list[str], says("names of the catalogue")] = []
+    contract: Annotated[str, says("what must stay as it is")] = ""
+    expected: Annotated[Number | str | None, says("speedup, or words")] = None
+    risk: Annotated[str, says("what may go wrong")] = ""
+    reason: Annotated[str, says("why")] = ""
+    floor_ms: Annotated[Number | None, says("least possible time, by the built-in Planner")] = None
+    bound: Annotated[str, says('"memory", "compute" or "launch", by the built-in Planner')] = ""
+    expected_ms: Annotated[Number | None, says("likely time, by the built-in Planner")] = None
+
+
+class Plan(Payload):
+    summary: Annotated[str, says("a sentence")] = ""
+    steps: Annotated[list[PlanStep], says("in order")] = []
+    more: Annotated[int, says("steps that did not fit")] = 0
+    floor_ms: Annotated[Number | None, says("least possible time of a call")] = None
+
+
+@event("plan.proposed", "the plan")
+class PlanProposed(Plan):
+    """The Planner's plan."""
+
+
+@event("plan.edited", "the edited plan", in_order=False)
+class PlanEdited(Plan):
+    """The plan as a person changed it."""
+
+    by: Annotated[str, says("who edited it")] = ""
+
+
+@event("idea.proposed", "an idea")
+class IdeaProposed(Payload):
+    """A strategy for the whole program, apart from code."""
+
+    situation: Annotated[str, says('"ideas": one of a list; "cross": out of two; "align": what the surviving program does')] = ""
+    idea: Annotated[int, says("number within the run, from 1")]
+    parents: Annotated[list[int], says("ideas that it was made from")] = []
+    title: Annotated[str, says("a few words")] = ""
+    text: Annotated[str, says("a paragraph")] = ""
+    strategies: Annotated[list[str], says("names of the catalogue")] = []
+    expected: Annotated[Number | None, says("speedup over eager")] = None
+    candidate: Annotated[int | None, says('the program of "align"')] = None
+
+
+@event("candidate.proposed", "a new candidate", shown="candidate")
+class CandidateProposed(Payload):
+    """A program is put on record."""
+
+    key: Annotated[str, says("journal key of the effect, `SPAN#n`")] = ""
+    candidate: Annotated[int, says("number within the run, from 1")]
+    parent: Annotated[int | None, says("number of the candidate that it was made from")] = None
+    title: Annotated[str, says("a few words")] = ""
+    step: Annotated[str, says("id of the plan's step")] = ""
+    changes: Annotated[str, says("a sentence")] = ""
+    strategy: Annotated[str, says("names of the catalogue")] = ""
+    sha: Annotated[str, says("hash of the program's source")] = ""
+    program: Annotated[ArtefactRef | None, says("the program's source")] = None
+    idea: Annotated[int | None, says("number of the idea that it realises; absent where there is none")] = None
+
+    @property
+    def effect(self) -> str:
+        return self.key
+
+
+# Verification
+
+
+class Verification(Keyed):
+    job: Annotated[str, says('"admit", "capture", "verify" or "profile"')] = ""
+    candidate: Annotated[int | None, says("number of the candidate; null: the task")] = None
+    verification: Annotated[str, says("id of the verification")] = ""
+    attempt: Annotated[int, says("2 and more: asked again after an interruption")] = 1
+    tier: Annotated[str | None, says('"quick" or "full"; null for jobs other than "verify"')] = None
+
+
+@event("verification.queued", "a queued verification", shown="verification", in_order=False)
+class VerificationQueued(Verification):
+    """A verifier is asked for a job."""
+
+    queue: Annotated[str, says("where it waits; absent where no queue is between")] = ""
+    request: Annotated[ArtefactRef | None, says("the `Job` as JSON")] = None
+    reason: Annotated[str, says("why it is asked again")] = ""
+
+
+@event("verification.stage", "a verification in progress", in_order=False)
+class VerificationStage(Keyed):
+    """A stage of a job begins, goes on, or has ended."""
+
+    attempt: Annotated[int, says("of the job")] = 1
+    stage: Annotated[str, says('such as "build"')] = ""
+    status: Annotated[str, says('"started", "passed", "failed", "skipped" or "progress"')] = ""
+    seconds: Annotated[Number | None, says("that it took")] = None
+    detail: Annotated[str, says("a sentence")] = ""
+
+
+@event("verification.finished", "a verdict", shown="verification, candidate", in_order=False)
+class VerificationFinished(Verification):
+    """A job has ended. A verdict's figures are there for `job` "verify", `ok` and `flags` for "admit"."""
+
+    seconds: Annotated[Number | None, says("of verifier time")] = None
+    result: Annotated[ArtefactRef | None, says("the `JobResult` as JSON")] = None
+    timeline: Annotated[ArtefactRef | None, says("absent where none was recorded")] = None
+    status: Annotated[str, says("of the report")] = ""
+    message: Annotated[str, says("what went wrong")] = ""
+    speedup: Annotated[Interval | None, says("against eager")] = None
+    gain: Annotated[Interval | None, says("over the program that it was made from, timed in turn")] = None
+    program_class: Annotated[str | None, says('who does the work: "custom", "mixed", ...')] = None
+    own_share: Annotated[Number | None, says("of GPU time in own kernels")] = None
+    program_ms: Annotated[Number | None, says("time of a call")] = None
+    faster: Annotated[bool, says("whether the interval lies above 1")] = False
+    floor_fraction: Annotated[Number | None, says("least possible time over time")] = None
+    best_baseline: Annotated[str | None, says("the fastest baseline that was measured")] = None
+    best_baseline_speedup: Annotated[Interval | Number | None, says("against it; a bare number in early traces")] = None
+    ok: Annotated[bool | None, says("whether the task is sound")] = None
+    flags: Annotated[list[str], says('what the task proves little by, such as "trivial"')] = []
+
+
+@event("profile.attached", "a profile", shown="candidate")
+class ProfileAttached(Payload):
+    """A profile was recorded."""
+
+    candidate: Annotated[int | None, says("null: the reference")] = None
+    tool: Annotated[str, says("which profiler")] = ""
+    timeline: Annotated[ArtefactRef | None, says("absent where none was recorded")] = None
+    profile: Annotated[ArtefactRef | None, says("the `Profile` as JSON")] = None
+
+
+@event("artefact.attached", "a file")
+class ArtefactAttached(Payload):
+    """A file belongs to the run."""
+
+    artefact: Annotated[ArtefactRef | None, says("the file")] = None
+    title: Annotated[str, says("what it is")] = ""
+
+
+# Judgement
+
+
+class Figure(Part):
+    figure: Annotated[str, says("what was measured")] = ""
+    value: Annotated[Any, says("a number or a word")] = None
+    unit: Annotated[str, says("of the value")] = ""
+    means: Annotated[str, says("what follows from it")] = ""
+
+
+class DocumentRef(Part):
+    id: Annotated[str, says("of the passage")] = ""
+    title: Annotated[str, says("of the document")] = ""
+
+
+@event("diagnosis.made", "a diagnosis")
+class DiagnosisMade(Payload):
+    """What holds a program back."""
+
+    candidate: Annotated[int | None, says("number of the candidate")] = None
+    bottleneck: Annotated[str, says('"memory", "compute", "latency", "launch", "occupancy", "defect" or "none"')] = ""
+    headroom: Annotated[Number | None, says("time over the least possible one")] = None
+    host_share: Annotated[Number | None, says("of a call in which a GPU waits for the host")] = None
+    evidence: Annotated[list[Figure], says("what it rests on")] = []
+    method: Annotated[str | None, says("strategy that answers it")] = None
+    text: Annotated[str, says("a paragraph")] = ""
+    grade: Annotated[str, says("how good the evidence is")] = ""
+    faults: Annotated[list[dict[str, Any]], says("causes, those that cost most first")] = []
+    methods: Annotated[list[str], says("strategies that the catalogue allows, in order")] = []
+    groups: Annotated[dict[str, Number], says("by step: milliseconds a call that its kernels took; absent where nothing is known")] = {}
+    documents: Annotated[list[DocumentRef], says("passages that it used; absent where there are none")] = []
+
+
+@event("decision.made", "a decision")
+class DecisionMade(Payload):
+    """What is done next, and why. A second event, with `of`, says what it brought."""
+
+    of: Annotated[int | None, says("seq of the decision whose result this is; absent in a decision itself")] = None
+    route: Annotated[str, says('"repair", "optimise", "next-step", "re-plan" or "stop"')] = ""
+    reason: Annotated[str, says("a sentence")] = ""
+    expected: Annotated[Number | None, says("speedup over the parent")] = None
+    method: Annotated[str | None, says("strategy")] = None
+    realised: Annotated[Number | None, says("speedup over the parent that came of it")] = None
+
+
+# The engine
+
+
+@event("effect.completed", "an internal step", in_order=False)
+class EffectCompleted(Keyed):
+    """A small effect was had: the clock, a random number, a search.
+
+    "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that a prompt placed itself; agent
+    "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
+    """
+
+    name: Annotated[str, says("what was done")] = ""
+    value: Annotated[Any, says("what came of it")] = None
+
+
+@event("budget.updated", "the budget", shown="run: spent", in_order=False)
+class BudgetUpdated(Payload):
+    """What the run has spent so far."""
+
+    spent: Annotated[Amounts, says("by unit: candidates, calls, tokens, dollars, verifier_seconds, seconds")] = {}
+    limits: Annotated[Limits, says("by unit; null is no limit")] = {}
+
+
+@event("control.requested", "a control request", in_order=False)
+class ControlRequested(Payload):
+    """A person asks something of the run."""
+
+    action: Annotated[str, says('"pause", "resume", "cancel" or "raise-budget"')] = ""
+    by: Annotated[str, says("who asks")] = ""
+    limits: Annotated[Limits, says('of "raise-budget", by unit')] = {}
+
+
+@event("error", "an error")
+class Failure(Payload):
+    """Something went wrong."""
+
+    message: Annotated[str, says("a sentence")] = ""
+    where: Annotated[str, says("the span, or the part of the program")] = ""
+    kept: Annotated[str, says("what is not lost by it")] = ""
