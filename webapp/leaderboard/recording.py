@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -136,5 +137,5 @@ def _entry(run: Run) -> Entry:
     return entry
 
 
-def _seconds(run: Run, until) -> float | None:
+def _seconds(run: Run, until: datetime | None) -> float | None:
     return (until - run.started_at).total_seconds() if until and run.started_at else None

@@ -22,7 +22,7 @@ def next_seq(run: Run | uuid.UUID) -> int:
         cursor.execute(NEXT, [pk])
         (seq,) = cursor.fetchone()
     wake(run_key(pk), seq)
-    return seq
+    return int(seq)
 
 
 def wake(key: str, seq: int = 0) -> None:

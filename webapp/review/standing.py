@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from webapp.review.models import Verdict
 from webapp.runs.models import Candidate, Run
 
@@ -14,7 +16,7 @@ def standing(candidate: Candidate) -> Verdict | None:
     return latest(candidate.run_id, candidate.number)
 
 
-def latest(run_id, number: int) -> Verdict | None:
+def latest(run_id: uuid.UUID, number: int) -> Verdict | None:
     found = Verdict.objects.filter(run_id=run_id, candidate=number).select_related("by").order_by("-id").first()
     return None if found is None or found.value == Verdict.WITHDRAWN else found
 
