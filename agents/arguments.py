@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from agents.llm import open_models
 from agents.settings import MOST_WORKERS, PARALLEL, SEARCHES, Budget, Settings
@@ -19,6 +19,12 @@ LIMITS = {  # unit of the budget: (option, metavar, what it is)
     "seconds": ("--budget-seconds", "S", "wall time in seconds"),
 }
 WHOLE = ("candidates", "calls", "tokens")
+
+
+if TYPE_CHECKING:
+    Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
+else:
+    Subcommands = argparse._SubParsersAction
 
 
 class Unusable(ValueError):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agents import show, sound, steering
 from agents.answering import REQUESTS, add_answer
@@ -23,7 +24,7 @@ from agents.llm import open_models
 from agents.llm.cli import add_commands
 from agents.llm.mailbox import FileMailbox
 from agents.llm.models import Models
-from agents.local import LocalVerifier
+from agents.local import Client, LocalVerifier
 from agents.memory import earned
 from agents.memory.experience import FolderExperience
 from agents.memory.inspirations import FolderInspirations, Split
@@ -33,6 +34,9 @@ from agents.results import write_results
 from agents.run import Engine
 from agents.settings import Settings
 from verifier.source import sha256
+
+if TYPE_CHECKING:
+    from verifier.client import Verifier
 
 EXIT = {"improved": 0, "matched": 0, "failed": 1, "out_of_budget": 3, "cancelled": 4, "": 5, "inconclusive": 6}  # no outcome: paused
 USAGE, INTERRUPTED = 2, 130
@@ -95,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
         if hasattr(args, "act"):
-            return args.act(args)
+            return int(args.act(args))
         if args.command == "solve":
             return asyncio.run(solve(args))
         return show_run(args)
@@ -125,7 +129,8 @@ async def solve(args: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     me = asyncio.current_task()
     with suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGTERM, me.cancel)
+        if me is not None:
+            loop.add_signal_handler(signal.SIGTERM, me.cancel)
 
     client = open_verifier(device, args.data_dir or default_data_dir())
     summaries: dict[str, Summary] = {}
@@ -144,14 +149,14 @@ async def solve(args: argparse.Namespace) -> int:
     return next((code for code in (1, 5, 3, 4) if code in codes), 0)
 
 
-def open_verifier(device: str, data_dir: Path):
+def open_verifier(device: str, data_dir: Path) -> Verifier:
     from verifier.client import Verifier  # torch takes seconds to load: not for --help
 
     data_dir.mkdir(parents=True, exist_ok=True)
     return Verifier(device, data_dir)
 
 
-async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Path, client) -> Summary:
+async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Path, client: Client) -> Summary:
     """One run in `folder`: begun, or continued with the settings, task and program that its trace began with."""
     journal = FileJournal(folder)
     begun = await journal.load()

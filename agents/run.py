@@ -105,7 +105,7 @@ class Engine:
         self._cancelled_by: str | None = None
         self._allotted = 0
         self._lost = self._left = False
-        self._worker: asyncio.Task | None = None
+        self._worker: asyncio.Task[Finish] | None = None
         self._since = time.monotonic()
 
     @property
@@ -340,7 +340,8 @@ class Engine:
                 await self.append([self.budget_event(), NewEvent.of(payload, agent="engine")])
             if (leave or self.on_pause == "leave") and await self._stands_still(leave):
                 self._left = True
-                self._worker.cancel()
+                if self._worker is not None:
+                    self._worker.cancel()
             await self._running.wait()
             self._since = time.monotonic()
             await self.append([NewEvent.of(RunResumed(reason=f"resumed by {self._resumed_by}"), agent="engine")])
@@ -404,6 +405,16 @@ class Engine:
         await self.append(closing)
 
 
+def all_of(done: Sequence[T | OutOfBudget]) -> list[T]:
+    """What the workers of `Engine.parallel` gave. Raises the first `OutOfBudget` among it."""
+    given: list[T] = []
+    for outcome in done:
+        if isinstance(outcome, OutOfBudget):
+            raise outcome
+        given.append(outcome)
+    return given
+
+
 async def _refusable(call: Coroutine[Any, Any, T]) -> T | OutOfBudget:
     try:
         return await call
@@ -411,7 +422,7 @@ async def _refusable(call: Coroutine[Any, Any, T]) -> T | OutOfBudget:
         return refusal
 
 
-async def _stop(task: asyncio.Task) -> None:
+async def _stop(task: asyncio.Task[Any]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError, Exception):
         await task

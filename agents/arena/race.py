@@ -11,14 +11,15 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, cast
 
 from agents.arena.landscape import Landscape, Table
-from agents.arena.landscape_roles import cast
+from agents.arena.landscape_roles import cast as roles_of
 from agents.arena.model import PROFILE, Hand, PlayedModel, Quality
 from agents.arena.played_verifier import PlayedVerifier, Verified
 from agents.events import ArtefactRef, Event, NewEvent
 from agents.payloads import Payload, read
+from agents.ports import Journal
 from agents.run import Engine
 from agents.settings import Budget, Settings
 from agents.workflows import WORKFLOWS
@@ -124,13 +125,14 @@ def play(landscape: Landscape, workflow: str, seed: int, quality: Quality, budge
 
 
 async def played(landscape: Landscape, workflow: str, seed: int, quality: Quality, budget: Budget) -> Play:
-    settings = Settings(workflow=workflow, planner=PROFILE, coder=PROFILE, judge=PROFILE, budget=budget, seed=seed)
+    settings = Settings.model_validate({"workflow": workflow, "planner": PROFILE, "coder": PROFILE, "judge": PROFILE, "budget": budget, "seed": seed})
     journal = PlayedJournal(str(uuid.UUID(int=seed)))
-    verifier = PlayedVerifier(landscape, journal, seed)
+    kept = cast(Journal, journal)  # its events are `PlayedEvent`
+    verifier = PlayedVerifier(landscape, kept, seed)
     models = PlayedModel(quality, seed)
-    roles = cast(Hand(landscape, quality, seed), BUILT_IN.get(workflow, ()))
+    roles = roles_of(Hand(landscape, quality, seed), BUILT_IN.get(workflow, ()))
     source, name = landscape.source, landscape.name
-    engine = Engine(journal, verifier, settings, source, name, workflow=WORKFLOWS[workflow], roles=roles, models=models, on_pause="stop")
+    engine = Engine(kept, verifier, settings, source, name, workflow=WORKFLOWS[workflow], roles=roles, models=models, on_pause="stop")
     verifier.engine = engine
     summary = await engine.execute()
     return outcome_of(landscape, workflow, seed, summary, engine, verifier, models)
