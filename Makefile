@@ -3,11 +3,13 @@ PORT ?= 8000
 DATA_DIR ?= .data
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
+# What a commit did not touch, its tests of processes and pages do not try (tests/touched.py); TOUCHED= has all of them run.
+TOUCHED ?= --touched
 # Tests share the processors, but for those that time programs (`timed`) and those of the browser that have programs verified (`alone`).
 WORKERS ?= 2
 VERIFYING := tests/integrity tests/integration/verifier tests/integration/diffs tests/gpu
 INSTALLED := $(filter-out $(VERIFYING) %/__pycache__,$(patsubst %/,%,$(wildcard tests/integration/*/)))
-BROWSER := env DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser
+BROWSER := env DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser $(TOUCHED)
 BESIDE := -n $(WORKERS) --maxschedchunk 1
 BY_FILE := -n $(WORKERS) --dist loadfile
 BY_GROUP := -n $(WORKERS) --dist loadgroup
@@ -35,25 +37,26 @@ assets:
 
 test: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) -m "not slow"
-	$(PYTEST) $(INSTALLED) $(BY_GROUP) -m "not slow"
-	$(PYTEST) $(VERIFYING) $(BY_FILE) -m "not timed and not slow"
-	$(PYTEST) $(VERIFYING) -m "timed and not slow"
+	$(PYTEST) $(INSTALLED) $(TOUCHED) $(BY_GROUP) -m "not slow"
+	$(PYTEST) $(VERIFYING) $(TOUCHED) $(BY_FILE) -m "not timed and not slow"
+	$(PYTEST) $(VERIFYING) $(TOUCHED) -m "timed and not slow"
 	$(BROWSER) $(BESIDE) -m "not alone and not slow"
 
 test-all: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) --durations=15
-	$(PYTEST) $(INSTALLED) $(BY_GROUP) --durations=15
-	$(PYTEST) $(VERIFYING) $(BY_FILE) -m "not timed" --durations=15
-	$(PYTEST) $(VERIFYING) -m timed --durations=15
+	$(PYTEST) $(INSTALLED) $(TOUCHED) $(BY_GROUP) --durations=15
+	$(PYTEST) $(VERIFYING) $(TOUCHED) $(BY_FILE) -m "not timed" --durations=15
+	$(PYTEST) $(VERIFYING) $(TOUCHED) -m timed --durations=15
 	$(BROWSER) $(BESIDE) -m "not alone" --durations=15
 	$(BROWSER) -m alone --durations=5
 
-# All cheats and honest programs of the CPU: before a change of verifier/ lands, its result committed. A commit's own run takes those that it may have broken.
+# All cheats and honest programs of the CPU, and all other tests of the verifier: before a change of verifier/ lands, its result committed. A commit's
+# own run takes those that it may have broken.
 test-corpus: export CORPUS = all
 test-corpus: export CORPUS_RESULT := $(CORPUS_RESULT)
 test-corpus: setup-dev browser-packages
-	$(PYTEST) tests/integrity/test_corpus.py $(BY_FILE) -m "not timed and not gpu"
-	$(PYTEST) tests/integrity/test_corpus.py -m "timed and not gpu"
+	$(PYTEST) $(VERIFYING) $(BY_FILE) -m "not timed and not gpu"
+	$(PYTEST) $(VERIFYING) -m "timed and not gpu"
 
 # Other trainers against the environment, each in an environment of its own beside .venv, whose packages it sees behind its own.
 LEARNING := $(DATA_DIR)/learning

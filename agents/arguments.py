@@ -6,20 +6,11 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any, get_args
 
+from agents.choices.limits import LIMITS, Limit
+from agents.choices.workflows import DEFAULT, PARALLEL, SEARCHES, WORKFLOWS
 from agents.llm import open_models
-from agents.settings import MOST_WORKERS, PARALLEL, SEARCHES, Budget, Settings
+from agents.settings import MOST_WORKERS, Budget, Settings
 from verifier.task import Mode, Precision
-
-LIMITS = {  # unit of the budget: (option, metavar, what it is)
-    "candidates": ("--budget-candidates", "N", "programs"),
-    "calls": ("--budget-calls", "N", "calls of language models"),
-    "tokens": ("--budget-tokens", "N", "tokens of language models"),
-    "dollars": ("--budget-dollars", "D", "dollars, by the prices of the profiles"),
-    "verifier_seconds": ("--budget-verifier-seconds", "S", "verifier time in seconds"),
-    "seconds": ("--budget-seconds", "S", "wall time in seconds"),
-}
-WHOLE = ("candidates", "calls", "tokens")
-
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -33,10 +24,9 @@ class Unusable(ValueError):
 
 def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None:
     """Options that make `Settings`. Of a fork only those that may change, and none has a default."""
-    workflows = list(SEARCHES) if fork else [*SEARCHES, "verify"]
-    said = "; ".join(f"{name}: {sentence}" for name, sentence in SEARCHES.items())
-    own = "" if fork else " verify: measure --program instead of writing one."
-    parser.add_argument("--workflow", choices=workflows, help=f"how programs are searched for (default: stitch). {said}{own}".replace("%", "%%"))
+    workflows = SEARCHES if fork else WORKFLOWS
+    said = " ".join(f"{name}: {workflow.sentence}" for name, workflow in workflows.items())
+    parser.add_argument("--workflow", choices=list(workflows), help=f"how programs are searched for (default: {DEFAULT}). {said}".replace("%", "%%"))
     parser.add_argument("--llm", metavar="PROFILE", help='one profile for all three roles; "built-in" is the compiler (default)')
     for role, what in (("planner", "makes the plan"), ("coder", "writes the programs"), ("judge", "diagnoses what was measured")):
         parser.add_argument(f"--{role}", metavar="PROFILE", help=f"who {what}")
@@ -73,15 +63,19 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
 
 def add_limits(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
     usual = Budget()
-    for unit, (option, metavar, what) in LIMITS.items():
-        limit = getattr(usual, unit)
-        note = f" (default: {f'{limit:g}' if limit is not None else 'no limit'}; 0: no limit)" if defaults else " (0: no limit)"
-        parser.add_argument(option, type=int if unit in WHOLE else float, metavar=metavar, help=what + note)
+    for unit, limit in LIMITS.items():
+        present = getattr(usual, unit)
+        note = f" (default: {f'{present:g}' if present is not None else 'no limit'}; 0: no limit)" if defaults else " (0: no limit)"
+        parser.add_argument(option_of(limit), type=int if limit.whole else float, metavar="N" if limit.whole else "X", help=limit.help + note)
+
+
+def option_of(limit: Limit) -> str:
+    return f"--budget-{limit.unit.replace('_', '-')}"
 
 
 def limits_from(args: argparse.Namespace) -> dict[str, float | None]:
     """The limits that were given; null lifts one."""
-    given = {unit: getattr(args, option[2:].replace("-", "_")) for unit, (option, _, _) in LIMITS.items()}
+    given = {unit: getattr(args, f"budget_{unit}") for unit in LIMITS}
     if given["candidates"] == 0:
         raise Unusable("--budget-candidates is at least 1: a run without programs finds nothing")
     return {unit: value or None for unit, value in given.items() if value is not None}

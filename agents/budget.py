@@ -7,6 +7,7 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
+from agents.choices.limits import LIMITS
 from agents.events import Event, Projection
 from agents.payloads import (
     BudgetUpdated,
@@ -32,22 +33,11 @@ class Spent(BaseModel):
     seconds: float = 0.0  # while running, pauses left out
 
 
-UNITS = {
-    "candidates": "programs",
-    "calls": "model calls",
-    "tokens": "tokens",
-    "dollars": "dollars",
-    "verifier_seconds": "seconds of verifier time",
-    "seconds": "seconds",
-}
-ONE = {"candidates": "program", "calls": "model call", "tokens": "token", "dollars": "dollar"}
-
-
 class OutOfBudget(Exception):
     """A call that was not begun, because one unit would not last."""
 
     def __init__(self, unit: str, spent: float, limit: float):
-        what = ONE.get(unit, UNITS[unit]) if limit == 1 else UNITS[unit]
+        what = LIMITS[unit].one if limit == 1 else LIMITS[unit].many
         super().__init__(f"the budget of {limit:g} {what} is spent ({spent:.4g} used)")
         self.unit, self.spent, self.limit = unit, spent, limit
 
@@ -77,7 +67,7 @@ class Ledger:
         An amount is an estimate and may be 0: a unit that the call needs and that is used up is refused even then. Units that the call
         does not name are not its concern, wall time apart.
         """
-        for unit in UNITS:
+        for unit in LIMITS:
             limit = getattr(self.limits, unit)
             if limit is None or not (unit in amounts or unit == "seconds" or unit in (keep or {})):
                 continue
@@ -155,7 +145,7 @@ class Ledger:
         """Limits by unit; null lifts one. A lower value than the present one is left out: a budget is raised, not cut."""
         known = {}
         for unit, value in limits.items():
-            if unit not in UNITS or isinstance(value, bool) or (value is not None and not isinstance(value, (int, float))):
+            if unit not in LIMITS or isinstance(value, bool) or (value is not None and not isinstance(value, (int, float))):
                 continue
             present = getattr(self.limits, unit)
             if present is not None and (value is None or value > present):

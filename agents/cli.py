@@ -17,6 +17,7 @@ from agents import show, sound, steering
 from agents.answering import REQUESTS, add_answer
 from agents.arena import cli as arena
 from agents.arguments import Unusable, add_settings, settings_from
+from agents.choices.workflows import OWN_PROGRAM
 from agents.forking import settings_by_fork
 from agents.journal import TRACE, FileJournal, TraceDamaged
 from agents.knowledge import FolderLibrary
@@ -65,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     solve.add_argument("tasks", nargs="+", type=Path, metavar="TASK", help="a task's source, or a folder")
     solve.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are written")
     add_settings(solve)
-    solve.add_argument("--program", type=Path, metavar="FILE", help="a program with ModelNew, for --workflow verify")
+    solve.add_argument("--program", type=Path, metavar="FILE", help=f"a program with ModelNew, for --workflow {OWN_PROGRAM.name}")
     solve.add_argument("--documents", type=Path, metavar="DIR", help="text and Markdown that a diagnosis may look up and cites")
     solve.add_argument("--learn-from", type=Path, metavar="DIR", help="finished runs whose confirmed improvements may inspire this one")
     waiting = "where a model does not answer, or a plan is to be read: end the process with the run paused (default), or wait for `resume`"
@@ -115,8 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def solve(args: argparse.Namespace) -> int:
     tasks = find_tasks(args.tasks)
     device = args.device or Settings().device
-    if args.workflow == "verify" and args.program is None:
-        raise Unusable("--workflow verify needs --program FILE")
+    if args.workflow == OWN_PROGRAM.name and args.program is None:
+        raise Unusable(f"--workflow {args.workflow} needs --program FILE")
     folders = {path: args.out if len(tasks) == 1 else args.out / name for path, name in tasks.items()}
     for folder in folders.values():
         if (folder / TRACE).exists() and not args.resume:
@@ -169,7 +170,7 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
             await journal.append([steering.control("resume")])
     else:
         source, settings = read_source(path), settings_from(args)
-        program = read_source(args.program) if settings.workflow == "verify" else None
+        program = read_source(args.program) if settings.workflow == OWN_PROGRAM.name else None
     engine = Engine(
         journal,
         LocalVerifier(journal, client, settings.device),

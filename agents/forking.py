@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agents.budget import Ledger
+from agents.choices.workflows import searches
 from agents.events import Event, NewEvent
 from agents.payloads import ControlRequested, EffectCompleted, Failure, Origin, RunFinished, RunForked, RunStarted, SpanClosed, Verification
 from agents.settings import Settings
@@ -83,7 +84,7 @@ def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: 
     for name in FIXED:
         if getattr(settings, name) != getattr(before, name):
             raise ForkRefused(f"a fork cannot change the {name}: what was measured would not hold any more. Submit a new run instead")
-    if "verify" in (settings.workflow, before.workflow):
+    if not (searches(settings.workflow) and searches(before.workflow)):
         raise ForkRefused("a run that verifies a person's own program has nothing that other settings could change: submit a new run instead")
     if settings.workflow != before.workflow:
         foreign = next((event.seq for event in events[:cut] if event.span not in COMMON), cut + 1)

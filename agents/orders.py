@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from agents.choices.workflows import WORKFLOWS, searches
 from agents.settings import Settings
 from agents.strategies import CATALOGUE
 
@@ -86,7 +87,7 @@ def found(text: str) -> list[Order]:
 
 def check(settings: Settings, to: str, text: str) -> None:
     """Raises `NotAnOrder` where nobody that the note is for would make anything of it."""
-    if settings.workflow == "verify":
+    if not searches(settings.workflow):
         raise NotAnOrder("this run verifies a person's own program: no agent works here that could read a note")
     if all(role in compiled(settings) for role in ROLES if to in (role, "all")):
         read(text)
@@ -94,7 +95,8 @@ def check(settings: Settings, to: str, text: str) -> None:
 
 def compiled(settings: Settings) -> tuple[str, ...]:
     """Roles that the built-in compiler plays, as notes name them."""
-    return tuple(role for role, setting in ROLES.items() if settings.workflow == "descend" or getattr(settings, setting) == BUILT_IN)
+    always = WORKFLOWS[settings.workflow].compiled
+    return tuple(role for role, setting in ROLES.items() if setting in always or getattr(settings, setting) == BUILT_IN)
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agents.budget import Ledger, OutOfBudget, Still, seconds_worked
+from agents.choices.workflows import WORKFLOWS
 from agents.events import Agent, Event, NewEvent
 from agents.forking import RolesInForce, former, settings_of_fork
 from agents.notes import Notes
@@ -116,12 +117,12 @@ class Engine:
     def settings_for(self, span: str | None) -> Settings:
         return next((settings for fork, settings in self._former if self.replay.inherited(fork, span)), self._settings)
 
-    def cast(self, built_in: Sequence[str] = ()) -> Any:
-        """The roles (`agents.roles.Roles`) that the settings name. `built_in`: "planner", "coder", "judge" that a workflow has no model for."""
+    def cast(self) -> Any:
+        """The roles (`agents.roles.Roles`) that the settings name; those that the workflow has no model for are the compiler's."""
         from agents.roles import roles_for  # roles import this module
 
         def chosen(settings: Settings) -> Any:
-            return roles_for(settings.model_copy(update=dict.fromkeys(built_in, "built-in")), self.models)
+            return roles_for(settings.model_copy(update=dict.fromkeys(WORKFLOWS[settings.workflow].compiled, "built-in")), self.models)
 
         if self.roles is not None:
             return self.roles
@@ -205,9 +206,9 @@ class Engine:
             await root.emit(await self._started(), "engine")
         workflow = self._workflow
         if workflow is None:
-            from agents.workflows import WORKFLOWS  # workflows import this module
+            from agents.workflows import FUNCTIONS  # workflows import this module
 
-            workflow = WORKFLOWS[self.settings.workflow]
+            workflow = FUNCTIONS[self.settings.workflow]
         try:
             return await workflow(self)
         except Ended as ended:

@@ -6,26 +6,27 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from agents.choices.limits import LIMITS
+from agents.choices.workflows import DEFAULT, Name
 from verifier.report import Tier
 from verifier.task import Mode, Precision
 
 MOST_WORKERS = 16
-PARALLEL = ("branch", "pilot")  # workflows that go several ways at once
 
 
 class Budget(BaseModel):
     """Limits; null is no limit. Spending is counted in the same units."""
 
-    candidates: int | None = Field(default=8, ge=1)  # programs proposed
-    calls: int | None = Field(default=None, ge=0)  # LLM calls
-    tokens: int | None = Field(default=None, ge=0)
-    dollars: float | None = Field(default=None, ge=0)
-    verifier_seconds: float | None = Field(default=600.0, gt=0)
-    seconds: float | None = Field(default=1800.0, gt=0)
+    candidates: int | None = LIMITS["candidates"].field()
+    calls: int | None = LIMITS["calls"].field()
+    tokens: int | None = LIMITS["tokens"].field()
+    dollars: float | None = LIMITS["dollars"].field()
+    verifier_seconds: float | None = LIMITS["verifier_seconds"].field()
+    seconds: float | None = LIMITS["seconds"].field()
 
 
 class Settings(BaseModel):
-    workflow: Literal["stitch", "forge", "pilot", "branch", "descend", "random", "verify"] = "stitch"
+    workflow: Name = DEFAULT
     planner: str = "built-in"  # or the name of an LLM profile
     coder: str = "built-in"
     coder_mode: Literal["one", "frontend+mid-end"] = "one"  # of a model: one agent, or one that gets the program right and one that only tunes
@@ -42,13 +43,3 @@ class Settings(BaseModel):
     review_plan: bool = False  # wait after the first plan until a person has read it
     budget: Budget = Budget()
     seed: int = 0
-
-
-SEARCHES = {  # workflows to choose from, each in a sentence; "verify" measures a person's own program
-    "stitch": "Plan, code step by step, verify, profile, diagnose, answer the diagnosis; re-plan where that does not help (StitchCUDA).",
-    "forge": "One correction or one optimisation a round, with only the latest program and judgement in view (CudaForge).",
-    "pilot": "A population of strategies: crossed as strategies, translated to code, revised, aligned with what survived (cuPilot).",
-    "branch": "Many ideas at once, the best four go on, broken programs get at most five repairs (PIKE).",
-    "descend": "No model: the compiler's program, its numbers tuned one coordinate after the other.",
-    "random": "No model and no judgement: choices of the compiler drawn at random, to compare the others with.",
-}

@@ -24,7 +24,7 @@ from agents.arena.model import QUALITIES  # noqa: E402
 from agents.arena.plays import Kept  # noqa: E402
 from agents.arena.tally import tallied  # noqa: E402
 from agents.arguments import Unusable  # noqa: E402
-from agents.settings import SEARCHES  # noqa: E402
+from agents.choices.workflows import SEARCHES  # noqa: E402
 
 BUDGETS = "calls=12,candidates=12;calls=40,candidates=40"
 

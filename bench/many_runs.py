@@ -100,7 +100,7 @@ class Model:
 
 
 class CannedVerifier:
-    """Stands in for `webapp.runs.verifier_worker.VerifierWorker` at the queue, with verdicts that the programs themselves state."""
+    """Stands in for `webapp.runs.workers.verifier_worker.VerifierWorker` at the queue, with verdicts that the programs themselves state."""
 
     def __init__(self) -> None:
         from tests.unit.agents.agent_fakes import FakeClient
@@ -111,8 +111,8 @@ class CannedVerifier:
 
     async def execute(self, verification, attempt: int, epoch: int) -> None:
         from webapp.database import in_thread
-        from webapp.runs import handover
-        from webapp.runs.handover import Claim, ClaimLost
+        from webapp.runs.workers import handover
+        from webapp.runs.workers.handover import Claim, ClaimLost
 
         claim = Claim(verification, attempt, epoch)
         try:

@@ -19,7 +19,7 @@ from webapp.environment import ROOT
 from webapp.knowledge.documents import save
 from webapp.review import services, shares, verdicts
 from webapp.runs.models import Candidate, Event, Run
-from webapp.runs.traces_on_disk import import_trace
+from webapp.runs.trace.on_disk import import_trace
 from webapp.tasks.models import Task
 
 NOTES = """# Reductions over rows on an H200

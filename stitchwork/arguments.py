@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from stitchwork import __version__
+from stitchwork.choices import DEFAULT, PARALLEL, SEARCHES, USUAL, WORKFLOWS
 
 PRECISIONS = ("fp32-strict", "tf32", "bf16", "fp16")
-WORKFLOWS = ("stitch", "forge", "pilot", "branch", "descend", "random")
 EPILOGUE = """
 exit codes: 0 done (verify: passed, and fast enough; submit --follow and follow: a program passed); 1 it did not; 2 it could not be done
 (arguments, connection, the token, the host); 3 out of budget; 4 cancelled; 130 interrupted. With --json the result goes to stdout as JSON,
@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     runs = command("runs", "List runs, newest first.")
     runs.add_argument("--state", choices=("queued", "running", "paused", "finished"))
     runs.add_argument("--outcome", choices=("improved", "matched", "failed", "cancelled", "out_of_budget"))
-    runs.add_argument("--workflow", choices=(*WORKFLOWS, "verify"))
+    runs.add_argument("--workflow", choices=WORKFLOWS)
     runs.add_argument("-q", metavar="WORDS", help="words of the title, the task or the person")
     runs.add_argument("-n", type=int, default=20, metavar="COUNT", help="at most (default 20)")
     show = command("show", "One run: settings, candidates, result.")
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     board.add_argument("--task", metavar="ID", help="single results of this task instead of the ranking")
     board.add_argument("--device", metavar="MODEL", help="device model, such as h200")
     board.add_argument("--precision", choices=PRECISIONS)
-    board.add_argument("--workflow", choices=(*WORKFLOWS, "verify"))
+    board.add_argument("--workflow", choices=WORKFLOWS)
     board.add_argument("-n", type=int, default=50, metavar="COUNT", help="of single results, at most (default 50)")
     command("devices", "What there is to measure on, and how long its queue is.")
     command("doctor", "Check login, server, token and devices, and say what to do.")
@@ -109,21 +109,21 @@ def _measured(command: argparse.ArgumentParser) -> None:
 
 
 def _search(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--workflow", choices=WORKFLOWS, default="stitch")
+    command.add_argument("--workflow", choices=SEARCHES, default=DEFAULT)
     command.add_argument("--llm", metavar="PROFILE", help="for all roles; default: the built-in compiler, which needs no model")
     for role in ("planner", "coder", "judge"):
         command.add_argument(f"--{role}", metavar="PROFILE", help="for this role alone")
     command.add_argument("--language", choices=("cuda", "triton", "cpp"))
     command.add_argument("--target", type=_factor, metavar="X", help="stop at this lower bound of the speedup")
-    command.add_argument("--workers", type=int, default=4, metavar="N", help="ways at once in branch and pilot, 1 to 16 (default 4)")
+    command.add_argument("--workers", type=int, default=4, metavar="N", help=f"ways at once in {' and '.join(PARALLEL)}, 1 to 16 (default 4)")
     command.add_argument("--review-plan", action="store_true", help="pause after the plan until somebody has read it")
     limits = command.add_argument_group("budget")
-    limits.add_argument("--candidates", type=int, default=8, help="programs (default 8)")
+    limits.add_argument("--candidates", type=int, default=USUAL["candidates"], help="programs (default %(default)g)")
     limits.add_argument("--calls", type=int, help="calls of models")
     limits.add_argument("--tokens", type=int)
     limits.add_argument("--dollars", type=float)
-    limits.add_argument("--minutes", type=float, default=30, help="from start to end (default 30)")
-    limits.add_argument("--verifier-minutes", type=float, default=10, help="on a verifier (default 10)")
+    limits.add_argument("--minutes", type=float, default=(USUAL["seconds"] or 0) / 60, help="from start to end (default %(default)g)")
+    limits.add_argument("--verifier-minutes", type=float, default=(USUAL["verifier_seconds"] or 0) / 60, help="on a verifier (default %(default)g)")
 
 
 def _factor(text: str) -> float:

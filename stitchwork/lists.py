@@ -72,16 +72,22 @@ def leaderboard(answer: Json) -> str:
     if not answer["entries"]:
         return "no confirmed results with these filters"
     where = [chosen["suite"] or f"all {len(chosen['tasks'])} tasks", chosen["device_name"], chosen["precision"], chosen["mode"]]
-    head = ["#", "entry", "solved", "geo vs eager", "geo vs best", f"fast_{chosen['p']:g}", "cost a run", "time a run"]
-    rows = [
-        [
-            e["rank"] or "-", e["entry"], f"{e['solved']}/{e['tasks']}", interval(e["speedup_vs_eager"]), interval(e["speedup_vs_best"]),
-            f"{100 * e['fast_p']:.0f} %", "-" if e["dollars_per_run"] is None else f"${e['dollars_per_run']:.3f}",
-            seconds(e["seconds_per_run"]) or "-",
-        ]
-        for e in answer["entries"]
-    ]  # fmt: skip
+    told = answer["columns"]  # the server says which, so that this client shows those that it does not know yet
+    head = ["#", "entry", *(column["title"] for column in told)]
+    rows = [[e["rank"] or "-", e["entry"], *(_figure(e, column["field"], column["kind"]) for column in told)] for e in answer["entries"]]
     return f"{clean(', '.join(where))}; {answer['interval']}\n\n{columns(head, rows)}"
+
+
+def _figure(entry: Json, field: str, kind: str) -> str:
+    value = entry[field]
+    written = {
+        "solved": lambda: f"{value}/{entry['tasks']}",
+        "interval": lambda: interval(value),
+        "share": lambda: f"{100 * value:.0f} %",
+        "dollars": lambda: f"${value:.3f}",
+        "seconds": lambda: seconds(value) or "-",
+    }
+    return "-" if value is None else written.get(kind, lambda: f"{value:g}")()
 
 
 def results(answer: Json) -> str:

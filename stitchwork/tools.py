@@ -16,6 +16,7 @@ from pydantic import Field
 from stitchwork import __version__
 from stitchwork.api import ApiError
 from stitchwork.asking import AsyncApi
+from stitchwork.choices import DEFAULT, Search
 from stitchwork.digest import report_text, run_text
 from stitchwork.figures import ago, interval
 from stitchwork.terminal import clean
@@ -110,7 +111,7 @@ class Tools:
         task: Task,
         ctx: Context,
         device: Device = "cpu",
-        workflow: Literal["stitch", "forge", "pilot", "branch", "descend", "random"] = "stitch",
+        workflow: Search = DEFAULT,
         llm: Annotated[str, Field(description='A model that list_devices names, or "built-in" (a compiler: free, deterministic).')] = "built-in",
         candidates: Annotated[int, Field(ge=1, le=1000, description="Programs to try at most.")] = 8,
         minutes: Annotated[float, Field(gt=0, le=1440)] = 30,

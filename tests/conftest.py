@@ -7,9 +7,29 @@ import os
 
 import pytest
 
+from tests import touched
 from tests.served import until_at_rest
 
 os.environ.setdefault("STITCH_MOST_PREEMPTED", "1")  # tests run side by side, so every host is busy; what a busy host means is tested by itself
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--touched", action="store_true", help="leave out the tests that guard nothing that the commit touched (tests/touched.py)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--touched"):
+        touched.leave_out(config, items)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    return touched.header() if config.getoption("--touched") else None
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A phase of which nothing was touched has nothing to run, which is no failure."""
+    if session.config.getoption("--touched") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_collection_finish() -> None:

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views import defaults
 
-from webapp.api.problems import plain
+from webapp.api.calls.problems import plain
 
 SENTENCE = "The database does not answer."
 HINT = "Runs go on as soon as it is back, and what they have written is kept. Try again in a moment."

@@ -22,7 +22,7 @@ VERIFIER = {
     **dict.fromkeys(("runs_run", "runs_event", "runs_verification", "runs_candidate", "runs_artefact", "runs_artefactchunk"), "SELECT"),
     **dict.fromkeys(("tasks_task", "tasks_tryout", "diffs_measureddiff", "diffs_measuredhunk", "procrastinate_periodic_defers"), "SELECT"),
     "fleet_device": "SELECT, INSERT, UPDATE",
-    "runs_turn": "SELECT, INSERT, UPDATE",  # whose turn it was last (`webapp/runs/fairness.py`)
+    "runs_turn": "SELECT, INSERT, UPDATE",  # whose turn it was last (`webapp/runs/workers/fairness.py`)
     "procrastinate_workers": "SELECT, INSERT, UPDATE, DELETE",
     "procrastinate_jobs": "SELECT, UPDATE, DELETE",
     "procrastinate_events": "SELECT, INSERT",

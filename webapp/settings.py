@@ -138,7 +138,7 @@ def _database() -> dict:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# --- Queue. A worker that is silent for STALLED_AFTER has died, and what it did is given to another (webapp/runs/rescue.py).
+# --- Queue. A worker that is silent for STALLED_AFTER has died, and what it did is given to another (webapp/runs/workers/rescue.py).
 PROCRASTINATE_AUTODISCOVER_MODULE_NAME = "jobs"
 PROCRASTINATE_READONLY_MODELS = True
 HEARTBEAT_SECONDS = float(os.environ.get("STITCHWORK_HEARTBEAT_SECONDS", "1"))
@@ -171,7 +171,7 @@ EMAIL_USE_TLS = not EMAIL_USE_SSL and os.environ.get("EMAIL_PLAIN") != "1"
 EMAIL_TIMEOUT = 15
 DEFAULT_FROM_EMAIL = os.environ.get("EMAIL_FROM", "stitchwork@localhost")
 
-ACCOUNT_ADAPTER = "webapp.accounts.adapters.AccountAdapter"
+ACCOUNT_ADAPTER = "webapp.accounts.sign_in.adapters.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", *(["email"] if MAIL else []), "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "optional" if MAIL else "none"
@@ -182,24 +182,24 @@ ACCOUNT_SESSION_REMEMBER = True
 # Counted in the cache, so over all web processes. A key is a name with an address; an address may be a known browser (adapters.py).
 ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
 ACCOUNT_FORMS = {
-    "login": "webapp.accounts.allauth_forms.LoginForm",
-    "signup": "webapp.accounts.allauth_forms.SignupForm",
-    "change_password": "webapp.accounts.allauth_forms.ChangePasswordForm",
-    "set_password": "webapp.accounts.allauth_forms.SetPasswordForm",
-    "reset_password": "webapp.accounts.allauth_forms.ResetPasswordForm",
-    "reset_password_from_key": "webapp.accounts.allauth_forms.ResetPasswordKeyForm",
-    "reauthenticate": "webapp.accounts.allauth_forms.ReauthenticateForm",
-    "add_email": "webapp.accounts.allauth_forms.AddEmailForm",
+    "login": "webapp.accounts.sign_in.allauth_forms.LoginForm",
+    "signup": "webapp.accounts.sign_in.allauth_forms.SignupForm",
+    "change_password": "webapp.accounts.sign_in.allauth_forms.ChangePasswordForm",
+    "set_password": "webapp.accounts.sign_in.allauth_forms.SetPasswordForm",
+    "reset_password": "webapp.accounts.sign_in.allauth_forms.ResetPasswordForm",
+    "reset_password_from_key": "webapp.accounts.sign_in.allauth_forms.ResetPasswordKeyForm",
+    "reauthenticate": "webapp.accounts.sign_in.allauth_forms.ReauthenticateForm",
+    "add_email": "webapp.accounts.sign_in.allauth_forms.AddEmailForm",
 }
-MFA_ADAPTER = "webapp.accounts.adapters.TwoFactorAdapter"
+MFA_ADAPTER = "webapp.accounts.sign_in.adapters.TwoFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_TOTP_ISSUER = "Stitchwork"
 MFA_TOTP_TOLERANCE = 1  # a code typed as its half minute ends still counts
 MFA_FORMS = {
-    "authenticate": "webapp.accounts.allauth_forms.AuthenticateForm",
-    "reauthenticate": "webapp.accounts.allauth_forms.ReauthenticateByCodeForm",
-    "activate_totp": "webapp.accounts.allauth_forms.ActivateTOTPForm",
+    "authenticate": "webapp.accounts.sign_in.allauth_forms.AuthenticateForm",
+    "reauthenticate": "webapp.accounts.sign_in.allauth_forms.ReauthenticateByCodeForm",
+    "activate_totp": "webapp.accounts.sign_in.allauth_forms.ActivateTOTPForm",
 }
 CACHES = {"default": {"BACKEND": "webapp.accounts.shared_cache.SharedCache"}}
 

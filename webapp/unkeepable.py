@@ -6,7 +6,7 @@ from django.db import DataError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from webapp.api.problems import plain
+from webapp.api.calls.problems import plain
 
 SENTENCE = "A value of this request cannot be kept."
 HINT = "It holds a null character or half of one, or a number or a time beyond all measure. Nothing was changed."

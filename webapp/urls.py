@@ -14,7 +14,7 @@ handler500 = "webapp.outage.server_error"
 urlpatterns = [
     path("healthz", health),
     path("", include("webapp.api.urls")),
-    path("", include("webapp.accounts.urls_sign_in")),
+    path("", include("webapp.accounts.sign_in.urls_sign_in")),
     path("", include("webapp.accounts.urls")),
     path("", include("webapp.tasks.urls")),
     path("", include("webapp.review.urls")),  # before the runs: below a candidate these take any word

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents.arguments import Subcommands, Unusable
-from agents.settings import SEARCHES, Budget
+from agents.choices.workflows import SEARCHES
+from agents.settings import Budget
 
 if TYPE_CHECKING:
     from agents.arena.scoring import Row

@@ -7,6 +7,7 @@ from functools import cache
 
 from agents.arena.landscape import Axis, Landscape, Point, replaced
 from agents.arena.model import PROFILE, Hand, Written
+from agents.choices.workflows import Role
 from agents.diagnosis import Diagnosis
 from agents.events import Agent
 from agents.llm.messages import Message, Request
@@ -254,7 +255,6 @@ def _named(axis: Axis, value: int) -> str:
     return f"{axis.label} = {axis.values[value]}" if axis.numeric else f"{axis.label} {'on' if axis.values[value] else 'off'}"
 
 
-def cast(hand: Hand, built_in: Sequence[str]) -> Roles:
-    """`built_in`: "planner", "coder", "judge" that the workflow has no model for."""
-    asks = {role: role not in built_in for role in ("planner", "coder", "judge")}
-    return Roles(LandscapePlanner(hand, asks["planner"]), LandscapeCoder(hand, asks["coder"]), LandscapeVerifier(hand, asks["judge"]))
+def cast(hand: Hand, models: Sequence[Role]) -> Roles:
+    """`models`: roles that ask the played model; the compiler plays the others, without cost and without a model's faults."""
+    return Roles(LandscapePlanner(hand, "planner" in models), LandscapeCoder(hand, "coder" in models), LandscapeVerifier(hand, "judge" in models))

@@ -17,15 +17,14 @@ from agents.arena.landscape import Landscape, Table
 from agents.arena.landscape_roles import cast as roles_of
 from agents.arena.model import PROFILE, Hand, PlayedModel, Quality
 from agents.arena.played_verifier import PlayedVerifier, Verified
+from agents.choices.workflows import WORKFLOWS
 from agents.events import ArtefactRef, Event, NewEvent
 from agents.payloads import Payload, read
 from agents.ports import Journal
 from agents.run import Engine
 from agents.settings import Budget, Settings
-from agents.workflows import WORKFLOWS
+from agents.workflows import FUNCTIONS
 
-# Workflows whose papers have no model at all, or none in one of the roles: there the compiler plays, without cost and without a model's faults.
-BUILT_IN: dict[str, tuple[str, ...]] = {"descend": ("planner", "coder", "judge"), "random": ("planner", "coder", "judge"), "forge": ("planner",)}
 NEAR_BEST = 0.95
 BATCH = 100  # plays that a worker process is given at a time
 AT = "2026-01-01T00:00:00.000000+00:00"  # played time does not pass
@@ -130,9 +129,9 @@ async def played(landscape: Landscape, workflow: str, seed: int, quality: Qualit
     kept = cast(Journal, journal)  # its events are `PlayedEvent`
     verifier = PlayedVerifier(landscape, kept, seed)
     models = PlayedModel(quality, seed)
-    roles = roles_of(Hand(landscape, quality, seed), BUILT_IN.get(workflow, ()))
+    roles = roles_of(Hand(landscape, quality, seed), WORKFLOWS[workflow].models)
     source, name = landscape.source, landscape.name
-    engine = Engine(kept, verifier, settings, source, name, workflow=WORKFLOWS[workflow], roles=roles, models=models, on_pause="stop")
+    engine = Engine(kept, verifier, settings, source, name, workflow=FUNCTIONS[workflow], roles=roles, models=models, on_pause="stop")
     verifier.engine = engine
     summary = await engine.execute()
     return outcome_of(landscape, workflow, seed, summary, engine, verifier, models)

@@ -14,6 +14,7 @@ from agents.arena.model import Quality
 from agents.arena.runs import Contest
 from agents.arena.scoring import HEAD, INTERVAL, Row, cells, plain, scores
 from agents.arena.tally import Tally, explanation
+from agents.choices.workflows import played_by_the_compiler
 from agents.show import markdown
 
 JSON, MARKDOWN = "arena.json", "arena.md"
@@ -169,7 +170,7 @@ def described(quality: Quality) -> str:
         f"with the report's evidence succeeds (probability {q.repair:g} each time); besides, a program fails on its own with probability "
         f"{q.program_fault:g}. A call reads {q.tokens_in:g} and writes {q.tokens_out:g} tokens in the median (lognormal, deviations of the logarithm "
         f"{q.tokens_in_log:g} and {q.tokens_out_log:g}), at {1e6 * q.dollars_in:g} and {1e6 * q.dollars_out:g} dollars a million, and takes "
-        f"{q.seconds_first:g} s and a second for {q.tokens_a_second:g} tokens written. Where a workflow has no model (descend, random, forge's plan) "
+        f"{q.seconds_first:g} s and a second for {q.tokens_a_second:g} tokens written. Where a workflow has no model ({played_by_the_compiler()}) "
         "the compiler's rules take its place, without cost or faults."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agents.choices.workflows import WORKFLOWS
 from agents.ports import ModelPort
 from agents.roles.situation import Advice, Attempt, Coder, Edit, Plan, Planner, Roles, Situation, Verifier
 from agents.settings import Settings
@@ -57,7 +58,7 @@ def verifier_for(settings: Settings) -> Verifier:
     if settings.judge != BUILT_IN:
         from agents.roles.llm_verifier import LlmVerifier
 
-        return LlmVerifier(settings.judge, always=settings.workflow == "forge", moves=settings.coder == BUILT_IN)
+        return LlmVerifier(settings.judge, always=WORKFLOWS[settings.workflow].judges_all, moves=settings.coder == BUILT_IN)
     if settings.coder == BUILT_IN:
         from agents.roles.verifier import BuiltInVerifier
 

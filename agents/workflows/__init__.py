@@ -9,7 +9,7 @@ from agents.workflows.random_search import random_search
 from agents.workflows.stitch import stitch
 from agents.workflows.verify import verify
 
-WORKFLOWS: dict[str, Workflow] = {
+FUNCTIONS: dict[str, Workflow] = {  # by the names of `agents.choices.workflows`, where the rest of what is known about them stands
     "stitch": stitch,
     "forge": forge,
     "pilot": pilot,

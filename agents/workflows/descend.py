@@ -25,7 +25,7 @@ STORMS = 3  # in a row without a gain, after which the search ends
 
 
 async def descend(run: Engine) -> Finish:
-    return await solve(run, search, built_in=("planner", "coder", "judge"), tune_last=False)
+    return await solve(run, search, tune_last=False)
 
 
 async def search(run: Engine, situation: Situation, roles: Roles) -> str:

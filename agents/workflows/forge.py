@@ -19,7 +19,7 @@ ROUNDS = 10
 
 
 async def forge(run: Engine) -> Finish:
-    return await solve(run, search, built_in=("planner",))
+    return await solve(run, search)
 
 
 async def search(run: Engine, situation: Situation, roles: Roles) -> str:

@@ -15,12 +15,9 @@ from agents.workflows.understanding import plan, understand
 Search = Callable[[Engine, Situation, Roles], Awaitable[str]]
 
 
-async def solve(run: Engine, search: Search, *, built_in: tuple[str, ...] = (), tune_last: bool = True) -> Finish:
-    """Admission, graph, profile and plan; then the search, which returns why it ended; then numbers, and the confirmation of the winner.
-
-    `built_in`: roles ("planner", "coder", "judge") that this workflow has no model for, whatever the settings say.
-    """
-    roles = run.cast(built_in)
+async def solve(run: Engine, search: Search, *, tune_last: bool = True) -> Finish:
+    """Admission, graph, profile and plan; then the search, which returns why it ended; then numbers, and the confirmation of the winner."""
+    roles = run.cast()
     situation = Situation(run.task_source, run.task_name, run.settings)
     situation.admission = await admit(run)
     await understand(run, situation)

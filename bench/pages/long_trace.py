@@ -14,7 +14,7 @@ def long_trace(user, least: int, *, delta_characters: int, total_bytes: int = 0)
     """Makes a run attempt by attempt until it has `least` events and `total_bytes` of payloads; finished, with a best candidate."""
     from agents.events import NewEvent
     from tests.browser import sample_run
-    from webapp.runs.append import append
+    from webapp.runs.trace.append import append
 
     run = sample_run.create_run(user, f"trace of {total_bytes // 1_000_000} MB" if total_bytes else f"trace of {least} events")
     budget = {"candidates": 400, "calls": 2000, "tokens": None, "dollars": 40.0, "verifier_seconds": None, "seconds": None}

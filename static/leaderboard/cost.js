@@ -1,25 +1,27 @@
 // Cost against speedup: one point an entry, its geometric mean with the interval over what a run costs.
 import { draw, styleOf } from "../js/lib/plots.js";
-import { counted } from "../js/lib/words.js";
 
-const SAID = {
-  dollars: { title: "cost of a run, dollars", text: (value) => `$${value < 0.1 ? value.toFixed(3) : value.toFixed(2)}`, prefix: "$" },
-  tokens: { title: "tokens of a run", text: (value) => counted(Math.round(value), "token"), prefix: "" },
-  seconds: { title: "time of a run, seconds", text: (value) => `${Math.round(value)} s`, prefix: "" },
+// How a cost is written, by the kind of its column (webapp/leaderboard/columns.py).
+const WRITTEN = {
+  dollars: (value) => `$${value < 0.1 ? value.toFixed(3) : value.toFixed(2)}`,
+  count: (value) => Math.round(value).toLocaleString("en"),
+  seconds: (value) => `${Math.round(value)} s`,
 };
 
 export function showCost(box, curves) {
   if (!box) return;
   const points = curves.points;
-  let unit = points.some((point) => point.dollars) ? "dollars" : "seconds"; // without models nothing costs money: then time tells entries apart
-  const shown = () => points.filter((point) => point[unit] !== null);
-  const words = (point) => `${point.rank}. ${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${SAID[unit].text(point[unit])}`;
+  // Without models nothing costs money: then the last, time, tells entries apart.
+  let unit = curves.costs.find((cost) => points.some((point) => point.costs[cost.key])) ?? curves.costs.at(-1);
+  const costOf = (point) => point.costs[unit.key];
+  const shown = () => points.filter((point) => costOf(point) !== null);
+  const words = (point) => `${point.rank}. ${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${unit.short}: ${WRITTEN[unit.kind](costOf(point))}`;
   const build = (theme) => {
     const found = shown();
     return {
       data: [
         {
-          x: found.map((point) => point[unit]), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
+          x: found.map(costOf), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
           text: found.map((point) => String(point.rank)), // as in the table: names would lie over each other
           textposition: "middle right", textfont: { size: 12, color: theme["text-2"] }, hovertext: found.map(words), hoverinfo: "text",
           marker: { size: 9, color: found.map((_, at) => styleOf(theme, at).colour), symbol: found.map((_, at) => styleOf(theme, at).symbol), line: { width: 1, color: theme.surface } },
@@ -28,23 +30,23 @@ export function showCost(box, curves) {
       ],
       layout: {
         margin: { l: 64, r: 20, t: 16, b: 44 },
-        xaxis: { title: SAID[unit].title, rangemode: "tozero", tickprefix: SAID[unit].prefix },
+        xaxis: { title: unit.title, rangemode: "tozero", tickprefix: unit.kind === "dollars" ? "$" : "" },
         yaxis: { title: `geometric mean, vs ${curves.against}`, ticksuffix: "×" },
         shapes: [{ type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { color: theme["line-strong"], dash: "dot", width: 1.5 } }],
       },
     };
   };
   const buttons = [...document.querySelectorAll("[data-cost]")];
-  const press = () => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.cost === unit)));
+  const press = () => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.cost === unit.key)));
   press();
   draw(box, build, {
-    table: () => ({ columns: ["entry", "geometric mean", "95 %", "dollars a run", "tokens a run", "seconds a run"], rows: points.map((point) => [point.name, `${point.ratio.toFixed(2)}×`, `[${point.low.toFixed(2)}, ${point.high.toFixed(2)}]`, point.dollars, point.tokens && Math.round(point.tokens), point.seconds && Math.round(point.seconds)]) }),
+    table: () => ({ columns: ["entry", "geometric mean", "95 %", ...curves.costs.map((cost) => cost.title)], rows: points.map((point) => [point.name, `${point.ratio.toFixed(2)}×`, `[${point.low.toFixed(2)}, ${point.high.toFixed(2)}]`, ...curves.costs.map((cost) => point.costs[cost.key] === null ? null : WRITTEN[cost.kind](point.costs[cost.key]))]) }),
     points: () => shown().map((point, index) => ({ trace: 0, index, text: words(point), href: point.href })),
   }).then((chart) => {
     if (!chart) return;
     for (const button of buttons) {
       button.addEventListener("click", () => {
-        unit = button.dataset.cost;
+        unit = curves.costs.find((cost) => cost.key === button.dataset.cost);
         press();
         chart.redraw();
       });

@@ -284,7 +284,7 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
 
 def play(run, *, delay: float = 0.0, stop_after: int | None = None, **options) -> int:
     """Append the story; returns the last seq. `stop_after` ends it in the middle, as a crash would. Without a delay many events go in one append."""
-    from webapp.runs.append import append
+    from webapp.runs.trace.append import append
 
     run.refresh_from_db()
     seq, decided, waiting = run.last_seq, None, []

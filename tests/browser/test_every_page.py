@@ -29,8 +29,8 @@ from webapp.fleet.models import Device
 from webapp.llm.models import Announcement, Profile
 from webapp.review import shares
 from webapp.review.models import Share
-from webapp.runs.append import append
 from webapp.runs.models import Run
+from webapp.runs.trace.append import append
 
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
 CHECKS = ROOT / "tests/browser/page_checks.js"

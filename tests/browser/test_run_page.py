@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from agents.events import NewEvent
 from tests.browser import sample_run
 from webapp.environment import ROOT
-from webapp.runs.append import append
+from webapp.runs.trace.append import append
 
 CHECKS = ROOT / "tests/browser/page_checks.js"
 AT_REST = """box => new Promise((tell) => {

@@ -18,10 +18,10 @@ from tests.unit.agents.agent_fakes import FakeClient
 from tests.unit.agents.model_fakes import AskingRoles, FakeModels
 from tests.unit.webapp.cast import SOURCE
 from webapp.llm.models import Profile
-from webapp.runs.hub import hub
-from webapp.runs.journal import DatabaseJournal, take_lease
+from webapp.runs.live.hub import hub
 from webapp.runs.models import Event, Run
 from webapp.runs.services import create_run
+from webapp.runs.workers.journal import DatabaseJournal, take_lease
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -13,8 +13,8 @@ from agents.events import NewEvent
 from tests.browser import sample_run
 from webapp.environment import ROOT
 from webapp.runs import artefacts
-from webapp.runs.append import append
 from webapp.runs.models import Run
+from webapp.runs.trace.append import append
 
 MEDIA_TYPE = "application/x-stitchwork-timeline"
 PAINTED = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 from agents.events import NewEvent
 from bench.pages.long_trace import long_trace
 from tests.browser import sample_run
-from webapp.runs.append import append
 from webapp.runs.models import Run
+from webapp.runs.trace.append import append
 
 FEW = 2000  # events
 

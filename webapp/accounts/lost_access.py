@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import connection
 
-CHANNEL = "stitchwork_run"  # which every web process listens to anyway (webapp/runs/hub.py)
+CHANNEL = "stitchwork_run"  # which every web process listens to anyway (webapp/runs/live/hub.py)
 PAYLOAD = "access"
 
 

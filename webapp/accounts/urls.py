@@ -2,7 +2,8 @@
 
 from django.urls import path
 
-from webapp.accounts import views_account, views_audit, views_sign_in, views_team
+from webapp.accounts import views_account, views_audit, views_team
+from webapp.accounts.sign_in import views_sign_in
 
 app_name = "accounts"
 

@@ -7,9 +7,9 @@ from typing import Any
 from ninja import NinjaAPI
 
 from webapp.api import candidates, comments, devices, events, leaderboard, me, runs, stored, tasks, verifications
-from webapp.api.caller import Session, Token
-from webapp.api.problems import MEDIA_TYPE, handle_errors
-from webapp.api.query import strict
+from webapp.api.calls.caller import Session, Token
+from webapp.api.calls.problems import MEDIA_TYPE, handle_errors
+from webapp.api.calls.query import strict
 from webapp.api.stream import STREAM_OPERATION
 
 VERSION = "1.0.0"

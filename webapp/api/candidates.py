@@ -10,13 +10,13 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from verifier.report import Report
-from webapp.api.caller import needs
-from webapp.api.fields import Number
-from webapp.api.problems import Refused, refusals
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import Number
+from webapp.api.calls.problems import Refused, refusals
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
-from webapp.runs.evidence import evidence_of
 from webapp.runs.models import Candidate, Run, Verification
+from webapp.runs.pages.evidence import evidence_of
 from webapp.runs.services import candidate_source
 
 router = Router(tags=["candidates"])
@@ -161,7 +161,7 @@ def get_candidate_report(request: HttpRequest, run_id: uuid.UUID, number: Number
     """The report that counts: that of tier full where there is one. Everything that was measured, and how."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
-    if run.workflow != "verify":
+    if run.searches:
         needs(request, "read")
     return report_of(_candidate(run, number).verification)
 

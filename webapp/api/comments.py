@@ -11,10 +11,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router, Schema
 from pydantic import ConfigDict, Field
 
-from webapp.api.caller import needs
-from webapp.api.fields import LARGEST, Seq, Text
-from webapp.api.idempotency import HEADER_PARAMETER, once
-from webapp.api.problems import Refused, refusals, retry_after, wrong
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import LARGEST, Seq, Text
+from webapp.api.calls.idempotency import HEADER_PARAMETER, once
+from webapp.api.calls.problems import Refused, refusals, retry_after, wrong
 from webapp.api.run_schemas import Asked, address
 from webapp.review import anchors, places, reading, services
 from webapp.review.models import Comment, Thread

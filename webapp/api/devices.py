@@ -8,8 +8,8 @@ from django.http import HttpRequest
 from ninja import Router, Schema
 from pydantic import Field
 
-from webapp.api.caller import needs
-from webapp.api.problems import refusals
+from webapp.api.calls.caller import needs
+from webapp.api.calls.problems import refusals
 from webapp.fleet.choices import device_choices, waiting_by_queue
 from webapp.fleet.doctor import Doctor
 from webapp.fleet.models import Device

@@ -8,9 +8,9 @@ from django.http import HttpRequest
 from ninja import Query, Router, Schema
 from pydantic import Field
 
-from webapp.api.caller import needs
-from webapp.api.fields import Text
-from webapp.api.problems import refusals
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import Text
+from webapp.api.calls.problems import refusals
 from webapp.api.run_schemas import Asked
 from webapp.leaderboard.exports import BoardFile, ResultRow, board_file
 from webapp.leaderboard.filters import LEAST_P, MOST_P, Filters

@@ -19,7 +19,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from stitchwork.asking import AsyncApi
 from stitchwork.tools import build_server
 from webapp.accounts import tokens
-from webapp.api.problems import Refused
+from webapp.api.calls.problems import Refused
 from webapp.api.stream import header_of, refuse, unauthorised
 from webapp.database import in_thread
 

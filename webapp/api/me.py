@@ -12,7 +12,7 @@ from pydantic import Field
 from webapp.accounts.access import grant_of
 from webapp.accounts.models import Membership
 from webapp.accounts.tokens import SCOPES
-from webapp.api.problems import refusals
+from webapp.api.calls.problems import refusals
 
 router = Router(tags=["me"])
 

@@ -7,7 +7,7 @@ from django.db import models
 
 
 class IdempotencyKey(models.Model):
-    """What a call with this `Idempotency-Key` answered. Kept for a day (`webapp/api/idempotency.py`)."""
+    """What a call with this `Idempotency-Key` answered. Kept for a day (`webapp/api/calls/idempotency.py`)."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)

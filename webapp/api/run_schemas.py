@@ -12,12 +12,14 @@ from django.urls import reverse
 from ninja import Schema
 from pydantic import ConfigDict, Field
 
+from agents.choices.limits import LIMITS
+from agents.choices.workflows import DEFAULT, PARALLEL, SEARCHES, Search
 from agents.events import Outcome, State
 from agents.settings import MOST_WORKERS, Settings
 from verifier.report import Interval
 from verifier.task import Mode, Precision
-from webapp.api.fields import Source, Text
-from webapp.api.paging import Page
+from webapp.api.calls.fields import Source, Text
+from webapp.api.calls.paging import Page
 from webapp.runs.models import Run
 
 DEVICE = r"^(cpu|cuda(:\d{1,3})?)$"
@@ -32,20 +34,18 @@ class Asked(Schema):
 class Limits(Asked):
     """What a run may spend; null is no limit."""
 
-    candidates: int | None = Field(8, ge=1, le=1000, description="Programs proposed.")
-    calls: int | None = Field(None, ge=1, le=100_000, description="Calls of language models.")
-    tokens: int | None = Field(None, ge=1000, le=10**9, description="Tokens of language models.")
-    dollars: float | None = Field(None, ge=0.01, le=100_000, description="What language models may cost.")
-    verifier_seconds: float | None = Field(600, ge=1, le=86_400, description="Time on a verifier.")
-    seconds: float | None = Field(1800, ge=1, le=86_400, description="Time from start to end, pauses left out.")
+    candidates: int | None = LIMITS["candidates"].asked()
+    calls: int | None = LIMITS["calls"].asked()
+    tokens: int | None = LIMITS["tokens"].asked()
+    dollars: float | None = LIMITS["dollars"].asked()
+    verifier_seconds: float | None = LIMITS["verifier_seconds"].asked()
+    seconds: float | None = LIMITS["seconds"].asked()
 
 
 class SearchSettings(Asked):
     """How a program is searched for."""
 
-    workflow: Literal["stitch", "forge", "pilot", "branch", "descend", "random"] = Field(
-        "stitch", description="Search policy; the page Submit says what each does."
-    )
+    workflow: Search = Field(DEFAULT, description=" ".join(f"{name}: {workflow.sentence}" for name, workflow in SEARCHES.items()))
     planner: Text = Field("built-in", max_length=100, description='"built-in" (the compiler) or the name of a profile of a language model.')
     coder: Text = Field("built-in", max_length=100, description='"built-in" or a profile.')
     judge: Text = Field("built-in", max_length=100, description='Who reads measurements: "built-in" or a profile.')
@@ -55,7 +55,7 @@ class SearchSettings(Asked):
     precision: Precision = Field("fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
     mode: Mode = Field("train", description="train() as KernelBench leaves it, or eval().")
     target: float | None = Field(None, ge=1, le=1000, description="Stop at this lower bound of the speedup against eager.")
-    workers: int = Field(4, ge=1, le=MOST_WORKERS, description="Ways at once in branch and pilot; one device measures them in turn.")
+    workers: int = Field(4, ge=1, le=MOST_WORKERS, description=f"Ways at once in {' and '.join(PARALLEL)}; one device measures them in turn.")
     review_plan: bool = Field(False, description="Pause after the first plan until a person has read it.")
     budget: Limits = Limits()
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Of the search; measurements draw their own.")
@@ -116,7 +116,7 @@ class RunRow(Schema):
 
 class RunDetail(RunRow):
     settings: dict[str, Any] = Field(description="All settings, as in the event `run.started`.")
-    spent: dict[str, float] = Field(description="By unit: candidates, calls, tokens, dollars, verifier_seconds, seconds.")
+    spent: dict[str, float] = Field(description=f"By unit: {', '.join(LIMITS)}.")
     candidates: int = Field(description="How many programs were proposed.")
     can_act: bool = Field(description="Whether you may steer it.")
 

@@ -12,15 +12,15 @@ from ninja import Query, Router, Status
 from pydantic import Field
 from pydantic import ValidationError as SettingsInvalid
 
+from agents.choices.workflows import Name
 from agents.events import Outcome
-from agents.settings import SEARCHES
 from webapp.accounts import audit
 from webapp.accounts.access import teams_with
-from webapp.api.caller import needs
-from webapp.api.fields import Text
-from webapp.api.idempotency import HEADER_PARAMETER, once
-from webapp.api.paging import page_of
-from webapp.api.problems import Refused, refusals, wrong
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import Text
+from webapp.api.calls.idempotency import HEADER_PARAMETER, once
+from webapp.api.calls.paging import page_of
+from webapp.api.calls.problems import Refused, refusals, wrong
 from webapp.api.run_schemas import (
     Accepted,
     Asked,
@@ -48,7 +48,7 @@ CREATES = {"parameters": [HEADER_PARAMETER]}
 class Filters(Asked):
     state: Literal["queued", "running", "paused", "finished"] | None = None
     outcome: Outcome | None = None
-    workflow: Literal["stitch", "forge", "pilot", "branch", "descend", "random", "verify"] | None = None
+    workflow: Name | None = None
     device: Literal["cpu", "cuda"] | None = None
     precision: Literal["fp32-strict", "tf32", "bf16", "fp16"] | None = None
     task: uuid.UUID | None = Field(None, description="Id of a task.")
@@ -143,7 +143,7 @@ def fork_run(request: HttpRequest, run_id: uuid.UUID, given: Fork) -> HttpRespon
     run, _ = run_for(request, run_id, "act")
     if run.last_seq == 0:
         raise Refused(409, "This run has not begun.", "Start another run with other settings instead.")
-    if run.workflow not in SEARCHES:
+    if not run.searches:
         raise Refused(409, "This run verifies a program: there is nothing that other settings could change.", "Start another verification.")
     settings = _changed(forks.settings_now(run), given.changes)
     check_settings(settings, "body.changes.")

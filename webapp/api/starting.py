@@ -13,8 +13,8 @@ from verifier.source import SourceError
 from verifier.task import Task as TaskSource
 from webapp.accounts.access import team_for, teams_with
 from webapp.accounts.models import Team
-from webapp.api.fields import storable
-from webapp.api.problems import Refused, bad_source, wrong
+from webapp.api.calls.fields import storable
+from webapp.api.calls.problems import Refused, bad_source, wrong
 from webapp.fleet.choices import device_choices
 from webapp.runs import services
 from webapp.runs.models import Run

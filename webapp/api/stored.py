@@ -11,13 +11,13 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from agents.journal import references
-from webapp.api.caller import needs
-from webapp.api.fields import Sha
-from webapp.api.problems import refusals
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import Sha
+from webapp.api.calls.problems import refusals
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.models import Artefact, Run
-from webapp.runs.views_artefact import belongs_to, file_name
+from webapp.runs.pages.views_artefact import belongs_to, file_name
 
 router = Router(tags=["artefacts"])
 ERRORS = refusals(401, 403, 404, 422, 429)

@@ -24,16 +24,16 @@ from django.db import Error as DatabaseError
 from django.http import Http404
 
 from webapp.accounts import tokens
+from webapp.api.calls.fields import LARGEST
+from webapp.api.calls.limits import limit
+from webapp.api.calls.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, Refused
+from webapp.api.calls.query import check
 from webapp.api.events import readable_run
-from webapp.api.fields import LARGEST
-from webapp.api.limits import limit
-from webapp.api.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, Refused
-from webapp.api.query import check
 from webapp.database import in_thread
 from webapp.origins import our_host, same_origin
 from webapp.outage import HINT, RETRY_AFTER, SENTENCE, away
-from webapp.runs.feed import BATCH_EVENTS, within
-from webapp.runs.hub import hub
+from webapp.runs.live.feed import BATCH_EVENTS, within
+from webapp.runs.live.hub import hub
 from webapp.security import page_headers
 
 Message = dict[str, Any]

@@ -14,11 +14,11 @@ from pydantic import ConfigDict, Field
 from verifier.source import SourceError
 from verifier.task import Task as TaskSource
 from webapp.accounts.access import teams_with
-from webapp.api.caller import needs
-from webapp.api.fields import Source, Text
-from webapp.api.idempotency import HEADER_PARAMETER, once
-from webapp.api.paging import Page, page_of
-from webapp.api.problems import bad_source, refusals
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import Source, Text
+from webapp.api.calls.idempotency import HEADER_PARAMETER, once
+from webapp.api.calls.paging import Page, page_of
+from webapp.api.calls.problems import bad_source, refusals
 from webapp.api.run_schemas import Asked
 from webapp.api.starting import team_of
 from webapp.tasks.examples import described

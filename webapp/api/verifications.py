@@ -10,22 +10,23 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Router, Schema
 from pydantic import ConfigDict, Field
 
+from agents.choices.workflows import OWN_PROGRAM
 from agents.events import State
 from agents.settings import Budget, Settings
 from verifier.jobs import JobResult
 from verifier.report import Class, Finding, Report, Stage, Status, Tier, Trial
 from verifier.source import Problem as SourceProblem
 from verifier.task import Mode, Precision
-from webapp.api.caller import needs
-from webapp.api.fields import Source, Text
-from webapp.api.idempotency import HEADER_PARAMETER, once
-from webapp.api.problems import refusals
+from webapp.api.calls.caller import needs
+from webapp.api.calls.fields import Source, Text
+from webapp.api.calls.idempotency import HEADER_PARAMETER, once
+from webapp.api.calls.problems import refusals
 from webapp.api.run_schemas import DEVICE, Asked, page_of_run
 from webapp.api.starting import check_settings, program_of, source_of, start, team_of
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
-from webapp.runs.evidence import evidence_of
 from webapp.runs.models import Run, Verification
+from webapp.runs.pages.evidence import evidence_of
 
 router = Router(tags=["verifications"])
 ERRORS = refusals(400, 401, 403, 404, 409, 422, 429)
@@ -118,12 +119,12 @@ def verify_program(request: HttpRequest, given: NewVerification) -> HttpResponse
     source, name = source_of(request, given.task, given.task_source)
     program = program_of(given.program_source)
     settings = Settings(
-        workflow="verify",
+        workflow=OWN_PROGRAM.name,
         device=given.device,
         precision=given.precision,
         mode=given.mode,
         tier=given.tier,
-        budget=Budget(candidates=1, verifier_seconds=VERIFIER_SECONDS, seconds=2 * VERIFIER_SECONDS),
+        budget=Budget(candidates=OWN_PROGRAM.programs, verifier_seconds=VERIFIER_SECONDS, seconds=2 * VERIFIER_SECONDS),
     )
     check_settings(settings, "body.")
 
@@ -139,7 +140,7 @@ def get_verification(request: HttpRequest, run_id: uuid.UUID):
     """Where it stands and, once `done`, the verdict."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
-    if run.workflow != "verify":
+    if run.searches:
         raise Http404("no such verification")
     return result_of(run, request)
 

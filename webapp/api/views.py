@@ -12,7 +12,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET
 
 from webapp.api.api import api
-from webapp.api.problems import plain
+from webapp.api.calls.problems import plain
 from webapp.api.reference import Reference
 
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from django import forms
 
-from agents.settings import SEARCHES, Budget
+from agents.choices.workflows import SEARCHES
+from agents.settings import Budget
 from webapp.arena.services import MOST_RUNS, Chosen
 from webapp.llm.models import Profile
 from webapp.tasks.examples import examples
 from webapp.tasks.forms import PRECISIONS
 from webapp.tasks.models import Suite, Task
+from webapp.tasks.search_fields import limit_field
 
 MOST_TASKS = 60  # of a team that are listed one by one
 
@@ -38,10 +40,10 @@ class ArenaForm(forms.Form):
     seeds = forms.CharField(initial="1-3", max_length=40)
     device = forms.ChoiceField()
     precision = forms.ChoiceField(choices=[(name, name) for name in PRECISIONS], initial="fp32-strict")
-    calls = forms.IntegerField(min_value=1, max_value=1000, required=False, initial=12)
-    candidates = forms.IntegerField(min_value=1, max_value=200, initial=12)
-    dollars = forms.FloatField(min_value=0.01, max_value=10_000, required=False)
-    verifier_minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=10)
+    calls = limit_field("calls", initial=12, most=1000)  # each for one of many runs
+    candidates = limit_field("candidates", initial=12, most=200, required=True)
+    dollars = limit_field("dollars", most=10_000)
+    verifier_minutes = limit_field("verifier_minutes", required=True)
 
     def __init__(self, data=None, *, devices: list, teams: list, initial: dict | None = None):
         super().__init__(data, initial=initial, label_suffix="")

@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from agents.arena.scoring import INTERVAL, plain
-from agents.settings import SEARCHES
+from agents.choices.workflows import SEARCHES
 from webapp.accounts.access import has_right, require, team_for, writable_teams
 from webapp.arena import services
 from webapp.arena.curves import plot
@@ -53,7 +53,7 @@ def start(request: HttpRequest) -> HttpResponse:
         "form": form,
         "devices": devices,
         "teams": teams,
-        "searches": SEARCHES.items(),
+        "searches": [(name, workflow.sentence) for name, workflow in SEARCHES.items()],
         "ticked_tasks": set(form["tasks"].value() or []),
         "ticked_workflows": set(form["workflows"].value() or []),
         "most": services.MOST_RUNS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webapp.compare.sides import Side
-from webapp.runs.evidence import BASELINES
+from webapp.runs.pages.evidence import BASELINES
 from webapp.ui import tags
 
 

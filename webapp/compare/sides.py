@@ -16,9 +16,9 @@ from verifier.jobs import Profile
 from verifier.report import Report
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
-from webapp.runs.evidence import chosen_verification, evidence_of
 from webapp.runs.models import Candidate, Run
-from webapp.runs.views_candidate import stored_profile
+from webapp.runs.pages.evidence import chosen_verification, evidence_of
+from webapp.runs.pages.views_candidate import stored_profile
 
 MOST = 6
 LETTERS = "ABCDEF"

@@ -16,8 +16,8 @@ from webapp.compare.pictures import attempts, intervals, roofline
 from webapp.compare.sides import MOST, Side, sides_of
 from webapp.compare.steps import steps_of, strategies_of
 from webapp.runs.access import visible_runs
-from webapp.runs.listing import with_best
 from webapp.runs.models import Run
+from webapp.runs.pages.listing import with_best
 
 OFFERED = 30
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3
 
-# What a job of a dead verifier leaves behind; `webapp.runs.rescue` has ended the job itself.
+# What a job of a dead verifier leaves behind; `webapp.runs.workers.rescue` has ended the job itself.
 HUNKS_WITHOUT_JOB = """
 SELECT h.id FROM diffs_measuredhunk h WHERE h.state IN ('queued', 'running') AND NOT EXISTS (
     SELECT FROM procrastinate_jobs j WHERE j.task_name = 'measure_hunk' AND j.status IN ('todo', 'doing') AND (j.args ->> 'hunk_id')::bigint = h.id)

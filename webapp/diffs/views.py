@@ -21,8 +21,8 @@ from webapp.diffs.notes import line_notes
 from webapp.diffs.sides import Side, side_of
 from webapp.diffs.table import Table
 from webapp.runs.access import run_for, visible_runs
-from webapp.runs.evidence import evidence_of
 from webapp.runs.models import Run
+from webapp.runs.pages.evidence import evidence_of
 
 LAYOUTS = {"inline": "Inline", "split": "Side by side"}
 MAX_BETWEEN = 4000  # rows of a fold that are sent at a time

@@ -1,117 +1,139 @@
-"""Rows that count, as columns: a ranking is arithmetic over ten thousand of them, and as many objects would take longer than all of it.
+"""The columns of the leaderboard, one record each: page, order, exports, API, command line, plots and documents read them.
 
-They come by COPY in binary: every column has a fixed width and is never null, so that all rows together are one array.
+To add one that is a cost of a run: its record in `COLUMNS`, a migration (`manage.py makemigrations leaderboard`: the index holds what is read), and
+`python -m webapp.leaderboard.columns` for the document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import psycopg
-from django.db import connection
+from agents.made import between
 
-CLASSES = ("", "custom", "mixed", "orchestration")  # of programs; a column holds positions in it
-RATIOS = ("eager", "eager_low", "eager_high", "best", "best_low", "best_high", "compile", "autotune", "graph")
-COSTS = ("dollars", "tokens", "seconds", "faster_after")
-# Name of each column, the SQL that it is read by (`runs` comes from the caller), and its type on the wire.
-READ = {
-    "entry": ("entry_id", ">i8"),
-    "subject": ("subject_id", ">i8"),
-    "result": ("id", ">i8"),
-    "confirmed": ("confirmed", "?"),
-    "flagged": ("flagged", "?"),
-    "kind": (f"coalesce(array_position(ARRAY{list(CLASSES)}::text[], program_class::text), 1) - 1", ">i4"),
-    **{name: (f"coalesce({name}::float8, 'NaN')", ">f8") for name in (*RATIOS, *COSTS)},
-}
-WIRE = np.dtype(
-    [("fields", ">i2")] + [part for name, (_, kind) in [*READ.items(), ("runs", ("", ">i4"))] for part in ((f"{name} bytes", ">i4"), (name, kind))]
-)
-HEAD, TAIL = 19, 2  # bytes: signature, flags and an empty extension; the end's field count of -1
+if TYPE_CHECKING:
+    from webapp.leaderboard.ranking import Row
 
-
-class Counted(NamedTuple):
-    """One row that counts. Figures are None where nothing was measured."""
-
-    result: int
-    confirmed: bool
-    program_class: str
-    eager: float | None
-    eager_low: float | None
-    eager_high: float | None
-    best: float | None
-    best_low: float | None
-    best_high: float | None
-    dollars: float
-    runs: int
+Kind = Literal["solved", "interval", "share", "dollars", "count", "seconds"]  # how a value is written
 
 
 @dataclass(frozen=True)
-class Columns:
-    """`runs` says of how many runs a row is the median; figures are NaN where nothing was measured."""
+class Column:
+    """`{p}`, `{against}` and `{other}` in a title stand for what the selection compares."""
 
-    entry: np.ndarray
-    subject: np.ndarray
-    result: np.ndarray
-    confirmed: np.ndarray
-    flagged: np.ndarray
-    kind: np.ndarray
-    eager: np.ndarray
-    eager_low: np.ndarray
-    eager_high: np.ndarray
-    best: np.ndarray
-    best_low: np.ndarray
-    best_high: np.ndarray
-    compile: np.ndarray
-    autotune: np.ndarray
-    graph: np.ndarray
-    dollars: np.ndarray
-    tokens: np.ndarray
-    seconds: np.ndarray
-    faster_after: np.ndarray
-    runs: np.ndarray
+    key: str  # in the address, where it sorts
+    title: str
+    hint: str
+    label: str  # beside the value, where a table is too wide and its rows are stacked
+    kind: Kind
+    exported: str  # field of the exports; of an interval with low and high
+    means: str  # in docs/reference/leaderboard.md
+    about: str = ""  # description of the field, where its name does not say all
+    sorts: bool = True
+    least_first: bool = False
+    # Of a cost of a run: the column of `Result` that it is read from, and how the values of the runs that count become one. NaN is left out.
+    source: str = ""
+    over: Literal["mean", "median"] = "mean"
+    axis: str = ""  # title of the axis on which the plot of costs shows it; empty: not there
 
-    def __len__(self) -> int:
-        return len(self.entry)
+    def figure(self, row: Row, against: str = "") -> Any:
+        """A number, an interval, or None where nothing was measured. `against`: "best", or eager, as the selection compares."""
+        return row.costs[self.key] if self.source else FIGURES[self.key](row, against)
 
-    def taken(self, which: np.ndarray, **changed: np.ndarray) -> Columns:
-        """Rows by a mask or by their positions."""
-        return Columns(**({field.name: getattr(self, field.name)[which] for field in fields(self)} | changed))
+    def value(self, row: Row, against: str) -> float | None:
+        """What it sorts by."""
+        found = self.figure(row, against)
+        return found.ratio if self.kind == "interval" else found
 
-    def row(self, at: int) -> Counted:
-        def figure(name: str) -> float | None:
-            value = float(getattr(self, name)[at])
-            return None if np.isnan(value) else value
-
-        return Counted(
-            int(self.result[at]), bool(self.confirmed[at]), CLASSES[self.kind[at]], *(figure(name) for name in RATIOS[:6]),
-            dollars=float(self.dollars[at]), runs=int(self.runs[at]),
-        )  # fmt: skip
-
-    def of_class(self, wanted: Sequence[str]) -> np.ndarray:
-        """Which rows were confirmed and are of one of these classes."""
-        return self.confirmed & np.isin(self.kind, [CLASSES.index(name) for name in wanted])
+    def heading(self, p: float, against: str) -> str:
+        words = ("the best baseline", "eager") if against == "best" else ("eager", "best baseline")
+        return self.title.format(p=f"{p:g}", against=words[0], other=words[1])
 
 
-def select(runs: str, condition: str) -> str:
-    """The query of the columns; `runs` is the column with the number of runs."""
-    return f"SELECT {', '.join(sql for sql, _ in READ.values())}, {runs} FROM leaderboard_result WHERE {condition}"
+COLUMNS = (
+    Column(
+        "passed", "Solved", "Tasks with a confirmed program of the selected classes, of all tasks of the selection", "solved", "solved",
+        exported="solved", about="confirmed, and of a class that was selected",
+        means="tasks with a confirmed program of the selected classes, of all tasks of the selection",
+    ),
+    Column(
+        "geo", "Geometric mean, 95 %", "Over all tasks; a task without a solution counts as 1.0", "mean", "interval",
+        exported="speedup_vs_eager", about="geometric mean over all tasks, 1.0 where there is no solution",
+        means="of the ratios (time of the baseline over the program's) over all tasks of the selection, 1.0 where not solved",
+    ),
+    Column(
+        "other", "vs {other}", "Against the other of the two that programs are compared with", "vs {other}", "interval", sorts=False,
+        exported="speedup_vs_best", about="against the fastest baseline of each task",
+        means="the same over all tasks against the other one: PyTorch eager, or the fastest baseline that was measured for each task",
+    ),
+    Column(
+        "fast", "fast_{p}", "Share of all tasks that are solved and more than p times as fast", "fast", "share",
+        exported="fast_p", about="share of all tasks, 0 to 1, that are solved and more than p times as fast as `against`",
+        means="share of all tasks that are solved and more than p times as fast; in brackets the share that surely is, by the lower bound of each "
+        "task's interval. fast_0 is the share solved",
+    ),
+    Column(
+        "dollars", "Cost a run", "What language models cost, mean of the runs that count", "cost", "dollars",
+        exported="dollars_per_run", means="what language models cost, mean over the runs that count",
+        least_first=True, source="dollars", axis="cost of a run, dollars",
+    ),
+    Column(
+        "tokens", "Tokens a run", "Mean of the runs that count", "tokens", "count",
+        exported="tokens_per_run", means="of language models, mean over the runs that count",
+        least_first=True, source="tokens", axis="tokens of a run",
+    ),
+    Column(
+        "seconds", "Time a run", "From start to end, mean of the runs that count", "time", "seconds",
+        exported="seconds_per_run", means="from start to end, mean over the runs that count",
+        least_first=True, source="seconds", axis="time of a run, seconds",
+    ),
+    Column(
+        "first", "First faster", "Median time from a run's start to its first program that was faster than eager", "first faster", "seconds",
+        exported="seconds_to_first_faster", about="median of the runs that had one",
+        means="median time from a run's start to its first program that was measured faster than eager (lower bound above 1), of the runs "
+        "that had one",
+        least_first=True, source="faster_after", over="median",
+    ),
+)  # fmt: skip
+FIGURES: dict[str, Callable[[Row, str], Any]] = {  # of what is no cost
+    "passed": lambda row, against: row.passed,
+    "geo": lambda row, against: row.against(against),
+    "other": lambda row, against: row.against("" if against == "best" else "best"),
+    "fast": lambda row, against: row.fast,
+}
+SORTED = {column.key: column for column in COLUMNS if column.sorts}
+USUAL = "geo"  # what a board is sorted by where nobody chooses
+COSTS = tuple(column for column in COLUMNS if column.source)
+SOURCES = tuple(column.source for column in COSTS)
 
 
-def copied(query: str, given: dict) -> Columns:
-    """What queries by `select` give, all at once."""
-    connection.ensure_connection()
-    with psycopg.ClientCursor(connection.connection) as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)", given) as copy:
-        data = b"".join(bytes(block) for block in copy)
-    return unpacked(data)
+def shown(p: float, against: str, sort: str) -> list[dict[str, Any]]:
+    """The headings of a board's table, as its template reads them."""
+    return [
+        {
+            "column": column,
+            "heading": column.heading(p, against),
+            "label": column.label.format(other="eager" if against == "best" else "best baseline"),
+            "order": ("ascending" if column.least_first else "descending") if column.key == (sort or USUAL) else "",
+        }
+        for column in COLUMNS
+    ]
 
 
-def unpacked(data: bytes) -> Columns:
-    """Raises ValueError where a row is not as wide as all have to be: a column was null, or has another type."""
-    rows = np.frombuffer(data[HEAD:-TAIL], WIRE)
-    names = [*READ, "runs"]
-    if any((rows[f"{name} bytes"] != rows.dtype[name].itemsize).any() for name in names):
-        raise ValueError("a row of the leaderboard is not as wide as its columns")
-    return Columns(**{name: rows[name].astype(rows.dtype[name].newbyteorder("=")) for name in names})
+# --- the document
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "leaderboard.md"
+COMMAND = "python -m webapp.leaderboard.columns"
+
+
+def page(text: str) -> str:
+    """The document with the present columns and sort keys."""
+    rows = [f"| {column.title.format(p='p', against='eager', other='the other')} | {column.means} |" for column in COLUMNS]
+    text = between(text, "columns", COMMAND, "\n".join(["| column | meaning |", "|---|---|", *rows]))
+    return between(text, "sort keys", COMMAND, f"`sort`: {', '.join(f'`{key}`' for key in SORTED)}; `{USUAL}` where none is given.")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))

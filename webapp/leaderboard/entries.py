@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.choices.workflows import searches
 from webapp.leaderboard.models import Entry
 
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++"}
@@ -20,7 +21,7 @@ class Name:
 
 def named(entry: Entry) -> Name:
     language = LANGUAGES.get(entry.language, entry.language)
-    if entry.workflow == "verify":
+    if not searches(entry.workflow):
         team = entry.team.name if entry.team else ""
         return Name(" · ".join(filter(None, ["own programs", team, language])), "programs that people wrote and had verified")
     roles = {"planner": entry.planner, "coder": entry.coder, "judge": entry.judge}

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from verifier.report import CLOCK
+from webapp.leaderboard.columns import COLUMNS, Column, Kind
 from webapp.leaderboard.ranking import Board, Row
 from webapp.leaderboard.scoring import Interval
 
-VERSION = 3
+VERSION = 4
+INTERVALS = tuple(column.exported for column in COLUMNS if column.kind == "interval")  # of an entry
 
 
 class Ratio(BaseModel):
@@ -33,7 +35,7 @@ class Measured(Ratio):
     baseline_ms: float = Field(description="median time of the baseline in milliseconds")
 
 
-class EntryRow(BaseModel):
+class Counts(BaseModel):
     """One line of the leaderboard. Costs are means over the runs that count, one a task."""
 
     rank: int | None = Field(description="null: a baseline")
@@ -41,19 +43,29 @@ class EntryRow(BaseModel):
     entry_id: str
     baseline: bool
     tasks: int = Field(description="of the selection, without those that prove little")
-    solved: int = Field(description="confirmed, and of a class that was selected")
     tried: int = Field(description="tasks that count a run of this entry, solved or not")
     runs: int = Field(description="all runs of the entry; its medians are ranked")
     other_class: int = Field(description="confirmed, but of a class that was not selected")
     left_out: int = Field(description="taken out by a verdict")
-    speedup_vs_eager: Ratio = Field(description="geometric mean over all tasks, 1.0 where there is no solution")
-    speedup_vs_best: Ratio = Field(description="against the fastest baseline of each task")
-    fast_p: float = Field(description="share of all tasks, 0 to 1, that are solved and more than p times as fast as `against`")
-    surely_fast_p: float = Field(description="the same with the lower bound of each interval")
-    dollars_per_run: float | None
-    tokens_per_run: float | None
-    seconds_per_run: float | None
-    seconds_to_first_faster: float | None = Field(description="median of the runs that had one")
+    surely_fast_p: float = Field(description="`fast_p` with the lower bound of each interval")
+
+
+OF_KIND: dict[str, Any] = {"solved": int, "interval": Ratio, "share": float}  # anything else is a number, null where nothing was measured
+
+
+def _field(column: Column) -> tuple[Any, Any]:
+    return OF_KIND.get(column.kind, float | None), Field(description=column.about or None)
+
+
+EntryRow = create_model("EntryRow", __base__=Counts, __doc__=Counts.__doc__, **{column.exported: _field(column) for column in COLUMNS})
+
+
+class Told(BaseModel):
+    """A column of the board: which field of an entry it shows, and how."""
+
+    field: str
+    title: str
+    kind: Kind
 
 
 class ResultRow(BaseModel):
@@ -134,6 +146,7 @@ class BoardFile(BaseModel):
     version: int = VERSION
     selection: Selection
     interval: str = "95 %: tasks drawn with replacement, 1,000 draws, each value moved by its report's own interval"
+    columns: list[Told] = Field(description="what a table of the entries shows, in its order")
     entries: list[EntryRow]
 
 
@@ -153,16 +166,16 @@ def board_file(board: Board) -> BoardFile:
             against=filters.against or "eager", p=filters.p, program_class=filters.program_class or "custom+mixed",
             tasks=[task.name for task in board.tasks], flagged_tasks=[task.name for task in board.flagged],
         ),
+        columns=[Told(field=column.exported, title=column.heading(filters.p, ""), kind=column.kind) for column in COLUMNS],
         entries=[_entry_row(row, len(board.tasks)) for row in board.rows],
     )  # fmt: skip
 
 
 def _entry_row(row: Row, tasks: int) -> EntryRow:
     return EntryRow(
-        rank=row.rank, entry=row.name.short, entry_id=row.key, baseline=row.baseline, tasks=tasks, solved=row.passed, tried=row.tried, runs=row.runs,
-        other_class=row.other_class, left_out=row.left_out, speedup_vs_eager=Ratio.of(row.eager), speedup_vs_best=Ratio.of(row.best),
-        fast_p=row.fast, surely_fast_p=row.sure, dollars_per_run=row.dollars, tokens_per_run=row.tokens, seconds_per_run=row.seconds,
-        seconds_to_first_faster=row.first,
+        rank=row.rank, entry=row.name.short, entry_id=row.key, baseline=row.baseline, tasks=tasks, tried=row.tried, runs=row.runs,
+        other_class=row.other_class, left_out=row.left_out, surely_fast_p=row.sure,
+        **{column.exported: Ratio.of(column.figure(row)) if column.kind == "interval" else column.figure(row) for column in COLUMNS},
     )  # fmt: skip
 
 
@@ -175,11 +188,11 @@ def entries_csv(board: Board) -> str:
     rows = []
     for row in board_file(board).entries:
         plain = row.model_dump()
-        for name in ("speedup_vs_eager", "speedup_vs_best"):
+        for name in INTERVALS:
             interval = plain.pop(name)
             plain |= {name: interval["ratio"], f"{name}_low": interval["low"], f"{name}_high": interval["high"]}
         rows.append(plain)
-    return table(rows, [*EntryRow.model_fields, *(f"{name}_{end}" for name in ("speedup_vs_eager", "speedup_vs_best") for end in ("low", "high"))])
+    return table(rows, [*EntryRow.model_fields, *(f"{name}_{end}" for name in INTERVALS for end in ("low", "high"))])
 
 
 def table(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 
 from verifier.report import CLOCK
+from webapp.leaderboard.columns import SORTED
 
 CLASSES = {
     "": "custom + mixed",
@@ -19,7 +20,6 @@ CLASSES = {
 SOLVING = {"": ("custom", "mixed"), "custom": ("custom",), "mixed": ("mixed",), "any": ("custom", "mixed", "orchestration", "")}
 AGAINST = {"": "PyTorch eager", "best": "the best baseline"}
 WHOSE = {"": "ours and published", "ours": "ours", "published": "published"}
-SORTS = ("geo", "passed", "fast", "dollars", "tokens", "seconds", "first")
 EARLIER_CLOCKS = tuple(str(version) for version in range(1, CLOCK))
 LEAST_P, MOST_P = 0.0, 1000.0
 MANY = "~"  # in an address: no suite at all, where nothing means the usual one
@@ -49,7 +49,7 @@ class Filters:
     def read(cls, query: QueryDict) -> Filters:
         """What cannot be read is taken as not said: an address that was cut short still opens."""
         said = {name: query.get(NAMES.get(name, name), "").replace("\0", "").strip()[:140] for name in cls.__dataclass_fields__ if name != "p"}
-        for name, allowed in (("program_class", CLASSES), ("against", AGAINST), ("whose", WHOSE), ("sort", SORTS)):
+        for name, allowed in (("program_class", CLASSES), ("against", AGAINST), ("whose", WHOSE), ("sort", SORTED)):
             if said[name] not in allowed:
                 said[name] = ""
         if said["clock"] not in EARLIER_CLOCKS:

@@ -14,17 +14,18 @@ from django.db import models
 from django.utils import timezone
 
 from verifier.report import CLOCK
+from webapp.leaderboard.columns import SOURCES
 
 PRIVATE, TEAM, EVERYONE = "private", "team", "everyone"
 VISIBILITY = [(PRIVATE, "only me"), (TEAM, "the team"), (EVERYONE, "everyone who can sign in")]
 
-# All that a ranking reads (columns.py) stands in the indexes of what counts, in the order in which it is asked for: rows that count lie scattered
-# among all others, and are not touched.
+# All that a ranking reads (arrays.py, columns.py) stands in the indexes of what counts, in the order in which it is asked for: rows that count
+# lie scattered among all others, and are not touched.
 COVERING = {
     "fields": ["setup", "entry", "team"],
     "include": [
         "subject", "id", "confirmed", "flagged", "program_class", "eager", "eager_low", "eager_high", "best", "best_low", "best_high", "compile",
-        "autotune", "graph", "dollars", "tokens", "seconds", "faster_after", "team_runs", "public_runs",
+        "autotune", "graph", *SOURCES, "team_runs", "public_runs",
     ],
 }  # fmt: skip
 

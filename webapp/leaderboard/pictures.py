@@ -8,9 +8,11 @@ from urllib.parse import urlencode
 import numpy as np
 from django.urls import reverse
 
+from webapp.leaderboard.columns import COSTS
 from webapp.leaderboard.filters import SOLVING
 from webapp.leaderboard.ranking import Board, Row
 
+PLOTTED = [column for column in COSTS if column.axis]  # one at a time, against the speedup
 MOST_CURVES = 10  # entries; more lines than that are not told apart
 MOST_ROWS, MOST_CELLS = 60, 12_000  # of the heat map
 
@@ -26,6 +28,7 @@ def curves(board: Board) -> dict[str, Any]:
         "left": len(board.entries) - len(entries),
         "entries": [_curve(board, row) for row in shown],
         "points": [_point(board, row) for row in board.entries],
+        "costs": [{"key": column.key, "title": column.axis, "short": column.title, "kind": column.kind} for column in PLOTTED],
     }
 
 
@@ -37,9 +40,9 @@ def _curve(board: Board, row: Row) -> dict[str, Any]:
 
 
 def _point(board: Board, row: Row) -> dict[str, Any]:
-    mean = row.best if board.filters.against == "best" else row.eager
+    mean = row.against(board.filters.against)
     return {
-        "name": row.name.short, "rank": row.rank, "dollars": row.dollars, "tokens": row.tokens, "seconds": row.seconds,
+        "name": row.name.short, "rank": row.rank, "costs": {column.key: row.costs[column.key] for column in PLOTTED},
         "ratio": round(mean.ratio, 4), "low": round(mean.low, 4), "high": round(mean.high, 4), "href": entry_address(board, row.key),
     }  # fmt: skip
 

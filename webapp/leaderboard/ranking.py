@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from verifier.report import CLOCK
 from webapp.accounts.access import Asker
-from webapp.leaderboard.columns import Columns, Counted
+from webapp.leaderboard.arrays import Columns, Counted
+from webapp.leaderboard.columns import COSTS, SORTED, USUAL
 from webapp.leaderboard.entries import Name, named
 from webapp.leaderboard.filters import MANY, SOLVING, Filters
 from webapp.leaderboard.models import Entry, Setup, Subject
@@ -20,7 +21,6 @@ from webapp.leaderboard.suites import Choice, Chosen, choices, choose, natural
 
 BASELINES = {"eager": "PyTorch eager", "graph": "eager in a CUDA graph", "compile": "torch.compile", "autotune": "torch.compile, max-autotune"}
 MEASURED = ("eager", "eager_low", "eager_high", "best", "best_low", "best_high", "compile", "autotune", "graph")
-LOWER_IS_BETTER = ("dollars", "tokens", "seconds", "first")
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,13 @@ class Row:
     best: Interval
     fast: float  # share of the tasks that are solved and more than p times as fast
     sure: float  # ... with the lower bound of the interval
-    dollars: float | None = None
-    tokens: float | None = None
-    seconds: float | None = None
-    first: float | None = None  # median seconds to the first program faster than eager, of the runs that had one
+    costs: Mapping[str, float | None] = field(default_factory=lambda: dict.fromkeys(column.key for column in COSTS))  # by the keys of their columns
     ratios: list[float] = field(default_factory=list)  # of the tasks that were solved, ascending, against what was selected
     rank: int | None = None
+
+    def against(self, what: str) -> Interval:
+        """The geometric mean against "best", the best baseline of each task, or against eager."""
+        return self.best if what == "best" else self.eager
 
 
 @dataclass(frozen=True)
@@ -253,8 +254,7 @@ def _entries(filters: Filters, grid: Grid, entries: dict[int, Entry], measured, 
                 key=str(entry), name=named(entries[entry]) if entry in entries else Name("–", ""), baseline=False, passed=int(solved[position].sum()),
                 tried=len(mine), runs=int(rows.runs[mine].sum()), other_class=int((confirmed[position] & ~solved[position]).sum()),
                 left_out=outs[position], eager=means["eager"][position], best=means["best"][position], fast=float(shares[against][position]),
-                sure=float(shares[f"{against}_low"][position]), dollars=_told(np.mean, rows.dollars[mine]), tokens=_told(np.mean, rows.tokens[mine]),
-                seconds=_told(np.mean, rows.seconds[mine]), first=_told(np.median, rows.faster_after[mine]), ratios=np.sort(ratios).tolist(),
+                sure=float(shares[f"{against}_low"][position]), costs=_costs(rows, mine), ratios=np.sort(ratios).tolist(),
             )
         )  # fmt: skip
     return found
@@ -299,15 +299,13 @@ def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.
 
 def _ranked(filters: Filters, rows: list[Row]) -> list[Row]:
     """In the order that was asked for; baselines stand where they belong, without a rank."""
-    against = filters.against or "eager"
+    column = SORTED[filters.sort or USUAL]
 
     def key(row: Row) -> tuple:
-        mean = getattr(row, against).ratio
-        sort = filters.sort or "geo"
-        if sort in LOWER_IS_BETTER:
-            value = getattr(row, sort)
+        mean, value = row.against(filters.against).ratio, column.value(row, filters.against)
+        if column.least_first:
             return (row.baseline, value is None, value or 0.0, -mean)
-        return (-{"geo": mean, "passed": row.passed, "fast": row.fast}[sort], -mean)
+        return (value is None, -(value or 0.0), -mean)
 
     rank, found = 0, []
     for row in sorted(rows, key=key):
@@ -316,7 +314,12 @@ def _ranked(filters: Filters, rows: list[Row]) -> list[Row]:
     return found
 
 
-def _told(mean: Callable[[np.ndarray], np.floating], values: np.ndarray) -> float | None:
-    """Over the values that are known."""
+def _costs(rows: Columns, which: np.ndarray) -> dict[str, float | None]:
+    """By the keys of their columns, over some of the rows."""
+    return {column.key: _told(column.over, rows.costs[column.source][which]) for column in COSTS}
+
+
+def _told(over: str, values: np.ndarray) -> float | None:
+    """The mean or the median of the values that are known."""
     values = values[~np.isnan(values)]
-    return float(mean(values)) if len(values) else None
+    return float(np.median(values) if over == "median" else np.mean(values)) if len(values) else None

@@ -11,7 +11,7 @@ import psycopg
 from django.db import connection
 
 from webapp.accounts.access import Asker, teams_with
-from webapp.leaderboard.columns import Columns, copied, select
+from webapp.leaderboard.arrays import Columns, copied, select
 from webapp.leaderboard.filters import Filters
 
 INSIDE = "team_id = ANY(%(teams)s) AND team_runs IS NOT NULL"

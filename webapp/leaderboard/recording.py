@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Min
 
+from agents.choices.workflows import without_models
 from verifier.report import CLOCK
 from webapp.leaderboard.models import Entry, Provenance, Result, Setup, Subject
 from webapp.leaderboard.visibility import visibility_of
@@ -18,7 +19,6 @@ from webapp.runs.models import Candidate, Run, Verification
 UNRANKED = frozenset({"trivial", "stochastic"})
 COLUMNS = {"eager": "eager", "compile": "compile", "compile-max-autotune": "autotune", "cuda-graph": "graph"}  # of Result, by baseline
 BASELINES = {*COLUMNS, "compile-reduce-overhead"}  # the last stands in for max-autotune: it counts for `best`, and is no row of the ranking
-WITHOUT_MODEL = ("descend", "random")  # workflows in which the built-in compiler plays all roles
 ENVIRONMENT = ("torch", "cuda", "driver", "compiler", "python", "threads")
 
 
@@ -122,15 +122,15 @@ def _setup(run: Run, confirmation: Verification | None) -> Setup | None:
 
 def _entry(run: Run) -> Entry:
     settings = run.settings or {}
-    built_in = run.workflow in WITHOUT_MODEL
+    built_in = without_models(run.workflow)
     roles = {role: "built-in" if built_in else str(settings.get(role) or "built-in")[:64] for role in ("planner", "coder", "judge")}
     known = {"workflow": run.workflow, **roles, "coder_mode": "" if built_in else str(settings.get("coder_mode") or "")[:20]}
     if known["coder_mode"] == "one":
         known["coder_mode"] = ""
-    if run.workflow == "verify":
+    if not run.searches:
         known |= {"planner": "", "coder": "", "judge": "", "coder_mode": ""}
     known["language"] = str(settings.get("language") or "")[:8]
-    team = run.team_id if run.workflow == "verify" else None
+    team = run.team_id if not run.searches else None
     key = "/".join([*known.values(), str(team or "")])
     entry, _ = Entry.objects.get_or_create(key=key, defaults=known | {"team_id": team})
     return entry

@@ -11,24 +11,14 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from webapp.leaderboard import pictures
-from webapp.leaderboard.columns import Counted
+from webapp.leaderboard.arrays import Counted
+from webapp.leaderboard.columns import shown
 from webapp.leaderboard.entries import named
 from webapp.leaderboard.filters import AGAINST, CLASSES, MANY, WHOSE, Filters
 from webapp.leaderboard.listing import Place, visible
 from webapp.leaderboard.models import Entry, Result
 from webapp.leaderboard.ranking import Board, Task, board
 from webapp.ui.tags import whisker_scale
-
-# Columns that sort: key, title, what it says, class of the cell.
-SORTED = [
-    ("passed", "Solved", "Tasks with a confirmed program of the selected classes, of all tasks of the selection"),
-    ("geo", "Geometric mean, 95 %", "Over all tasks; a task without a solution counts as 1.0"),
-    ("fast", "fast_p", "Share of all tasks that are solved and more than p times as fast"),
-    ("dollars", "Cost a run", "What language models cost, mean of the runs that count"),
-    ("tokens", "Tokens a run", "Mean of the runs that count"),
-    ("seconds", "Time a run", "From start to end, mean of the runs that count"),
-    ("first", "First faster", "Median time from a run's start to its first program that was faster than eager"),
-]
 
 
 @login_required
@@ -39,8 +29,8 @@ def table(request: HttpRequest) -> HttpResponse:
         return redirect(f"{reverse('leaderboard:results')}?{request.GET.urlencode()}")
     found = board(request, Filters.read(request.GET))
     context = page_context(found) | {
-        "sorted": [{"key": key, "title": title, "help": text, "current": (found.filters.sort or "geo") == key} for key, title, text in SORTED],
-        "scale": whisker_scale([row.best if found.filters.against == "best" else row.eager for row in found.rows]),
+        "columns": shown(found.filters.p, found.filters.against, found.filters.sort),
+        "scale": whisker_scale([row.against(found.filters.against) for row in found.rows]),
         "curves": pictures.curves(found) if found.rows else None,
         "left_out_href": pictures.results_address(**(found.filters.plain() | {"state": "left_out"})),
     }

@@ -21,7 +21,7 @@ from webapp.diffs.lines import lines_of
 from webapp.review.placing import context_of
 from webapp.runs import artefacts
 from webapp.runs.models import Artefact, Candidate, Run
-from webapp.runs.views_artefact import belongs_to
+from webapp.runs.pages.views_artefact import belongs_to
 
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
 LONGEST_LINE = 400  # characters of a line that an anchor keeps

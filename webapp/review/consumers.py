@@ -17,8 +17,8 @@ from contextlib import suppress
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from webapp.review.desk import person_key, run_key
-from webapp.runs.append import CHANNEL
-from webapp.runs.hub import hub
+from webapp.runs.live.hub import hub
+from webapp.runs.trace.append import CHANNEL
 
 log = logging.getLogger(__name__)
 

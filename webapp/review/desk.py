@@ -6,8 +6,8 @@ import uuid
 
 from django.db import connection
 
-from webapp.runs.append import CHANNEL
 from webapp.runs.models import Run
+from webapp.runs.trace.append import CHANNEL
 
 # The row's lock is held until the change is committed: numbers become visible in their order, and a reader's cursor skips nothing.
 NEXT = """
@@ -26,7 +26,7 @@ def next_seq(run: Run | uuid.UUID) -> int:
 
 
 def wake(key: str, seq: int = 0) -> None:
-    """A hint through the listener that the live pages have anyway (webapp/runs/hub.py); it is sent when the transaction commits."""
+    """A hint through the listener that the live pages have anyway (webapp/runs/live/hub.py); it is sent when the transaction commits."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{key}:{seq}"])
 

@@ -10,8 +10,8 @@ from django.http import QueryDict
 from webapp.accounts.models import Team, User
 from webapp.review import places
 from webapp.review.models import Comment, Notification, ReadMark, Thread, Verdict
-from webapp.runs.listing import with_best
 from webapp.runs.models import Candidate, Run
+from webapp.runs.pages.listing import with_best
 
 SHOW = {"open": "Open", "mine": "Mentions me", "written": "I wrote in", "resolved": "Resolved", "all": "All"}
 KINDS = {"": "anywhere", "line": "on lines", "event": "on events", "range": "on timelines", "candidate": "on candidates", "run": "on runs"}

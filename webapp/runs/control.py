@@ -12,9 +12,9 @@ from agents.notes import MAX_NOTE, TO
 from agents.payloads import ControlRequested, NoteAdded, PlanEdited
 from agents.settings import Settings
 from webapp.accounts.models import User
-from webapp.runs.append import append
 from webapp.runs.jobs import enqueue_run
 from webapp.runs.models import Run
+from webapp.runs.trace.append import append
 
 ACTIONS = ("pause", "resume", "cancel", "raise-budget")
 TAKES_UP = ("resume", "cancel")  # no orchestrator holds a paused run: one has to obey

@@ -10,12 +10,12 @@ from agents.events import Event
 from agents.forking import ForkRefused, fork, refusal, settings_of
 from agents.settings import Settings
 from webapp.accounts.models import Team, User
-from webapp.runs.append import append
 from webapp.runs.jobs import enqueue_run
 from webapp.runs.models import Event as EventRow
 from webapp.runs.models import Run
-from webapp.runs.projection import event_of, project
-from webapp.runs.traces_on_disk import INSERT, row_of
+from webapp.runs.trace.append import append
+from webapp.runs.trace.on_disk import INSERT, row_of
+from webapp.runs.trace.projection import event_of, project
 
 __all__ = ["ForkRefused", "fork_run", "refused_at", "settings_now"]
 

@@ -11,6 +11,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
+from agents.choices.workflows import DEFAULT, searches
 from webapp.runs.fields import ExactJSONField
 
 # By what the list of runs is ordered, besides their age.
@@ -49,7 +50,7 @@ class Run(models.Model):
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="runs")
     task = models.ForeignKey("tasks.Task", on_delete=models.PROTECT, related_name="runs")
     title = models.CharField(max_length=140)
-    workflow = models.CharField(max_length=30, default="stitch")  # "verify": a person's own program, no agents
+    workflow = models.CharField(max_length=30, default=DEFAULT)  # agents.choices.workflows
     settings = models.JSONField(default=dict)  # agents.run.Settings as JSON
     device_kind = models.CharField(max_length=8, default="cpu")  # "cpu", "cuda"
     precision = models.CharField(max_length=12, default="fp32-strict")
@@ -88,6 +89,11 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return self.title
+
+    @property
+    def searches(self) -> bool:
+        """Whether agents write its programs; false: a person's own program is verified."""
+        return searches(self.workflow)
 
 
 class Event(models.Model):
@@ -182,7 +188,7 @@ class Candidate(models.Model):
 
 
 class Turn(models.Model):
-    """When somebody's job was last taken from a queue (webapp/runs/fairness.py). Written by Postgres alone."""
+    """When somebody's job was last taken from a queue (webapp/runs/workers/fairness.py). Written by Postgres alone."""
 
     queue = models.CharField(max_length=80)
     who = models.CharField(max_length=160)  # a team; team/person; team/person/run

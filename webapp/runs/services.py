@@ -71,4 +71,4 @@ def candidate_source(run: Run, number: int) -> str | None:
     candidate = Candidate.objects.select_related("program").filter(run=run, number=number).first()
     if candidate is not None:
         return artefacts.read(candidate.program).decode()
-    return submitted_program(run) if run.workflow == "verify" else None
+    return submitted_program(run) if not run.searches else None

@@ -2,6 +2,6 @@
 
 from django.urls import path
 
-from webapp.runs.consumers import RunConsumer
+from webapp.runs.live.consumers import RunConsumer
 
 socket_urlpatterns = [path("ws/runs/<uuid:run_id>/", RunConsumer.as_asgi())]

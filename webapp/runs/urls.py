@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_steer, views_timeline, views_trace
+from webapp.runs.pages import views_artefact, views_candidate, views_list, views_run, views_steer, views_timeline, views_trace
 
 app_name = "runs"
 

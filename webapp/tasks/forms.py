@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from django import forms
 
+from agents.choices.workflows import OWN_PROGRAM
 from agents.settings import Settings
 from verifier.program import Program
 from verifier.source import MAX_SOURCE_BYTES, Problem, SourceError
@@ -126,4 +127,4 @@ class VerifyForm(RunForm):
     sources = ("task", "program")
 
     def search(self) -> dict[str, Any]:
-        return {"workflow": "verify", "budget": {"candidates": 1}}
+        return {"workflow": OWN_PROGRAM.name, "budget": {"candidates": OWN_PROGRAM.programs}}

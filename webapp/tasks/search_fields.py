@@ -6,16 +6,28 @@ from typing import Any
 
 from django import forms
 
+from agents.choices.limits import LIMITS
+from agents.choices.workflows import DEFAULT, PARALLEL, ROLES, SEARCHES
 from agents.roles import impossible
-from agents.settings import MOST_WORKERS, SEARCHES, Budget, Settings
+from agents.settings import MOST_WORKERS, Budget, Settings
 from webapp.llm.models import Profile
 
 BUILT_IN = "built-in"
-ROLES = ("planner", "coder", "judge")
 LANGUAGES = {"": "the device's: CUDA C++ or C++", "cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ on the CPU"}
 CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it right, one makes it fast"}
-SIMPLE = ("candidates", "calls", "tokens", "dollars")  # limits whose unit is that of the field
 MINUTES = {"minutes": "seconds", "verifier_minutes": "verifier_seconds"}  # limits that people give in minutes
+SIMPLE = tuple(unit for unit in LIMITS if unit not in MINUTES.values())  # limits whose unit is that of the field
+
+
+def limit_field(
+    name: str, *, initial: float | None = None, most: float | None = None, required: bool = False
+) -> forms.IntegerField | forms.FloatField:
+    """The field of a limit, by its unit or by its name in `MINUTES`, with the limit's own bounds and usual value. `most`: a lower upper bound."""
+    limit, in_minutes = LIMITS[MINUTES.get(name, name)], name in MINUTES
+    usual = limit.usual / 60 if in_minutes and limit.usual else limit.usual
+    bounds = {"min_value": limit.least, "max_value": most or (limit.most / 60 if in_minutes else limit.most), "required": required}
+    opens = usual if initial is None else initial
+    return forms.IntegerField(**bounds, initial=opens) if limit.whole else forms.FloatField(**bounds, initial=opens and float(f"{opens:g}"))
 
 
 class AnnouncedModels:
@@ -31,7 +43,7 @@ class AnnouncedModels:
 class SearchFields(forms.Form):
     """`llm` is one model for all roles; a role's own field, where it is not empty, goes before it."""
 
-    workflow = forms.ChoiceField(choices=list(SEARCHES.items()), initial="stitch", required=False)
+    workflow = forms.ChoiceField(choices=[(name, flow.sentence) for name, flow in SEARCHES.items()], initial=DEFAULT, required=False)
     llm = forms.ChoiceField(required=False, initial=BUILT_IN)
     planner = forms.ChoiceField(required=False)
     coder = forms.ChoiceField(required=False)
@@ -39,13 +51,16 @@ class SearchFields(forms.Form):
     coder_mode = forms.ChoiceField(choices=list(CODER_MODES.items()), required=False, initial="one")
     language = forms.ChoiceField(choices=list(LANGUAGES.items()), required=False)
     review_plan = forms.BooleanField(required=False)
-    candidates = forms.IntegerField(min_value=1, max_value=1000, initial=8)
-    calls = forms.IntegerField(min_value=1, max_value=100_000, required=False)
-    tokens = forms.IntegerField(min_value=1000, max_value=10**9, required=False)
-    dollars = forms.FloatField(min_value=0.01, max_value=100_000, required=False)
-    minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=30)
-    verifier_minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=10)
-    workers = forms.IntegerField(min_value=1, max_value=MOST_WORKERS, initial=Settings().workers, required=False)
+    candidates = limit_field("candidates", required=True)
+    calls = limit_field("calls")
+    tokens = limit_field("tokens")
+    dollars = limit_field("dollars")
+    minutes = limit_field("minutes", required=True)
+    verifier_minutes = limit_field("verifier_minutes", required=True)
+    workers = forms.IntegerField(
+        min_value=1, max_value=MOST_WORKERS, initial=Settings().workers, required=False,
+        help_text=f"For {' and '.join(PARALLEL)}. A single device measures them in turn.",
+    )  # fmt: skip
     target = forms.FloatField(min_value=1.0, max_value=1000, required=False)
 
     def offer(self) -> None:
@@ -69,7 +84,7 @@ class SearchFields(forms.Form):
         cleaned = self.cleaned_data
         llm = cleaned.get("llm") or BUILT_IN
         return {
-            "workflow": cleaned.get("workflow") or "stitch",
+            "workflow": cleaned.get("workflow") or DEFAULT,
             **{role: cleaned.get(role) or llm for role in ROLES},
             "coder_mode": cleaned.get("coder_mode") or "one",
             "language": cleaned.get("language") or None,

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET
 from webapp.accounts.access import teams_with
 from webapp.accounts.first_user import first_user
 from webapp.diffs.highlight import highlighted_lines
-from webapp.runs.listing import team_runs
+from webapp.runs.pages.listing import team_runs
 from webapp.tasks.models import Suite, Task
 
 PAGE_SIZE = 100

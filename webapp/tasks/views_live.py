@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from agents.settings import SEARCHES
+from agents.choices.workflows import DEFAULT, WORKFLOWS, without_models
 from verifier.source import MAX_SOURCE_BYTES, SourceError, import_problems, parse, sha256
 from verifier.task import ALLOWED_IMPORTS
 from webapp.accounts.access import team_for, teams_with
@@ -22,8 +22,6 @@ from webapp.tasks.models import TryOut
 from webapp.tasks.modules import is_task, read_module
 from webapp.tasks.search_fields import BUILT_IN, ROLES
 from webapp.tasks.written import DTYPES, MARK, ModuleForm, plain_part
-
-WITHOUT_MODELS = {"descend", "random", "verify"}
 
 
 def _source(request: HttpRequest) -> str:
@@ -109,10 +107,10 @@ def estimate(request: HttpRequest) -> HttpResponse:
     """Cost, time and queue for the settings that are chosen now."""
     get = request.GET.get
     workflow = get("workflow", "")
-    workflow = workflow if workflow in SEARCHES or workflow == "verify" else "stitch"
+    workflow = workflow if workflow in WORKFLOWS else DEFAULT
     kind = get("device", "cpu")
     llm = get("llm") or BUILT_IN
-    models = {BUILT_IN} if workflow in WITHOUT_MODELS else {get(role) or llm for role in ROLES}
+    models = {BUILT_IN} if without_models(workflow) else {get(role) or llm for role in ROLES}
     context = {
         "queue": estimates.queue(kind),
         "estimate": estimates.estimate(teams_with(request), workflow=workflow, device_kind=kind, models=models, task_sha=get("task_sha", "")),

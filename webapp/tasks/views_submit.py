@@ -11,7 +11,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from agents.settings import SEARCHES, Settings
+from agents.choices.workflows import SEARCHES
+from agents.settings import Settings
 from verifier.source import MAX_SOURCE_BYTES
 from webapp.accounts.access import require, team_for, teams_with, writable_teams
 from webapp.fleet.choices import device_choices

@@ -5,7 +5,7 @@
 {% speedup value %}              figure with interval; value is {ratio, low, high}, an Interval, or None
 {% speedup value vs="eager" %}   ... and what it is measured against
 {% row_headline run as found %}  what a run of a list comes to, for the next one
-{% headline found %}             the first figure of a run or candidate and over what, over eager second (webapp/runs/headline.py)
+{% headline found %}             the first figure of a run or candidate and over what, over eager second (webapp/runs/pages/headline.py)
 {% whisker value scale %}        the interval drawn on a common log scale (`scale` from `whisker_scale`)
 {% device_tag "cpu" "AMD ..." %} which device a number is from
 {% class_tag "custom" 0.97 %}    class of a program with the share of its own kernels
@@ -130,7 +130,7 @@ def run_status(run) -> dict:
 @register.simple_tag
 def row_headline(run) -> Any:
     """What a run of a list comes to."""
-    from webapp.runs.headline import of_row  # its app is not loaded yet when this library is
+    from webapp.runs.pages.headline import of_row  # its app is not loaded yet when this library is
 
     return of_row(run)
 
@@ -138,14 +138,14 @@ def row_headline(run) -> Any:
 @register.simple_tag
 def verification_headline(row) -> Any:
     """What one verification comes to."""
-    from webapp.runs.headline import of_verification
+    from webapp.runs.pages.headline import of_verification
 
     return of_verification(row)
 
 
 @register.inclusion_tag("partials/headline.html")
 def headline(found: Any, brief: bool = False) -> dict:
-    """Shows a headline (`webapp.runs.headline`): the speedup over the best baseline, named, with its interval. `brief`: that alone, for a table."""
+    """Shows a headline (`runs.pages.headline`): the speedup over the best baseline, named, with its interval. `brief`: that alone, for a table."""
     return {"found": found, "brief": brief}
 
 

@@ -7,8 +7,8 @@
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000, 8000];
 const POLL_MS = 3000; // while there is no socket
 const SAFETY_POLL_MS = 20000; // a lost wake-up must not stop the page
-const REFUSED = { 4401: "signed out: reload the page to sign in", 4404: "you no longer have access to this run" }; // close codes of webapp/runs/consumers.py
-const ACK_FRAMES = 8; // taken without a word: the server stops at 32 frames or 131,072 characters (webapp/runs/audience.py)
+const REFUSED = { 4401: "signed out: reload the page to sign in", 4404: "you no longer have access to this run" }; // close codes of webapp/runs/live/consumers.py
+const ACK_FRAMES = 8; // taken without a word: the server stops at 32 frames or 131,072 characters (webapp/runs/live/audience.py)
 const ACK_CHARACTERS = 65536;
 const SILENCE_MS = 45000; // a socket that says nothing for so long is helped by a poll
 

@@ -47,7 +47,7 @@ export function paint(rows, needles) {
 // A range can be scrolled to like an element.
 export const firstLine = (range) => ({ getBoundingClientRect: () => range.getClientRects()[0] ?? range.startContainer.parentElement.getBoundingClientRect() });
 
-// The words of a query as the server reads it (webapp/runs/search.py): phrases in quotation marks letter for letter, words in any case.
+// The words of a query as the server reads it (webapp/runs/trace/search.py): phrases in quotation marks letter for letter, words in any case.
 export function needlesOf(query) {
   const exact = [...query.matchAll(/"([^"]+)"/g)].map(([, phrase]) => phrase);
   const words = query.replaceAll(/"[^"]*"?/g, " ").toLowerCase().split(/\s+/).filter(Boolean);

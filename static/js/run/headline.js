@@ -1,5 +1,5 @@
 // What a run or a candidate comes to: the speedup over the best baseline that was measured, and an outcome with its confidence. The same as
-// webapp/runs/headline.py says of one that is not being watched.
+// webapp/runs/pages/headline.py says of one that is not being watched.
 import { h } from "./dom.js";
 import { speedupText } from "./format.js";
 
@@ -67,7 +67,7 @@ export function outcomeChip({ outcome }) {
   return h("span", { class: `chip ${tone} outcome` }, h("span", { class: "sign", "aria-hidden": "true" }, sign), word);
 }
 
-// What a run that ended early needs to continue, as webapp.runs.headline.to_go_on says it.
+// What a run that ended early needs to continue, as webapp.runs.pages.headline.to_go_on says it.
 export function toGoOn({ state, outcome, reason, workflow }) {
   if (state !== "finished" || workflow === "verify") return "";
   if (outcome === "out_of_budget") return "To continue, raise the budget.";

@@ -1,4 +1,4 @@
-// Long strings are kept as a preview with their count; the server cuts the traces that it sends at the same place (webapp/runs/condense.py).
+// Long strings are kept as a preview with their count; the server cuts the traces that it sends at the same place (webapp/runs/trace/condense.py).
 export const PREVIEW = 2000; // characters, that is code points
 
 export const preview = (text) => (text.length <= PREVIEW ? text : [...text.slice(0, 2 * PREVIEW)].slice(0, PREVIEW).join(""));

@@ -32,7 +32,7 @@ export function roughly(value) {
 
 export const leftText = (value) => (value == null ? "" : `About ${roughly(value)} left.`);
 
-// The place in the queue in words, from what the server answers (webapp/runs/standing.py).
+// The place in the queue in words, from what the server answers (webapp/runs/workers/standing.py).
 export function standingText({ what, before, at_work: busy, seconds: wait, online, device }) {
   if (!what) return "";
   if (what === "verifier" && !online) return `Waiting for a ${device === "cpu" ? "CPU" : "GPU"} verifier: none is online. The run starts when one connects.`;

@@ -31,7 +31,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(1024, 4096)]
+    return [torch.rand(256, 2048)]
 
 
 def get_init_inputs():

@@ -24,7 +24,7 @@ from webapp.environment import ROOT
 from webapp.fleet.models import Device
 from webapp.review import services
 from webapp.runs.models import Event, Run
-from webapp.runs.traces_on_disk import import_trace
+from webapp.runs.trace.on_disk import import_trace
 
 COMMAND = [sys.executable, "-m", "stitchwork"]
 
@@ -153,7 +153,7 @@ def test_submit_and_follow_to_the_end(begin, people):
 
 def test_strangers_text_does_nothing_to_the_terminal(call, people):
     from agents.events import NewEvent
-    from webapp.runs.append import append
+    from webapp.runs.trace.append import append
 
     run = sample_run.create_run(people.alice)
     text = "before\x1b]0;owned\x07\x1b[2J\u202eafter"

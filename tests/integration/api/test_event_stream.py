@@ -71,7 +71,7 @@ def test_events_come_while_they_are_written(client, run):
 
 def write_the_end(run: Run) -> None:
     from agents.events import NewEvent
-    from webapp.runs.append import append
+    from webapp.runs.trace.append import append
 
     append(run.pk, [NewEvent(kind="note.added", agent="person", payload={"text": str(n), "to": "all", "by": "alice"}) for n in range(5)])
     append(run.pk, [NewEvent(kind="run.finished", payload={"outcome": "cancelled", "reason": "enough", "best": None, "speedup": None})])

@@ -10,7 +10,7 @@ from agents.rl.data.scrub import Scrubber
 from agents.rl.data.sources import folders
 from webapp.accounts.models import User
 from webapp.runs.models import Run
-from webapp.runs.traces_on_disk import import_trace
+from webapp.runs.trace.on_disk import import_trace
 from webapp.settings import ROOT
 
 

@@ -32,7 +32,8 @@ def test_what_is_kept_back_cannot_be_reserved():
 
 
 def test_a_used_up_unit_refuses_only_calls_that_need_it():
-    book = ledger(calls=0, verifier_seconds=10)
+    book = ledger(calls=1, verifier_seconds=10)
+    book.spend({"calls": 1})
     book.reserve("k", {"verifier_seconds": 0})
     with pytest.raises(OutOfBudget):
         book.reserve("k", {"calls": 1})

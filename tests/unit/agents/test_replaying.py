@@ -14,7 +14,7 @@ from agents.llm import cli
 from agents.local import LocalVerifier
 from agents.replaying import NotReplayable, first_difference, replay
 from agents.run import Engine, Finish
-from agents.workflows import WORKFLOWS
+from agents.workflows import FUNCTIONS
 
 pytestmark = pytest.mark.asyncio
 
@@ -112,7 +112,7 @@ async def test_workers_in_parallel_meet_as_they_did(monkeypatch):
     numbers = {e.span: e.payload["candidate"] for e in journal.events if e.kind == "candidate.proposed"}
     assert numbers == {"w1": 1, "w2": 2, "w0": 3}
 
-    monkeypatch.setitem(WORKFLOWS, "stitch", workflow)
+    monkeypatch.setitem(FUNCTIONS, "stitch", workflow)
     outcome = await replay(journal)
     assert outcome.difference == ""
     assert {e.span: e.payload["candidate"] for e in outcome.journal.events if e.kind == "candidate.proposed"} == numbers

@@ -7,13 +7,14 @@ import pytest
 from agent_fakes import FakeClient
 from workflow_fakes import BEST, SearchRoles, engine
 
+from agents.choices import workflows as choices
 from agents.journal import MemoryJournal
 from agents.settings import Settings
-from agents.workflows import WORKFLOWS
+from agents.workflows import FUNCTIONS
 
 pytestmark = pytest.mark.asyncio
-SEARCHES = ("forge", "pilot", "branch", "descend", "random")
-SIDE_BY_SIDE = ("pilot", "branch")
+SEARCHES = [name for name in choices.SEARCHES if name != "stitch"]  # which has a file of its own
+SIDE_BY_SIDE = choices.PARALLEL
 
 
 def roles() -> SearchRoles:
@@ -21,7 +22,7 @@ def roles() -> SearchRoles:
 
 
 async def test_every_workflow_of_the_settings_is_there():
-    assert set(WORKFLOWS) == set(Settings.model_fields["workflow"].annotation.__args__)
+    assert set(FUNCTIONS) == set(Settings.model_fields["workflow"].annotation.__args__)
 
 
 @pytest.mark.parametrize("workflow", SEARCHES)

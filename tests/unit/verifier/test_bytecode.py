@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,11 +17,22 @@ from verifier.startup import bytecode
 SHORT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.parties.party"
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory) -> Path:
+    """A data directory with byte code, made once: what says where it lies is relative to it."""
+    place = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bytecode, "lacking", lambda: True)
+        patched.setattr(bytecode, "_IMPORTS", SHORT)
+        assert bytecode.make(place).startswith("byte code of ")
+    return place
+
+
 @pytest.fixture
-def made(tmp_path, monkeypatch) -> Path:
+def made(first, tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(bytecode, "lacking", lambda: True)
     monkeypatch.setattr(bytecode, "_IMPORTS", SHORT)
-    assert bytecode.make(tmp_path).startswith("byte code of ")
+    shutil.copytree(first, tmp_path, dirs_exist_ok=True)
     return tmp_path.resolve() / bytecode.FOLDER
 
 

@@ -8,8 +8,8 @@ from verifier.report import CLOCK, Comparison, Environment, Interval, Protection
 from verifier.source import sha256
 from webapp.accounts.models import User
 from webapp.runs import artefacts
-from webapp.runs.append import append
 from webapp.runs.models import Run
+from webapp.runs.trace.append import append
 from webapp.tasks.models import Suite, Task
 
 DEVICES = {"cuda": ("h200", "NVIDIA H200"), "cpu": ("cpu-x86_64-2c", "Example CPU")}

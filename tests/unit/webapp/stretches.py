@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from webapp.runs.condense import condense
+from webapp.runs.trace.condense import condense
 
 LENGTH = 40  # events of a stretch
 
@@ -66,7 +66,7 @@ def told() -> list[dict[str, Any]]:
 
 
 def stretches(events: list[dict[str, Any]], length: int = LENGTH) -> list[dict[str, Any]]:
-    """As `webapp.runs.views_trace.stretch` answers."""
+    """As `webapp.runs.pages.views_trace.stretch` answers."""
     found = []
     for since in range(0, len(events), length):
         part = events[since : since + length]

@@ -14,7 +14,7 @@ from webapp.compare.figures import clear_best, least
 from webapp.compare.steps import Step, home, kind_of
 from webapp.runs import artefacts
 from webapp.runs.models import Artefact
-from webapp.runs.views_candidate import compared_with
+from webapp.runs.pages.views_candidate import compared_with
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ from webapp.environment import ROLES, ROOT, role_name
 from webapp.fleet.management.commands.verifier import unknown_migrations
 from webapp.fleet.management.commands.verifier_login import as_role
 from webapp.fleet.models import Device
-from webapp.runs import handover
-from webapp.runs.append import append
-from webapp.runs.handover import Claim
 from webapp.runs.jobs import enqueue_run
 from webapp.runs.models import Event, Verification
+from webapp.runs.trace.append import append
+from webapp.runs.workers import handover
+from webapp.runs.workers.handover import Claim
 from webapp.supervisor.stack import Stack, StackError
 
 TASK = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\n"

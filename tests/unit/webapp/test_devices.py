@@ -12,7 +12,7 @@ from django.utils import timezone
 from verifier.confinement.probe import Probe
 from webapp.fleet.doctor import Doctor
 from webapp.fleet.models import Device
-from webapp.runs import verifier_worker
+from webapp.runs.workers import verifier_worker
 
 DEVICES = reverse("fleet:devices")
 BARE = {"protection": {"sandbox": "process", "layers": ["rlimits"], "missing": ["namespaces: install bubblewrap (apt install bubblewrap)"]}}

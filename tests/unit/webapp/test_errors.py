@@ -7,7 +7,7 @@ import uuid
 from django.test import Client
 from django.urls import reverse
 
-from webapp.runs import views_list
+from webapp.runs.pages import views_list
 
 
 def test_nothing_here(people):

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from tests.unit.webapp.cast import make_run
 from tests.unit.webapp.people import make_result
-from webapp.runs.census import FILTERS, STATES, Census
 from webapp.runs.models import Run
+from webapp.runs.pages.census import FILTERS, STATES, Census
 
 LIST = reverse("runs:list")
 

@@ -1,14 +1,18 @@
 """Figures of the leaderboard, besides those of webapp/ui/tags.py.
 
 {{ x|dollars }} {{ x|rounded }}          $0.12 (free: $0); 1.2k, 3.40M; "–" for None
+{% board_cell shown row board scale %}   a cell of the ranking, as its column says (webapp/leaderboard/columns.py)
 {% interval ratio low high %}            a speedup of three columns, as {% speedup %} shows one
 {% interval_drawn ratio low high scale %}
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import template
 
+from webapp.leaderboard.ranking import Board, Row
 from webapp.ui.tags import speedup_tag, whisker
 
 register = template.Library()
@@ -28,6 +32,20 @@ def rounded(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.0f}" if value < 10_000 else f"{value / 1000:.1f}k" if value < 1e6 else f"{value / 1e6:.2f}M"
+
+
+@register.inclusion_tag("leaderboard/_cell.html")
+def board_cell(shown: dict[str, Any], row: Row, board: Board, scale: tuple[float, float]) -> dict[str, Any]:
+    """One column of one row; the interval of the geometric mean is drawn beside it."""
+    column = shown["column"]
+    return {
+        "row": row,
+        "tasks": len(board.tasks),
+        "kind": column.kind,
+        "label": shown["label"],
+        "value": column.figure(row, board.filters.against),
+        "scale": scale if column.key == "geo" else None,
+    }
 
 
 @register.inclusion_tag("partials/speedup.html")

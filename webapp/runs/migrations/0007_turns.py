@@ -1,8 +1,8 @@
-"""The queue takes turns between teams, people and runs (webapp/runs/fairness.py)."""
+"""The queue takes turns between teams, people and runs (webapp/runs/workers/fairness.py)."""
 
 from django.db import migrations, models
 
-from webapp.runs.fairness import FETCH
+from webapp.runs.workers.fairness import FETCH
 
 BY_AGE = """
 CREATE OR REPLACE FUNCTION procrastinate_fetch_job_v2(

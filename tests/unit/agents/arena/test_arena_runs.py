@@ -31,10 +31,10 @@ async def quick(run):
 
 @pytest.mark.asyncio
 async def test_every_run_has_its_folder_and_a_resumed_contest_repeats_none(tmp_path, monkeypatch):
-    from agents.workflows import WORKFLOWS
+    from agents.workflows import FUNCTIONS
 
     for name in ("stitch", "forge"):
-        monkeypatch.setitem(WORKFLOWS, name, quick)
+        monkeypatch.setitem(FUNCTIONS, name, quick)
     contest = Contest(TASKS, ["stitch", "forge"], [1, 2], "built-in", Budget(candidates=2), "cpu")
     client, seen = FakeClient(), []
     rows, waiting = await run_all(contest, tmp_path, client, None, None, lambda rows, waiting: seen.append(len(rows)))

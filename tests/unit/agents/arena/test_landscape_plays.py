@@ -14,8 +14,9 @@ from agents.arena.played_verifier import PlayedVerifier
 from agents.arena.race import Play, PlayedJournal, curves, play, race
 from agents.arena.synthetic import synthetic
 from agents.arena.tally import explanation, tallied
+from agents.choices.workflows import SEARCHES
 from agents.llm.messages import Message, Request
-from agents.settings import SEARCHES, Budget
+from agents.settings import Budget
 from verifier.jobs import VerifyJob
 
 BUDGET = Budget(calls=12, candidates=12, verifier_seconds=None, seconds=None)

@@ -12,8 +12,8 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
-from webapp.accounts import known_browser
 from webapp.accounts.models import AuditEntry, CachedValue
+from webapp.accounts.sign_in import known_browser
 
 PASSWORD = "correct horse staple"
 SIGN_IN = reverse("account_login")

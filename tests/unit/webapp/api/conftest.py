@@ -7,7 +7,7 @@ from django.test import Client
 
 from webapp.accounts import tokens
 from webapp.accounts.models import Team, User
-from webapp.api.limits import BUCKETS
+from webapp.api.calls.limits import BUCKETS
 
 
 @pytest.fixture(autouse=True)

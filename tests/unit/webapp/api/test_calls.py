@@ -14,8 +14,8 @@ from tests.unit.webapp.api.verified import finish, refuse
 from tests.unit.webapp.cast import PROGRAM, SOURCE, make_run
 from webapp.accounts import tokens
 from webapp.accounts.models import ApiToken, AuditEntry
-from webapp.api import limits
-from webapp.api.idempotency import once
+from webapp.api.calls import limits
+from webapp.api.calls.idempotency import once
 from webapp.api.models import IdempotencyKey
 from webapp.fleet.models import Device
 from webapp.runs.models import Event, Run

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser import sample_run
 from webapp.accounts.models import Membership
-from webapp.api.limits import BUCKETS
+from webapp.api.calls.limits import BUCKETS
 from webapp.review import services
 from webapp.review.models import Comment, Notification, Thread
 from webapp.runs.models import Run

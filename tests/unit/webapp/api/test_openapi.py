@@ -16,7 +16,7 @@ from tests.unit.webapp.api.verified import finish
 from tests.unit.webapp.cast import PROGRAM, SOURCE
 from webapp.accounts.models import Membership
 from webapp.api.api import api
-from webapp.api.limits import BUCKETS
+from webapp.api.calls.limits import BUCKETS
 from webapp.fleet.models import Device
 from webapp.llm.models import Profile
 from webapp.review import services

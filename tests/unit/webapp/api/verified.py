@@ -13,9 +13,9 @@ from verifier.jobs import AdmitJob, JobResult, VerifyJob
 from verifier.report import Report
 from verifier.task import Admission
 from webapp.runs import artefacts
-from webapp.runs.append import append
 from webapp.runs.models import Run
 from webapp.runs.services import submitted_program
+from webapp.runs.trace.append import append
 
 
 def finish(run: Run, status: str = "passed", *, ratio: float = 2.4, **changes) -> Report:

@@ -13,7 +13,7 @@ from tests.unit.webapp.isolation.world import MARK, OPEN_PARAMETERS, World
 from webapp.accounts.models import Membership
 from webapp.accounts.tokens import SCOPES
 from webapp.api.api import api
-from webapp.api.limits import BUCKETS
+from webapp.api.calls.limits import BUCKETS
 from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from django.urls import NoReverseMatch, reverse
 from tests.browser.addresses import patterns
 from tests.unit.webapp.isolation import test_api_of_others as api_of_others
 from tests.unit.webapp.isolation.tried import ask
-from webapp.api.limits import BUCKETS
+from webapp.api.calls.limits import BUCKETS
 from webapp.environment import ROOT
 
 pytestmark = pytest.mark.django_db

@@ -22,10 +22,10 @@ from webapp.accounts import teams, tokens
 from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import Membership
 from webapp.review.sockets import socket_urlpatterns as review_sockets
-from webapp.runs.append import append
-from webapp.runs.hub import hub
+from webapp.runs.live.hub import hub
 from webapp.runs.models import Run
 from webapp.runs.sockets import socket_urlpatterns as run_sockets
+from webapp.runs.trace.append import append
 from webapp.tasks.models import Task
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]

@@ -27,9 +27,9 @@ from webapp.leaderboard.models import Suite as RankedSuite
 from webapp.llm.models import Letter
 from webapp.review import services, shares
 from webapp.review.models import Notification
-from webapp.runs.append import append
 from webapp.runs.models import Candidate, Event, Run
-from webapp.runs.traces_on_disk import import_trace
+from webapp.runs.trace.append import append
+from webapp.runs.trace.on_disk import import_trace
 from webapp.tasks.models import Suite, Task, TryOut
 
 MARK = "quokka-7431"  # in every text of team A: nobody of team B may ever read it

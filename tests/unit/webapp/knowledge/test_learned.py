@@ -11,9 +11,9 @@ from tests.unit.webapp.cast import make_run
 from webapp.knowledge.models import Learned
 from webapp.knowledge.ports import TeamInspirations, split_of
 from webapp.runs import artefacts
-from webapp.runs.append import append
 from webapp.runs.models import Run, Verification
-from webapp.runs.projection import rebuild
+from webapp.runs.trace.append import append
+from webapp.runs.trace.projection import rebuild
 from webapp.tasks.models import Suite, Task
 
 PLAN = {"steps": [{"id": "g1", "operators": ["softmax", "layer norm"]}]}

@@ -16,7 +16,7 @@ from webapp.leaderboard.ranking import Board, Row, board
 from webapp.leaderboard.visibility import set_visibility
 from webapp.review import verdicts
 from webapp.runs.models import Candidate, Run
-from webapp.runs.projection import rebuild
+from webapp.runs.trace.projection import rebuild
 
 
 def rows(found: Board) -> dict[str, Row]:
@@ -30,7 +30,7 @@ def test_one_run_is_an_entry_beside_the_baselines_of_its_report(people):
         (1, "stitch · built-in"), (None, "eager in a CUDA graph"), (None, "torch.compile"), (None, "PyTorch eager"),
     ]  # fmt: skip
     mine, graph = found.rows[0], found.rows[1]
-    assert (mine.passed, mine.tried, mine.runs, mine.dollars) == (1, 1, 1, 0.5)
+    assert (mine.passed, mine.tried, mine.runs, mine.costs["dollars"]) == (1, 1, 1, 0.5)
     assert mine.eager.ratio == pytest.approx(3.0) and mine.best.ratio == pytest.approx(2.0)
     assert mine.eager.low == pytest.approx(3.0 * 0.95, rel=0.02) and mine.eager.high == pytest.approx(3.0 * 1.05, rel=0.02)
     assert graph.eager.ratio == pytest.approx(1.5) and graph.best.ratio == pytest.approx(1.0)

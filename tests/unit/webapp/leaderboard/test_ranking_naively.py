@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from collections import defaultdict
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from django.utils import timezone
 
 from tests.unit.webapp.ranked import make_ranked, make_suite, make_task
 from webapp.accounts.models import Membership, User
+from webapp.leaderboard.columns import COSTS, Column
 from webapp.leaderboard.filters import SOLVING, Filters
 from webapp.leaderboard.models import EVERYONE, PRIVATE, TEAM, Entry, Result, Setup, Subject, Suite, SuiteTask
 from webapp.leaderboard.ranking import board
@@ -142,9 +144,6 @@ def naive(viewer: User, filters: Filters, suite: list[str] | None) -> dict[str, 
             continue
         solved = [result for result, _ in mine if result.confirmed and result.program_class in SOLVING[filters.program_class]]
         against = filters.against or "eager"
-        firsts = sorted(result.faster_after for result, _ in mine if result.faster_after is not None)
-        seconds = [result.seconds for result, _ in mine if result.seconds is not None]
-        middle = len(firsts) // 2
         found[str(entry.pk)] = {
             "passed": len(solved), "tried": len(mine), "runs": sum(runs for _, runs in mine), "left_out": left,
             "other_class": sum(result.confirmed for result, _ in mine) - len(solved),
@@ -152,19 +151,21 @@ def naive(viewer: User, filters: Filters, suite: list[str] | None) -> dict[str, 
             "best": math.exp(sum(math.log(result.best) for result in solved) / len(tasks)),
             "fast": sum(getattr(result, against) > filters.p for result in solved) / len(tasks),
             "sure": sum(getattr(result, f"{against}_low") > filters.p for result in solved) / len(tasks),
-            "dollars": sum(result.dollars for result, _ in mine) / len(mine) if mine else None,
-            "tokens": sum(result.tokens for result, _ in mine) / len(mine) if mine else None,
-            "seconds": sum(seconds) / len(seconds) if seconds else None,
-            "first": None if not firsts else firsts[middle] if len(firsts) % 2 else (firsts[middle - 1] + firsts[middle]) / 2,
+            **{column.key: cost(column, [result for result, _ in mine]) for column in COSTS},
             "ratios": sorted(getattr(result, against) for result in solved),
         }  # fmt: skip
     return found
 
 
+def cost(column: Column, results: list[Result]) -> float | None:
+    known = [getattr(result, column.source) for result in results if getattr(result, column.source) is not None]
+    return getattr(statistics, column.over)(known) if known else None
+
+
 def fast_path(viewer: User, filters: Filters) -> dict[str, dict]:
-    names = ("passed", "tried", "runs", "left_out", "other_class", "fast", "sure", "dollars", "tokens", "seconds", "first", "ratios")
+    names = ("passed", "tried", "runs", "left_out", "other_class", "fast", "sure", "ratios")
     return {
-        row.key: {name: getattr(row, name) for name in names} | {"eager": row.eager.ratio, "best": row.best.ratio}
+        row.key: {name: getattr(row, name) for name in names} | {"eager": row.eager.ratio, "best": row.best.ratio} | row.costs
         for row in board(viewer, filters).entries
     }
 

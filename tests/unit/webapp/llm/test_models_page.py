@@ -17,8 +17,8 @@ from tests.unit.webapp.cast import make_run
 from webapp.llm import jobs
 from webapp.llm.announce import announce
 from webapp.llm.models import Announcement, ModelCall, Profile
-from webapp.runs.append import append
-from webapp.runs.projection import rebuild
+from webapp.runs.trace.append import append
+from webapp.runs.trace.projection import rebuild
 
 PAGE = reverse("llm:models")
 KEY = "sk-planted-0123456789"

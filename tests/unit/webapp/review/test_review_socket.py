@@ -17,7 +17,7 @@ from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import Membership
 from webapp.review import consumers, services
 from webapp.review.sockets import socket_urlpatterns
-from webapp.runs.hub import hub
+from webapp.runs.live.hub import hub
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 

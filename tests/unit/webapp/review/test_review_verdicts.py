@@ -13,9 +13,9 @@ from webapp.review import services, verdicts
 from webapp.review.models import Notification, Verdict
 from webapp.review.standing import latest
 from webapp.runs import artefacts
-from webapp.runs.append import append
 from webapp.runs.models import Candidate
-from webapp.runs.projection import rebuild
+from webapp.runs.trace.append import append
+from webapp.runs.trace.projection import rebuild
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from django.db import connection
 
 from agents.events import NewEvent
 from agents.ports import LeaseLost
-from webapp.runs.append import NoSuchRun, PayloadTooLarge, append
 from webapp.runs.models import Event, Run
-from webapp.runs.trace import events_after
+from webapp.runs.trace.append import NoSuchRun, PayloadTooLarge, append
+from webapp.runs.trace.reading import events_after
 
 
 def note(text: str = "hello") -> NewEvent:

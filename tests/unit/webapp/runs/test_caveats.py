@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from verifier.report import CLOCK
-from webapp.runs import projection
 from webapp.runs.models import Verification
+from webapp.runs.trace import projection
 from webapp.ui.tags import FLAGS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.unit.webapp.stretches import stretches, told
-from webapp.runs.condense import PREVIEW, condense
+from webapp.runs.trace.condense import PREVIEW, condense
 
 
 def condensed(events: list[dict]) -> list[dict]:

@@ -7,8 +7,8 @@ from tests.browser import sample_run
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.nsight import counters
 from webapp.runs import artefacts
-from webapp.runs.counter_rows import DRAM, counter_rows, not_measured
 from webapp.runs.models import Artefact
+from webapp.runs.pages.counter_rows import DRAM, counter_rows, not_measured
 
 
 def kernel(name="void rows<4>(float*)", **values):

@@ -10,11 +10,11 @@ from procrastinate.contrib.django import app
 
 from agents.events import NewEvent
 from tests.unit.webapp.cast import make_run, make_user
-from webapp.runs.append import append
 from webapp.runs.control import request_control
 from webapp.runs.jobs import ORCHESTRATOR, enqueue_run, enqueue_verification
 from webapp.runs.models import Run, Verification
-from webapp.runs.rescue import rescue
+from webapp.runs.trace.append import append
+from webapp.runs.workers.rescue import rescue
 
 
 def fetch(*queues: str) -> str | None:

@@ -13,11 +13,12 @@ from tests.unit.webapp.cast import PROGRAM, SOURCE
 from verifier.jobs import AdmitJob, JobResult, StageEvent, VerifyJob
 from verifier.source import sha256
 from webapp.fleet.models import Device
-from webapp.runs import artefacts, handover
-from webapp.runs.append import append
-from webapp.runs.handover import Claim, ClaimLost
+from webapp.runs import artefacts
 from webapp.runs.models import Event, Run, Verification
-from webapp.runs.rescue import rescue
+from webapp.runs.trace.append import append
+from webapp.runs.workers import handover
+from webapp.runs.workers.handover import Claim, ClaimLost
+from webapp.runs.workers.rescue import rescue
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from django.urls import reverse
 from agents import cli
 from webapp.environment import ROOT
 from webapp.runs.models import Run
-from webapp.runs.traces_on_disk import TraceRefused, import_trace
+from webapp.runs.trace.on_disk import TraceRefused, import_trace
 
 EXAMPLE = ROOT / "examples/traces/attention"
 EVENTS = [json.loads(line) for line in (EXAMPLE / "trace.jsonl").read_bytes().splitlines()]

@@ -15,12 +15,12 @@ from agents.ports import LeaseLost
 from tests.unit.webapp.cast import SOURCE, make_run, make_user
 from verifier.jobs import AdmitJob, JobResult
 from webapp.fleet.models import Device
-from webapp.runs import handover, journal
-from webapp.runs.handover import Claim
-from webapp.runs.hub import hub
-from webapp.runs.journal import DatabaseJournal, take_lease
+from webapp.runs.live.hub import hub
 from webapp.runs.models import Event, Verification
-from webapp.runs.verifier_port import QueuedVerifier
+from webapp.runs.workers import handover, journal
+from webapp.runs.workers.handover import Claim
+from webapp.runs.workers.journal import DatabaseJournal, take_lease
+from webapp.runs.workers.verifier_port import QueuedVerifier
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 NOTE = NewEvent(kind="note.added", payload={"text": "hello"})

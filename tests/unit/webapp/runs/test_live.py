@@ -16,15 +16,15 @@ from agents.events import NewEvent
 from tests.unit.webapp.cast import make_run, make_user
 from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import Membership
-from webapp.runs import audience as audiences
-from webapp.runs import consumers
-from webapp.runs import feed as feeds
-from webapp.runs import hub as hub_module
-from webapp.runs.append import append
-from webapp.runs.hub import hub
+from webapp.runs.live import audience as audiences
+from webapp.runs.live import consumers
+from webapp.runs.live import feed as feeds
+from webapp.runs.live import hub as hub_module
+from webapp.runs.live.hub import hub
+from webapp.runs.live.rights import ALLOWED
 from webapp.runs.models import Run
-from webapp.runs.rights import ALLOWED
 from webapp.runs.sockets import socket_urlpatterns
+from webapp.runs.trace.append import append
 
 ACK_FRAMES, ACK_CHARACTERS = 8, 65_536  # the page's rule (static/js/run/connection.js)
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]

@@ -11,11 +11,12 @@ from verifier.jobs import JobResult, VerifyJob
 from verifier.report import CLOCK, Comparison, Environment, Interval, Protection, Report, Timing
 from verifier.source import sha256
 from webapp.fleet.models import Device
-from webapp.runs import artefacts, handover
-from webapp.runs.append import append
-from webapp.runs.handover import Claim
+from webapp.runs import artefacts
 from webapp.runs.models import Candidate, Run, Verification
-from webapp.runs.projection import rebuild
+from webapp.runs.trace.append import append
+from webapp.runs.trace.projection import rebuild
+from webapp.runs.workers import handover
+from webapp.runs.workers.handover import Claim
 
 
 def report(tier: str, ratio: float) -> Report:

@@ -9,9 +9,9 @@ from tests.unit.webapp.cast import make_run
 from webapp.fleet.models import Device
 from webapp.review.places import event_words, label
 from webapp.runs import jobs
-from webapp.runs.append import append
 from webapp.runs.models import Run, Verification
-from webapp.runs.standing import Waiting, places_before
+from webapp.runs.trace.append import append
+from webapp.runs.workers.standing import Waiting, places_before
 
 
 def job(number: int, owner: str, priority: int = 0) -> Waiting:

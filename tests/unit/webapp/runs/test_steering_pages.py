@@ -11,9 +11,9 @@ from tests.browser import sample_run
 from webapp.accounts.models import Membership
 from webapp.llm.models import ModelCall, Profile
 from webapp.runs import forks
-from webapp.runs.append import append
 from webapp.runs.models import Candidate, Event, Run, Verification
-from webapp.runs.projection import rebuild
+from webapp.runs.trace.append import append
+from webapp.runs.trace.projection import rebuild
 
 PLAN = {
     "summary": "2 groups",

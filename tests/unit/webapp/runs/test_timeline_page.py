@@ -15,8 +15,8 @@ from agents.events import NewEvent
 from tests.unit.webapp.cast import make_run
 from verifier.profiling.timeline import Timeline
 from webapp.runs import artefacts
-from webapp.runs.append import append
 from webapp.runs.models import Run
+from webapp.runs.trace.append import append
 
 DATA = Path(__file__).parents[4] / "tests/data"
 MEDIA_TYPE = "application/x-stitchwork-timeline"

@@ -10,8 +10,9 @@ from django.urls import reverse
 from agents.events import NewEvent
 from tests.unit.webapp.cast import make_run
 from tests.unit.webapp.stretches import told
-from webapp.runs import artefacts, views_trace
-from webapp.runs.append import append
+from webapp.runs import artefacts
+from webapp.runs.pages import views_trace
+from webapp.runs.trace.append import append
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_strangers_get_nothing_of_it(people, run):
 
 
 def test_the_whole_text_of_a_message_comes_in_portions_with_its_counts(people, run, monkeypatch):
-    monkeypatch.setattr("webapp.runs.texts.portion.__defaults__", (1000,))
+    monkeypatch.setattr("webapp.runs.trace.texts.portion.__defaults__", (1000,))
     client = people.client("alice")
     seq = seq_of(run, "message.delta", message="step-1/attempt-2#1")
     text, start = "", 0

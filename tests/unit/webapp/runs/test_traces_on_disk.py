@@ -15,7 +15,7 @@ from tests.unit.webapp.cast import PROGRAM, SOURCE, make_user
 from verifier.jobs import JobResult, StageEvent, VerifyJob
 from verifier.source import sha256
 from webapp.runs.models import Candidate, Run, Verification
-from webapp.runs.traces_on_disk import TraceRefused, export_trace, import_trace
+from webapp.runs.trace.on_disk import TraceRefused, export_trace, import_trace
 
 
 class Client:
@@ -69,7 +69,7 @@ def test_importing_twice_is_importing_once(trace, user):
 
 
 def test_an_imported_run_is_never_taken_up(trace, user):
-    from webapp.runs.rescue import rescue
+    from webapp.runs.workers.rescue import rescue
 
     lines = (trace / "trace.jsonl").read_bytes().splitlines(keepends=True)
     (trace / "trace.jsonl").write_bytes(b"".join(lines[:-1]))

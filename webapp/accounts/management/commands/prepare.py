@@ -18,7 +18,7 @@ from webapp.accounts.models import User
 from webapp.assets import collect
 from webapp.leaderboard.models import Result
 from webapp.runs.models import Run
-from webapp.runs.traces_on_disk import import_examples
+from webapp.runs.trace.on_disk import import_examples
 from webapp.tasks.load_examples import load_examples
 
 OLDEST_POSTGRES = 140000

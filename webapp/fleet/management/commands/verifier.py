@@ -17,7 +17,7 @@ class Command(BaseCommand):
         parser.add_argument("--device", required=True, help='"cpu" or "cuda:0"')
 
     def handle(self, device: str, **options):
-        from webapp.runs.verifier_worker import VerifierWorker
+        from webapp.runs.workers.verifier_worker import VerifierWorker
 
         if not re.fullmatch(r"cpu|cuda:\d+", device):
             raise CommandError(f'{device!r} is not a device: say "cpu" or "cuda:0"')

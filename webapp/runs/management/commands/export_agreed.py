@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from webapp.accounts.training import agreeing
 from webapp.runs.models import Run
-from webapp.runs.traces_on_disk import TraceRefused, export_trace
+from webapp.runs.trace.on_disk import TraceRefused, export_trace
 
 
 class Command(BaseCommand):

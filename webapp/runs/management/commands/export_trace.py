@@ -8,7 +8,7 @@ from pathlib import Path
 from django.core.management.base import BaseCommand, CommandError
 
 from webapp.runs.models import Run
-from webapp.runs.traces_on_disk import TraceRefused, export_trace
+from webapp.runs.trace.on_disk import TraceRefused, export_trace
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from webapp.accounts.first_user import first_user
 from webapp.accounts.models import User
-from webapp.runs.traces_on_disk import TraceRefused, import_trace
+from webapp.runs.trace.on_disk import TraceRefused, import_trace
 
 
 class Command(BaseCommand):

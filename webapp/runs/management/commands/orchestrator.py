@@ -6,7 +6,7 @@ import asyncio
 
 from django.core.management.base import BaseCommand
 
-from webapp.runs.orchestrator import Orchestrator
+from webapp.runs.workers.orchestrator import Orchestrator
 
 
 class Command(BaseCommand):

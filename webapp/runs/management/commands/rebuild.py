@@ -7,7 +7,7 @@ import uuid
 from django.core.management.base import BaseCommand, CommandError
 
 from webapp.runs.models import Run
-from webapp.runs.projection import rebuild
+from webapp.runs.trace.projection import rebuild
 
 
 class Command(BaseCommand):

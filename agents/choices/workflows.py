@@ -1,0 +1,124 @@
+"""Workflows as everybody but the engine sees them: one record each. Their code is in `agents.workflows`, under the same names.
+
+To add one: its record here, its function in a module of `agents.workflows`, then `python -m agents.choices` for what is generated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+Role = Literal["planner", "coder", "judge"]
+ROLES: tuple[Role, ...] = ("planner", "coder", "judge")
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """One way to search for programs, or to measure one that a person wrote."""
+
+    name: str
+    sentence: str  # what it does, as forms and help texts say it
+    source: str  # the work that it follows
+    short: str  # the row of docs/reference/workflows/README.md
+    when: str
+    models: tuple[Role, ...] = ROLES  # roles that a language model may play; the compiler plays the others, whatever the settings say
+    searches: bool = True  # writes programs; false: measures a person's own
+    parallel: bool = False  # goes several ways at once, as many as the setting `workers` says
+    judges_all: bool = False  # a model as the judge is asked about every failure, also where the compiler's message explains it
+    programs: int | None = None  # how many it proposes; null: as many as the budget allows
+
+    @property
+    def compiled(self) -> tuple[Role, ...]:
+        """Roles that the compiler plays always."""
+        return tuple(role for role in ROLES if role not in self.models)
+
+
+_ALL = (
+    Workflow(
+        "stitch",
+        "Plan, code step by step, verify, profile, diagnose, answer the diagnosis; re-plan where that does not help (StitchCUDA).",
+        source="StitchCUDA",
+        short="plan, code step by step, verify, profile, diagnose, route",
+        when="several operators, a model worth a plan; the default",
+    ),
+    Workflow(
+        "forge",
+        "One correction or one optimisation a round, with only the latest program and judgement in view (CudaForge).",
+        source="CudaForge",
+        short="Coder and Judge in a line, ten rounds, no history",
+        when="one kernel, few calls, a cheap model with a short context",
+        models=("coder", "judge"),
+        judges_all=True,
+    ),
+    Workflow(
+        "pilot",
+        "A population of strategies: crossed as strategies, translated to code, revised, aligned with what survived (cuPilot).",
+        source="cuPilot",
+        short="a population of strategies, crossed, translated, re-aligned",
+        when="many calls, and ideas that may combine",
+        parallel=True,
+    ),
+    Workflow(
+        "branch",
+        "Many ideas at once, the best four go on, broken programs get at most five repairs (PIKE).",
+        source="PIKE-B",
+        short="ten branches a phase from the best four, at most five fixes",
+        when="many calls that may run side by side",
+        parallel=True,
+    ),
+    Workflow(
+        "descend",
+        "No model: the compiler's program, its numbers tuned one coordinate after the other.",
+        source="Ansor, Droplet Search",
+        short="no language model: structures by rule, numbers by coordinate descent",
+        when="no model at hand, or only numbers are left",
+        models=(),
+    ),
+    Workflow(
+        "random",
+        "No model and no judgement: choices of the compiler drawn at random, to compare the others with.",
+        source="(control)",
+        short="no language model: random ideas and numbers",
+        when="as a baseline in the arena",
+        models=(),
+    ),
+    Workflow(
+        "verify",
+        "Measure a person's own program instead of writing one.",
+        source="",
+        short="verifies a person's own program, no agents",
+        when="",
+        models=(),
+        searches=False,
+        programs=1,
+    ),
+)
+WORKFLOWS: dict[str, Workflow] = {workflow.name: workflow for workflow in _ALL}
+SEARCHES: dict[str, Workflow] = {name: workflow for name, workflow in WORKFLOWS.items() if workflow.searches}
+PARALLEL: tuple[str, ...] = tuple(name for name, workflow in WORKFLOWS.items() if workflow.parallel)
+DEFAULT = _ALL[0].name
+OWN_PROGRAM = next(workflow for workflow in _ALL if not workflow.searches)
+
+if TYPE_CHECKING:
+    Name = str
+    Search = str
+else:  # type checkers take no computed Literal; pydantic does, and names the choices in errors and schemas
+    Name = Literal[tuple(WORKFLOWS)]
+    Search = Literal[tuple(SEARCHES)]
+
+
+def played_by_the_compiler() -> str:
+    """Workflows with roles that no model plays: "descend, forge's planner"."""
+    whole = [name for name, workflow in SEARCHES.items() if not workflow.models]
+    parts = [f"{name}'s {' and '.join(workflow.compiled)}" for name, workflow in SEARCHES.items() if workflow.models and workflow.compiled]
+    return ", ".join(whole + parts)
+
+
+def searches(name: str) -> bool:
+    """Whether a run of this workflow writes programs. A workflow that this version does not know, of an imported trace, counts as one that does."""
+    return name not in WORKFLOWS or WORKFLOWS[name].searches
+
+
+def without_models(name: str) -> bool:
+    """Whether no language model has a part in this workflow, so that a run costs nothing but the device's time."""
+    return name in WORKFLOWS and not WORKFLOWS[name].models

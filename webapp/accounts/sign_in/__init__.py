@@ -1,0 +1,1 @@
+"""Ways in: passwords, codes, links, invitations."""

@@ -1,0 +1,107 @@
+"""What django-allauth asks us: who may sign up, what a new account is, how secrets of the second factor are kept."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+from smtplib import SMTPException
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.internal.ratelimit import get_ip
+from allauth.mfa.adapter import DefaultMFAAdapter
+from cryptography.fernet import Fernet, InvalidToken
+from django.conf import settings
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from webapp.accounts import teams
+from webapp.accounts.audit import client_address
+from webapp.accounts.models import User
+from webapp.accounts.sign_in import known_browser
+from webapp.accounts.sign_in.second_factor import SecretLost
+
+log = logging.getLogger(__name__)
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    error_messages = DefaultAccountAdapter.error_messages | {
+        "username_password_mismatch": "Wrong name or password.",
+        "too_many_login_attempts": "Too many wrong attempts: wait five minutes, or use a one-time link.",
+        "enter_current_password": "That isn't your current password.",
+        "incorrect_password": "That isn't your password.",
+        "rate_limited": "Too many attempts: wait a minute.",
+    }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return settings.SIGN_UP_OPEN or teams.pending_invitation(request) is not None
+
+    def save_user(self, request: HttpRequest, user: User, form, commit: bool = True) -> User:
+        """A new account has its personal team, and is at once in the team that it was invited to."""
+        with transaction.atomic():
+            super().save_user(request, user, form, commit=True)
+            user.make_personal_team()
+            invitation = teams.pending_invitation(request)
+            if invitation is not None:
+                teams.join(request, user, invitation)
+        return user
+
+    def send_mail(self, template_prefix: str, email: str, context: dict) -> None:
+        """A mail server that does not answer keeps nobody from signing in: that nothing was sent stands on the next page."""
+        try:
+            super().send_mail(template_prefix, email, context)
+        except (OSError, SMTPException) as error:
+            log.error("no mail was sent: %s", type(error).__name__)  # never the address
+            if self.request is not None:
+                messages.error(self.request, "The mail server does not answer: no mail was sent. Try again later, or ask who runs this installation.")
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """By whom attempts are counted: an address, or a browser that this person has signed in with before."""
+        known = known_browser.number(request, request.POST.get("login", "")) if request.method == "POST" else ""
+        return f"browser-{known}" if known else client_address(request) or "unknown"
+
+    def is_safe_url(self, url: str | None) -> bool:
+        try:
+            return super().is_safe_url(url)
+        except ValueError:  # it is no address
+            return False
+
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        """By name and address together: by the name alone a stranger could close it."""
+        return f"{super()._get_login_attempts_cache_key(request, **credentials)}:{get_ip(request)}"
+
+    def post_login(self, request: HttpRequest, user: User, **options: Any) -> HttpResponse:
+        response = super().post_login(request, user, **options)
+        known_browser.remember(request, response, user)
+        return response
+
+    def get_password_change_redirect_url(self, request: HttpRequest) -> str:
+        return reverse("accounts:account")
+
+
+class TwoFactorAdapter(DefaultMFAAdapter):
+    """The secrets of authenticator apps are encrypted by a key that the database does not have."""
+
+    error_messages = DefaultMFAAdapter.error_messages | {
+        "incorrect_code": "This code is not right, or it was used already: wait for the next one.",
+    }
+
+    def encrypt(self, text: str) -> str:
+        return _fernet().encrypt(text.encode()).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        try:
+            return _fernet().decrypt(encrypted_text.encode()).decode()
+        except InvalidToken:
+            raise SecretLost("a second factor was encrypted by another SECRET_KEY") from None
+
+    def get_totp_label(self, user: User) -> str:
+        return user.get_username()
+
+
+def _fernet() -> Fernet:
+    key = hashlib.sha256(b"stitchwork two-factor\0" + settings.SECRET_KEY.encode()).digest()
+    return Fernet(base64.urlsafe_b64encode(key))

@@ -1,0 +1,1 @@
+"""What every call to the API shares: who calls, how often, pages, errors."""

@@ -1,0 +1,51 @@
+"""Who calls: a program with a token, or a person with a session of the pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+from ninja.security import HttpBearer, SessionAuth
+
+from webapp.accounts import tokens
+from webapp.accounts.access import grant_of
+from webapp.accounts.audit import client_address
+from webapp.api.calls.limits import limit
+from webapp.api.calls.problems import TOKEN_HINT, Refused
+
+
+class Token(HttpBearer):
+    """A personal token: `Authorization: Bearer sw_…`. It acts for its owner, in its team, within its scopes."""
+
+    def __call__(self, request: HttpRequest) -> Any | None:
+        header = request.headers.get("Authorization", "")
+        if not header:
+            return None  # then the session
+        grant = tokens.authenticate(header, client_address(request))
+        if grant is None:
+            raise Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
+        request.user, request.grant, request.team = grant.user, grant, grant.team
+        limit(request, creating=request.method == "POST")
+        return grant
+
+    def authenticate(self, request: HttpRequest, token: str) -> Any | None:
+        raise NotImplementedError  # `__call__` does it
+
+
+class Session(SessionAuth):
+    """The cookie of the pages; what changes something needs the header X-CSRFToken as well."""
+
+    def __call__(self, request: HttpRequest) -> Any | None:
+        if not request.user.is_authenticated:
+            return None
+        user = super().__call__(request)  # 403 where the CSRF token is missing
+        limit(request, creating=request.method == "POST")
+        return user
+
+
+def needs(request: HttpRequest, *scopes: str) -> None:
+    """`PermissionDenied` where the token has none of these scopes. A session has all; what its role allows is asked for apart."""
+    grant = grant_of(request)
+    if grant is not None and not any(grant.allows(scope) for scope in scopes):
+        raise PermissionDenied(f"This token lacks the scope {' or '.join(scopes)}; it has {', '.join(sorted(grant.scopes)) or 'none'}.")

@@ -1,0 +1,66 @@
+"""A creating call that is sent twice with one `Idempotency-Key` creates once: the second gets the first one's answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import IntegrityError, transaction
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from pydantic import BaseModel
+
+from webapp.accounts.models import Team
+from webapp.api.calls.problems import Refused
+from webapp.api.models import IdempotencyKey
+
+HEADER = "Idempotency-Key"
+KEPT_FOR = timedelta(days=1)
+LONGEST = 200
+HEADER_PARAMETER = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Any text of up to 200 characters, such as a UUID: the same call sent again with it, within a day, answers what the first did.",
+    "schema": {"type": "string", "maxLength": LONGEST},
+}
+
+
+def once(request: HttpRequest, team: Team, create: Callable[[], tuple[int, BaseModel]]) -> HttpResponse:
+    """Answer with what `create` gives, (status, body), or with what it gave to the same call before.
+
+    The key's row is inserted first and in the same transaction as everything that `create` writes: a second call that comes meanwhile waits at
+    the unique key for the first one's commit. A `create` that raises leaves nothing, and the key may be used again.
+    """
+    key = request.headers.get(HEADER, "").strip()
+    if not key:
+        status, body = create()
+        return _response(status, body.model_dump(mode="json"))
+    if len(key) > LONGEST or not key.isprintable():
+        raise Refused(400, f"{HEADER} has to be printable, with at most {LONGEST} characters.", "Use a UUID.")
+    sent = hashlib.sha256(f"{request.method} {request.path}\n".encode() + request.body).hexdigest()
+    IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT_FOR, user=request.user).delete()
+    try:
+        with transaction.atomic():
+            row = IdempotencyKey.objects.create(team=team, user=request.user, key=key, request=sent)
+            status, body = create()
+            row.status, row.answer = status, body.model_dump(mode="json")
+            row.save(update_fields=["status", "answer"])
+            return _response(status, row.answer)
+    except IntegrityError as error:
+        if "one_answer_a_key" not in str(error):
+            raise
+    row = IdempotencyKey.objects.get(team=team, user=request.user, key=key)
+    if row.request != sent:
+        raise Refused(409, f"This {HEADER} was used for another request.", "Take a new key for a new request.")
+    return _response(row.status, row.answer, again=True)
+
+
+def _response(status: int, body: dict, again: bool = False) -> HttpResponse:
+    response = HttpResponse(json.dumps(body, cls=DjangoJSONEncoder), status=status, content_type="application/json")
+    if again:
+        response["Idempotent-Replayed"] = "true"
+    return response

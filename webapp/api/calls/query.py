@@ -1,0 +1,35 @@
+"""Query parameters that an operation does not have: an error that names them, since one that is misspelt would silently change what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.http import HttpRequest
+from ninja.operation import Operation
+from ninja.params.models import QueryModel
+
+from webapp.api.calls.problems import Fault, Refused
+
+
+def strict(run: Callable[..., Any]) -> Callable[..., Any]:
+    """For `add_decorator` in mode "view", which gives an operation's bound `run`. The check goes before the values are read, and so behind the
+    authentication: who is nobody learns no parameters."""
+    operation: Operation = run.__self__
+    known = [name for model in operation.models if issubclass(model, QueryModel) for name in model.__ninja_flatten_map__]
+    values = operation._get_values
+
+    def checked(request: HttpRequest, *arguments: Any) -> dict[str, Any]:
+        check(request.GET, known)
+        return values(request, *arguments)
+
+    operation._get_values = checked
+    return run
+
+
+def check(given: Iterable[str], known: list[str]) -> None:
+    """Raises `Refused` for names that are not among those known."""
+    hint = f"Known here: {', '.join(known)}." if known else "This operation takes none."
+    faults = [Fault(where=f"query.{name[:100]}", message="there is no such parameter", hint=hint) for name in sorted(set(given) - set(known))]
+    if faults:
+        raise Refused(422, "; ".join(f"{fault.where}: {fault.message}" for fault in faults[:8]), hint, faults[:50])

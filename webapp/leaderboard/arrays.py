@@ -1,0 +1,118 @@
+"""Rows that count, as arrays: a ranking is arithmetic over ten thousand of them, and as many objects would take longer than all of it.
+
+They come by COPY in binary: every column has a fixed width and is never null, so that all rows together are one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+import psycopg
+from django.db import connection
+
+from webapp.leaderboard.columns import SOURCES
+
+CLASSES = ("", "custom", "mixed", "orchestration")  # of programs; a column holds positions in it
+RATIOS = ("eager", "eager_low", "eager_high", "best", "best_low", "best_high", "compile", "autotune", "graph")
+# Name of each column, the SQL that it is read by (`runs` comes from the caller), and its type on the wire.
+READ = {
+    "entry": ("entry_id", ">i8"),
+    "subject": ("subject_id", ">i8"),
+    "result": ("id", ">i8"),
+    "confirmed": ("confirmed", "?"),
+    "flagged": ("flagged", "?"),
+    "kind": (f"coalesce(array_position(ARRAY{list(CLASSES)}::text[], program_class::text), 1) - 1", ">i4"),
+    **{name: (f"coalesce({name}::float8, 'NaN')", ">f8") for name in (*RATIOS, *SOURCES)},
+}
+WIRE = np.dtype(
+    [("fields", ">i2")] + [part for name, (_, kind) in [*READ.items(), ("runs", ("", ">i4"))] for part in ((f"{name} bytes", ">i4"), (name, kind))]
+)
+HEAD, TAIL = 19, 2  # bytes: signature, flags and an empty extension; the end's field count of -1
+
+
+class Counted(NamedTuple):
+    """One row that counts. Figures are None where nothing was measured."""
+
+    result: int
+    confirmed: bool
+    program_class: str
+    eager: float | None
+    eager_low: float | None
+    eager_high: float | None
+    best: float | None
+    best_low: float | None
+    best_high: float | None
+    dollars: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class Columns:
+    """`runs` says of how many runs a row is the median; figures are NaN where nothing was measured."""
+
+    entry: np.ndarray
+    subject: np.ndarray
+    result: np.ndarray
+    confirmed: np.ndarray
+    flagged: np.ndarray
+    kind: np.ndarray
+    eager: np.ndarray
+    eager_low: np.ndarray
+    eager_high: np.ndarray
+    best: np.ndarray
+    best_low: np.ndarray
+    best_high: np.ndarray
+    compile: np.ndarray
+    autotune: np.ndarray
+    graph: np.ndarray
+    runs: np.ndarray
+    costs: Mapping[str, np.ndarray]  # by their columns of `Result`
+
+    def __len__(self) -> int:
+        return len(self.entry)
+
+    def taken(self, which: np.ndarray, **changed: np.ndarray) -> Columns:
+        """Rows by a mask or by their positions."""
+        plain = {field.name: getattr(self, field.name)[which] for field in fields(self) if field.name != "costs"}
+        return Columns(**(plain | changed), costs={name: values[which] for name, values in self.costs.items()})
+
+    def row(self, at: int) -> Counted:
+        def figure(name: str) -> float | None:
+            value = float(getattr(self, name)[at])
+            return None if np.isnan(value) else value
+
+        return Counted(
+            int(self.result[at]), bool(self.confirmed[at]), CLASSES[self.kind[at]], *(figure(name) for name in RATIOS[:6]),
+            dollars=float(self.costs["dollars"][at]), runs=int(self.runs[at]),
+        )  # fmt: skip
+
+    def of_class(self, wanted: Sequence[str]) -> np.ndarray:
+        """Which rows were confirmed and are of one of these classes."""
+        return self.confirmed & np.isin(self.kind, [CLASSES.index(name) for name in wanted])
+
+
+def select(runs: str, condition: str) -> str:
+    """The query of the columns; `runs` is the column with the number of runs."""
+    return f"SELECT {', '.join(sql for sql, _ in READ.values())}, {runs} FROM leaderboard_result WHERE {condition}"
+
+
+def copied(query: str, given: dict) -> Columns:
+    """What queries by `select` give, all at once."""
+    connection.ensure_connection()
+    with psycopg.ClientCursor(connection.connection) as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)", given) as copy:
+        data = b"".join(bytes(block) for block in copy)
+    return unpacked(data)
+
+
+def unpacked(data: bytes) -> Columns:
+    """Raises ValueError where a row is not as wide as all have to be: a column was null, or has another type."""
+    rows = np.frombuffer(data[HEAD:-TAIL], WIRE)
+    names = [*READ, "runs"]
+    if any((rows[f"{name} bytes"] != rows.dtype[name].itemsize).any() for name in names):
+        raise ValueError("a row of the leaderboard is not as wide as its columns")
+    found = {name: rows[name].astype(rows.dtype[name].newbyteorder("=")) for name in names}
+    costs = {name: found.pop(name) for name in SOURCES}
+    return Columns(**found, costs=costs)

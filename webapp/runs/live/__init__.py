@@ -1,0 +1,1 @@
+"""Live pages: whoever follows a run, and what is sent to them."""

@@ -1,0 +1,128 @@
+"""A report as a page tells it: every figure with its unit, its interval and how it was measured."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from verifier.jobs import JobResult
+from verifier.report import Comparison, Report
+from webapp.runs import artefacts
+from webapp.runs.models import Candidate, Run, Verification
+from webapp.runs.pages.blockplot import BlockPlot, block_plot
+
+BASELINES = {
+    "eager": "PyTorch eager",
+    "compile": "torch.compile",
+    "compile-max-autotune": "torch.compile, max-autotune",
+    "compile-reduce-overhead": "torch.compile, reduce-overhead",
+    "cuda-graph": "eager in a CUDA graph",
+}
+
+
+@dataclass(frozen=True)
+class Comparing:
+    comparison: Comparison
+    label: str
+    plot: BlockPlot | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of one verification. `report` is None before it ended, or where the host failed: then `error` says how."""
+
+    verification: Verification
+    status: str  # a verdict, or "queued" and "running" before there is one
+    report: Report | None = None
+    error: str = ""
+    comparisons: tuple[Comparing, ...] = ()
+
+    @property
+    def failed_trials(self) -> list:
+        return [trial for trial in self.report.trials if not trial.ok] if self.report else []
+
+    @property
+    def trials(self) -> list:
+        """What failed comes first."""
+        return sorted(self.report.trials, key=lambda trial: trial.ok) if self.report else []
+
+    @property
+    def norm(self) -> str:
+        """The norm of all checked calls where they share one: then it is said once."""
+        norms = {trial.norm for trial in self.report.trials} if self.report else set()
+        return norms.pop() if len(norms) == 1 else ""
+
+    @property
+    def shapes(self) -> list[str]:
+        """Of the task's own inputs, as its admission saw them: what the figures hold for."""
+        admitted = Verification.objects.filter(run=self.verification.run_id, kind="admit", result__isnull=False).select_related("result").first()
+        try:
+            admission = JobResult.model_validate_json(artefacts.read(admitted.result)).admission if admitted and admitted.result else None
+        except ValidationError:
+            return []
+        return admission.shapes if admission else []
+
+    @property
+    def device_ms(self) -> float | None:
+        """What the kernels of one observed call took on the GPU; None on a CPU, and where they were not observed."""
+        report = self.report
+        if report is None or not report.kernels or not report.environment.device.startswith("cuda"):
+            return None
+        return sum(kernel.ms for kernel in report.kernels)
+
+    @property
+    def environment(self) -> list[tuple[str, object]]:
+        """Names and values for a table; what this host has not is left out."""
+        env = self.report.environment
+        pairs = [
+            ("Device", f"{env.device_name} ({env.device})"),
+            ("Device model", env.device_model),
+            ("CPU threads", env.threads),
+            ("PyTorch", env.torch),
+            ("Python", env.python),
+            ("Compiler", env.compiler),
+            ("CUDA", env.cuda),
+            ("Driver", env.driver),
+            ("Compute capability", env.capability),
+        ]
+        return [(name, value) for name, value in pairs if value not in (None, "")]
+
+
+def evidence_of(verification: Verification) -> Evidence:
+    if verification.result is None:
+        return Evidence(verification, verification.status or verification.state)
+    try:
+        result = JobResult.model_validate_json(artefacts.read(verification.result))
+    except ValidationError:
+        return Evidence(verification, "infrastructure_error", error="the stored result cannot be read by this version")
+    report = result.report
+    if report is None:
+        return Evidence(verification, "infrastructure_error", error=result.error or "the verifier gave no report")
+    comparisons = report.timing.comparisons if report.timing else []
+    return Evidence(
+        verification,
+        report.status,
+        report,
+        result.error,
+        tuple(Comparing(c, BASELINES.get(c.baseline, c.baseline), block_plot(c)) for c in comparisons),
+    )
+
+
+def verifications_of(run: Run, candidate: Candidate) -> list[Verification]:
+    """All of them, oldest first."""
+    found = run.verifications.filter(kind="verify", candidate_number=candidate.number).select_related("result", "timeline", "device")
+    return list(found.order_by("queued_at"))
+
+
+def chosen_verification(run: Run, candidate: Candidate, wanted: str | None) -> tuple[Verification | None, list[Verification]]:
+    """The one that was asked for by id, else the one that counts, else the latest."""
+    everything = verifications_of(run, candidate)
+    try:
+        asked = uuid.UUID(wanted) if wanted else None
+    except ValueError:
+        asked = None
+    by_id = {v.id: v for v in everything}
+    chosen = by_id.get(asked) or by_id.get(candidate.verification_id) or (everything[-1] if everything else None)
+    return chosen, everything

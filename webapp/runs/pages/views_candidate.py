@@ -1,0 +1,147 @@
+"""One candidate: what changed, whether it is right, whether it is fast, and how that is known."""
+
+from __future__ import annotations
+
+import uuid
+from urllib.parse import urlencode
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+from pydantic import ValidationError
+
+from verifier.jobs import JobResult, Profile
+from verifier.report import Report
+from webapp.diffs.notes import line_notes
+from webapp.diffs.sides import side_of, side_of_candidate
+from webapp.diffs.table import source_html
+from webapp.diffs.views import Options, choices
+from webapp.diffs.views import diff_context as shared_diff_context
+from webapp.runs import artefacts
+from webapp.runs.access import run_for
+from webapp.runs.models import Candidate, Run
+from webapp.runs.pages import headline
+from webapp.runs.pages.counter_rows import counter_rows, not_measured
+from webapp.runs.pages.evidence import chosen_verification, evidence_of
+from webapp.runs.pages.expectations import expectation_of
+
+TABS = {"diff": "Diff", "report": "Report", "timeline": "Timeline", "kernels": "Kernels", "source": "Program"}
+
+
+@login_required
+@require_GET
+def candidate_page(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpResponse:
+    run, can_control = run_for(request, run_id)
+    context = candidate_context(request, run, number, request.GET.get("tab", "diff"))
+    numbers = list(run.candidates.order_by("number").values_list("number", flat=True))
+    at = numbers.index(number)
+    context |= {
+        "can_control": can_control,
+        "tabs": TABS,
+        "previous": numbers[at - 1] if at else None,
+        "next": numbers[at + 1] if at + 1 < len(numbers) else None,
+    }
+    return render(request, "runs/candidate.html", context)
+
+
+@login_required
+@require_GET
+def candidate_fragment(request: HttpRequest, run_id: uuid.UUID, number: int, tab: str) -> HttpResponse:
+    """One tab without the page around it: what the live page puts into its right pane."""
+    if tab not in TABS:
+        raise Http404("no such tab")
+    run, _ = run_for(request, run_id)
+    response = render(request, f"runs/_{tab}.html", candidate_context(request, run, number, tab) | {"pane": True})
+    response["Cache-Control"] = "private, no-cache"
+    return response
+
+
+def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> dict:
+    """What the templates of all tabs share, and what the shown one needs."""
+    candidate = get_object_or_404(Candidate.objects.select_related("program", "timeline", "profile"), run=run, number=number)
+    tab = tab if tab in TABS else "diff"
+    chosen, verifications = chosen_verification(run, candidate, request.GET.get("verification"))
+    evidence = evidence_of(chosen) if chosen else None
+    source = artefacts.read(candidate.program).decode("utf-8", "replace")
+    context = {
+        "run": run,
+        "candidate": candidate,
+        "tab": tab,
+        "evidence": evidence,
+        "report": evidence.report if evidence else None,
+        "found": headline.of_verification(chosen),
+        "verifications": verifications,
+        "program_name": f"candidate-{number}.py",
+        "source": source,
+        "expectation": expectation_of(run, candidate),
+    }
+    if tab == "diff":
+        context |= diff_context(request, run, candidate)
+    elif tab == "kernels":
+        context |= kernels_context(candidate, context["report"]) | {"compared": compared_with(run, candidate)}
+    elif tab == "source":
+        context["rows"] = source_html(source, line_notes(context["report"], source), number)
+    return context
+
+
+def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict:
+    """The diff against `?against=parent|task|N|<run>:N`, with the options of every diff."""
+    parent = candidate.parent_number
+    against = request.GET.get("against", "parent")
+    if against == "parent" and parent is None:
+        against = "task"
+    new = side_of_candidate(run, candidate.number)
+    old = side_of(request, run, str(parent) if against == "parent" else against)
+    if against == str(parent):
+        against = "parent"
+    groups = choices(request, run, old, new)
+    own = [(key, name) for key, name in groups[0][1] if key not in (str(candidate.number), str(parent))]
+    if parent is not None:
+        own.insert(0, ("parent", f"parent (candidate {parent})"))
+    options = Options.read(request)
+    return shared_diff_context(request, old, new, options) | {
+        "against": against,
+        "against_choices": [("", own), *groups[1:]],
+        "self_url": reverse("runs:candidate", args=[run.pk, candidate.number]),
+        "self_query": "?" + urlencode({"tab": "diff", "against": against}),
+    }
+
+
+def kernels_context(candidate: Candidate, report: Report | None) -> dict:
+    """The profiler's digest, and what the compiler used for each kernel as one table."""
+    profile = None
+    if candidate.profile is not None:
+        try:
+            profile = stored_profile(artefacts.read(candidate.profile))
+        except ValidationError:
+            pass  # of a newer version: the report's own kernels are still shown
+    resources = report.build.resources if report and report.build else []
+    names = list(dict.fromkeys(name for row in resources for name in row))
+    kernels = [(kernel, kernel.mean_us / 1000) for kernel in profile.kernels] if profile else []
+    launched = any(kernel.grid for kernel, _ in kernels)
+    return {
+        "profile": profile,
+        "profiled": kernels,
+        "launched": launched,
+        "counter_rows": counter_rows(profile),
+        "counters_missing": not_measured(profile),
+        "resource_names": names,
+        "resource_rows": [[row.get(name) for name in names] for row in resources],
+    }
+
+
+def compared_with(run: Run, candidate: Candidate) -> dict | None:
+    """The candidate beside which this one's roofline says most: the run's best, or of the best the one that it was made from."""
+    if run.best_candidate is not None and run.best_candidate != candidate.number:
+        return {"number": run.best_candidate, "why": "the best of the run"}
+    return {"number": candidate.parent_number, "why": "its parent"} if candidate.parent_number is not None else None
+
+
+def stored_profile(data: bytes) -> Profile | None:
+    """A profile as it is stored: alone, or within its job's result."""
+    try:
+        return Profile.model_validate_json(data)
+    except ValidationError:
+        return JobResult.model_validate_json(data).profile

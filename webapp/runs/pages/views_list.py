@@ -1,0 +1,116 @@
+"""The list of runs: search, filter, run again, archive. What changes while it is open is swapped cell by cell."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_POST
+
+from webapp.accounts import alone, audit
+from webapp.accounts.access import has_right
+from webapp.accounts.lost_access import access_changed
+from webapp.runs import services
+from webapp.runs.access import run_for
+from webapp.runs.models import Run
+from webapp.runs.pages.census import STATES, Census
+from webapp.runs.pages.listing import PAGE_SIZE, Listing, page_of, team_runs
+
+LABELS = {"outcome": "Outcome", "workflow": "Workflow", "device": "Device", "precision": "Precision", "author": "Person"}
+
+
+@login_required
+@require_GET
+def run_list(request: HttpRequest) -> HttpResponse:
+    listing = Listing.of(request.GET)
+    census = Census.of(request.team)
+    counts, options = census.counts, census.choices
+    page = page_of(request.team, listing, census)
+    context = {
+        "page": page,
+        "state": listing.state,
+        "text": listing.text,
+        "order": listing.order,
+        "filters": [{"name": name, "label": LABELS[name], "chosen": listing.chosen.get(name, ""), "options": options[name]} for name in LABELS],
+        "narrowed": listing.narrowed,
+        "states": [{"name": name, "label": label, "count": counts[name]} for name, (label, _) in STATES.items()],
+        "may_act": has_right(request, request.team, "act"),
+        "may_publish": has_right(request, request.team, "own"),
+        "none_at_all": counts[""] == 0 and counts["archived"] == 0,
+        "newest": timezone.now().isoformat(),
+        "live": ",".join(str(run.pk) for run in page if run.state != "finished"),
+    }
+    return render(request, "runs/list.html", context)
+
+
+@login_required
+@require_GET
+def run_list_live(request: HttpRequest) -> HttpResponse:
+    """Cells of the named runs, for htmx to swap in place, and how many runs are newer than the open page."""
+    try:
+        ids = [uuid.UUID(name) for name in request.GET.get("ids", "").split(",") if name][:PAGE_SIZE]
+        since = parse_datetime(request.GET.get("since", ""))
+    except ValueError:
+        return HttpResponseBadRequest("ids are run ids, since is a time")
+    newer = Run.objects.filter(team=request.team, created_at__gt=since).count() if since else 0
+    context = {"runs": team_runs(request.team).filter(pk__in=ids), "newer": newer, "counts": Census.of(request.team).counts}
+    return render(request, "runs/list_live.html", context)
+
+
+def _back(request: HttpRequest) -> HttpResponse:
+    wanted = request.POST.get("next", "")
+    allowed = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return HttpResponseRedirect(wanted if allowed and wanted.startswith(("/", "http")) else reverse("runs:list"))
+
+
+@login_required
+@require_POST
+def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The same task with the same settings once more, as a run of its own."""
+    run, _ = run_for(request, run_id, "act")
+    try:
+        return redirect("runs:run", services.rerun(run, request.user).pk)
+    except services.QuotaReached as reached:
+        messages.error(request, str(reached))
+        return redirect("runs:run", run.pk)
+
+
+@login_required
+@require_POST
+def run_archive(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Takes a finished run out of the list, or brings it back (`restore`). Nothing is deleted."""
+    run, _ = run_for(request, run_id, "act")
+    restore = "restore" in request.POST
+    if run.state != "finished" and not restore:
+        messages.error(request, f"{run.title} has not finished: cancel it first, then archive it.")
+        return _back(request)
+    with transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(archived_at=None if restore else timezone.now())
+        audit.record(request, run.team, "run.restored" if restore else "run.archived", run.title, {"run": str(run.pk)})
+    messages.success(request, f"{run.title}: {'back in the list' if restore else 'archived; its results stay where they are published'}.")
+    return _back(request)
+
+
+@login_required
+@require_POST
+def run_publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Shows the run and its results to everyone who can sign in, or to the team only (`withdraw`)."""
+    run, _ = run_for(request, run_id, "own")
+    withdraw = "withdraw" in request.POST
+    if not withdraw:
+        alone.refuse("published results")
+    with transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(published=not withdraw)
+        audit.record(request, run.team, "run.withdrawn" if withdraw else "run.published", run.title, {"run": str(run.pk)})
+        if withdraw:
+            access_changed()  # who followed it from outside sees no more of it
+    messages.success(request, f"{run.title} is now {'visible only to its team' if withdraw else 'published: visible to everyone who can sign in'}.")
+    return _back(request)

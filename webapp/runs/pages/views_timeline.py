@@ -1,0 +1,135 @@
+"""A timeline on a page of its own, alone or with another one on the same scale, and its export."""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from collections.abc import Iterator
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from verifier.profiling.chrome_trace import chrome_trace
+from verifier.profiling.timeline import Timeline
+from webapp.runs import artefacts
+from webapp.runs.access import run_for
+from webapp.runs.models import Artefact, Candidate, Run
+from webapp.runs.pages.views_artefact import belongs_to, file_name
+from webapp.streaming import sent
+
+MEDIA_TYPE = "application/x-stitchwork-timeline"
+REFERENCE = "the reference"
+
+
+@login_required
+@require_GET
+def timeline_page(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
+    """`?against=<sha>` or `?against=reference` puts another timeline of the run above it, on one scale."""
+    run, _ = run_for(request, run_id)
+    stored = timeline_of(run, sha)
+    others = other_timelines(run, sha)
+    wanted = request.GET.get("against", "")
+    if wanted == "reference":
+        wanted = next((one["sha"] for one in others if one["name"] == REFERENCE), "")
+    against = timeline_of(run, wanted) if wanted not in ("", sha) else None
+    candidate = run.candidates.filter(timeline=stored).order_by("-number").first()
+    response = render(
+        request,
+        "runs/timeline.html",
+        {
+            "run": run,
+            "candidate": candidate,
+            "stored": stored,
+            "against": against,
+            "against_name": name_of(run.candidates.filter(timeline=against).order_by("-number").first()) if against else "",
+            "others": others,
+            "name": name_of(candidate),
+            "lanes": json.dumps([lane(run, one) for one in (against, stored) if one is not None]),
+        },
+    )
+    # The tab that "Open in Perfetto" opens has to keep its tie to this page, or the trace cannot be handed over.
+    response["Cross-Origin-Opener-Policy"] = "same-origin-allow-popups"
+    return response
+
+
+@login_required
+@require_GET
+def timeline_trace(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
+    """The timeline as Chrome's trace format, streamed: a million events are 200 MB of JSON, a tenth of that on the wire."""
+    run, _ = run_for(request, run_id)
+    stored = timeline_of(run, sha)
+    try:
+        timeline = Timeline.from_bytes(artefacts.read(stored))
+    except ValueError as error:
+        return HttpResponse(f"The timeline cannot be exported: {error}.\n", status=422, content_type="text/plain; charset=utf-8")
+    candidate = run.candidates.filter(timeline=stored).order_by("-number").first()
+    pieces = chrome_trace(timeline, f"{run.title}: {name_of(candidate)}")
+    packed = "gzip" in request.headers.get("Accept-Encoding", "")
+    response = StreamingHttpResponse(sent(gzipped(pieces) if packed else pieces), content_type="application/json")
+    if packed:
+        response["Content-Encoding"] = "gzip"
+    label = f"candidate-{candidate.number}" if candidate else "reference"
+    response["Content-Disposition"] = f'attachment; filename="{file_name(run.title, "run")}-{label}.trace.json"'
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Vary"] = "Accept-Encoding, Cookie"
+    return response
+
+
+def timeline_of(run: Run, sha: str) -> Artefact:
+    """A timeline that an event of this run names; `Http404` for any other."""
+    stored = get_object_or_404(Artefact, team=run.team, sha=sha, media_type=MEDIA_TYPE)
+    if not belongs_to(run, sha):
+        raise Http404("no such timeline")
+    return stored
+
+
+def name_of(candidate: Candidate | None) -> str:
+    return f"candidate {candidate.number}" if candidate else REFERENCE
+
+
+def lane(run: Run, stored: Artefact) -> dict:
+    """What static/js/timeline/ needs to draw one timeline."""
+    candidate = run.candidates.select_related("profile").filter(timeline=stored).order_by("-number").first()
+    return {
+        "url": reverse("runs:artefact", args=[run.id, stored.sha]),
+        "sha": stored.sha,
+        "name": name_of(candidate),
+        "own": own_names(candidate),
+    }
+
+
+def own_names(candidate: Candidate | None) -> list[str] | None:
+    """Names of the program's own kernels: none in the reference; None where no profile tells them apart. (Newer recordings carry them.)"""
+    if candidate is None:
+        return []
+    if candidate.profile is None:
+        return None
+    try:
+        kernels = json.loads(artefacts.read(candidate.profile))["kernels"]
+        return [kernel["name"] for kernel in kernels if kernel.get("own")]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def other_timelines(run: Run, sha: str) -> list[dict]:
+    """Every other timeline of the run, the reference's first, as its events name them."""
+    found: dict[str, str] = {}
+    for payload in run.events.filter(kind__in=["profile.attached", "verification.finished"]).order_by("seq").values_list("payload", flat=True):
+        reference, number = payload.get("timeline"), payload.get("candidate")
+        if isinstance(reference, dict) and reference.get("sha") not in (None, sha):
+            found[reference["sha"]] = REFERENCE if number is None else f"candidate {number}"
+    return sorted(
+        ({"sha": key, "name": name} for key, name in found.items()), key=lambda one: (one["name"] != REFERENCE, len(one["name"]), one["name"])
+    )
+
+
+def gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # 31: with a gzip header
+    for piece in pieces:
+        if packed := packer.compress(piece):
+            yield packed
+    yield packer.flush()

@@ -1,0 +1,1 @@
+"""A trace: written, projected, read, searched, kept on disk."""

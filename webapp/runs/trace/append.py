@@ -1,0 +1,70 @@
+"""Appending to a run's trace: events, projections and the wake-up, in one transaction."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import DatabaseError, connection, transaction
+
+from agents.events import EVENT_VERSION, UNSTORABLE, Event, NewEvent, storable
+from agents.ports import LeaseLost
+from webapp.runs.trace.projection import project
+
+CHANNEL = "stitchwork_run"  # as in the SQL function; the payload is "RUN:SEQ"
+
+
+class PayloadTooLarge(ValueError):
+    """A payload over 16 KB: it has to be an artefact."""
+
+
+class NoSuchRun(LookupError):
+    """The run is not there (any more)."""
+
+
+ERRORS = {"SW001": LeaseLost, "SW002": PayloadTooLarge, "SW404": NoSuchRun}  # SQLSTATEs of `stitchwork_append`
+
+
+def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | None = None) -> list[Event]:
+    """Append atomically and return the events as they were written.
+
+    `epoch` is the writer's lease (the orchestrator has one); None for writers that need none: the web's control, a verifier within its claim.
+    Raises `LeaseLost`, `PayloadTooLarge`, `NoSuchRun`.
+    """
+    if not events:
+        return []
+    rows = [{"span": e.span, "parent": e.parent, "agent": e.agent, "kind": e.kind, "payload": e.payload} for e in events]
+    text = written_out(rows)
+    if "\\u0000" in text or UNSTORABLE.search(text):
+        text = written_out(storable(rows))
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT seq, at FROM stitchwork_append(%s, %s, %s::json)", [str(run), epoch, text])
+                stamps = cursor.fetchall()
+            written = [
+                Event(
+                    v=EVENT_VERSION, run=str(run), seq=seq, at=stamp(at), span=e.span, parent=e.parent, agent=e.agent, kind=e.kind,
+                    payload=row["payload"],
+                )
+                for (seq, at), e, row in zip(stamps, events, json.loads(text), strict=True)
+            ]  # fmt: skip
+            project(run, written)
+    except DatabaseError as error:
+        named = ERRORS.get(getattr(error.__cause__, "sqlstate", None) or "")
+        if named is None:
+            raise
+        raise named(str(error.__cause__).partition("\n")[0]) from None
+    return written
+
+
+def written_out(rows: list[dict[str, Any]]) -> str:
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def stamp(at: datetime) -> str:
+    """A time as it stands in a trace: UTC with microseconds."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,105 @@
+"""What stands before a run that waits: its place among the jobs of its device or of the orchestrators, by turns as the queue takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from statistics import median
+
+from django.db.models import F, Q
+from django.utils import timezone
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from webapp.fleet.models import ONLINE_FOR, Device
+from webapp.runs.jobs import ORCHESTRATOR
+from webapp.runs.models import Run, Turn, Verification
+
+MOST_COUNTED = 1000  # jobs before this one; a page says "more than"
+RECENT_JOBS = 100
+LOOKED_BACK = timedelta(days=14)
+
+Owner = tuple[str, str, str]  # team, person, run
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`before` jobs begin sooner, `at_work` are running; `seconds` until its own begins, about, where recent jobs tell; `online` verifiers listen."""
+
+    what: str  # "verifier", "orchestrator"; "" where nothing of the run waits
+    before: int = 0
+    at_work: int = 0
+    seconds: float | None = None
+    online: int = 0
+    device: str = ""  # "cpu", "cuda"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    job: int
+    priority: int
+    owner: Owner
+
+
+def standing_of(run: Run) -> Standing:
+    if run.state == "finished":
+        return Standing("")
+    waiting = run.verifications.filter(state="queued").order_by("queued_at").first()
+    if waiting is None and run.state != "queued":
+        return Standing("")
+    queue = waiting.queue if waiting else ORCHESTRATOR
+    here, at_work = jobs_of(queue.partition(":")[0])
+    mine = (str(run.team_id), str(run.created_by_id or ""), str(run.pk))
+    before = places_before(here, turns(queue), lambda job: job.owner == mine)
+    kind = run.device_kind
+    online = Device.objects.filter(kind=kind, heartbeat_at__gt=timezone.now() - ONLINE_FOR).count()
+    each = _each_takes(queue) if waiting else None
+    seconds = None if each is None or not online else each * (before + at_work / 2) / online
+    return Standing("verifier" if waiting else "orchestrator", before, at_work, seconds, online, kind)
+
+
+def jobs_of(queue: str) -> tuple[list[Waiting], int]:
+    """Jobs that wait in a queue and its devices' own, and how many are at work."""
+    here = Q(queue_name=queue) | Q(queue_name__startswith=f"{queue}:")
+    rows = list(ProcrastinateJob.objects.filter(here, status__in=("todo", "doing")).values_list("id", "priority", "status", "task_name", "args"))
+    waiting = [row for row in rows if row[2] == "todo"]
+    of_verification = {row[4].get("verification_id") for row in waiting if row[3] == "verify"}
+    of_run = {row[4].get("run_id") for row in waiting if row[3] == "run_workflow"}
+    owners: dict[str | None, Owner] = {}
+    runs = Run.objects.filter(pk__in=of_run - {None}).values_list("pk", "team_id", "created_by_id", "pk")
+    verifications = Verification.objects.filter(pk__in=of_verification - {None})
+    for pk, team, person, run in [*runs, *verifications.values_list("pk", "run__team_id", "run__created_by_id", "run_id")]:
+        owners[str(pk)] = (str(team), str(person or ""), str(run))
+    nobody = ("", "", "")  # what belongs to no run takes turns as if it were a team
+    names = [(row[0], row[1], row[4].get("verification_id") or row[4].get("run_id")) for row in waiting]
+    return [Waiting(job, priority, owners.get(name, nobody)) for job, priority, name in names], len(rows) - len(waiting)
+
+
+def turns(queue: str) -> dict[str, float]:
+    """When it was last somebody's turn, by `Turn.who`."""
+    return {who: at.timestamp() for who, at in Turn.objects.filter(queue=queue.partition(":")[0]).values_list("who", "at")}
+
+
+def places_before(jobs: list[Waiting], last: dict[str, float], mine: Callable[[Waiting], bool]) -> int:
+    """How many jobs begin before the first that is `mine`, where one follows another: the team, then the person, then the run whose turn was longest
+    ago is next (`webapp/runs/workers/fairness.py`), and then has had its turn. At most `MOST_COUNTED`."""
+    last, now = dict(last), max(last.values(), default=0.0)
+    left = sorted(jobs, key=lambda job: (-job.priority, job.job))
+    for place in range(min(len(left), MOST_COUNTED)):
+        urgent = [job for job in left if job.priority == left[0].priority]
+        names = {job.job: ["/".join(job.owner[:depth]) for depth in (1, 2, 3)] for job in urgent}
+        following = min(urgent, key=lambda job: ([last.get(name, -1.0) for name in names[job.job]], job.job))
+        if mine(following):
+            return place
+        now += 1
+        last |= dict.fromkeys(names[following.job], now)
+        left.remove(following)
+    return min(len(left), MOST_COUNTED)
+
+
+def _each_takes(queue: str) -> float | None:
+    """Median seconds of recent jobs of the queue."""
+    recent = Verification.objects.filter(queue__startswith=queue.partition(":")[0], state="finished", started_at__isnull=False)
+    recent = recent.filter(finished_at__gt=timezone.now() - LOOKED_BACK).order_by("-finished_at")
+    took = list(recent.annotate(took=F("finished_at") - F("started_at")).values_list("took", flat=True)[:RECENT_JOBS])
+    return median(duration.total_seconds() for duration in took) if took else None

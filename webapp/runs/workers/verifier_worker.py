@@ -1,0 +1,151 @@
+"""The verifier process: one device, one job at a time, each handed to the judge (`verifier.client`), which runs strangers' code in its sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from contextlib import suppress
+
+from django.conf import settings
+from django.db import DatabaseError
+from procrastinate.exceptions import ConnectorException
+from psycopg_pool import PoolTimeout
+
+from verifier.client import Verifier
+from verifier.confinement.probe import AGAIN, probe, waived
+from verifier.jobs import JobResult, StageEvent
+from webapp.database import in_thread
+from webapp.fleet.announce import Announcement
+from webapp.fleet.models import Device
+from webapp.runs.jobs import queues_of
+from webapp.runs.workers import handover
+from webapp.runs.workers.handover import Claim, ClaimLost
+from webapp.runs.workers.worker import work
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 5.0  # of the device; the queue's own heartbeat is apart
+STAGE_SECONDS = 0.25  # progress is told at most so often; a stage's start and end at once
+
+
+class VerifierWorker:
+    def __init__(self, device: str):
+        self.device = device
+        self.client = Verifier(device, settings.DATA_DIR / "verifier")
+        self.announcement = Announcement(device, settings.DATA_DIR)
+        self.row: Device | None = None
+
+    async def main(self) -> None:
+        await self._sandboxed()
+        try:
+            environment, unusable = await self.client.ready(), ""
+        except OSError as error:  # announced all the same: the page says what is missing, and a job gets the reason as its answer
+            environment, unusable = None, str(error)
+            log.error("%s cannot be used: %s", self.device, unusable)
+        self.row = await in_thread(self.announcement.announce)(environment, unusable)
+        log.info("verifier for %s: %s", self.device, self.row.name)
+        heartbeat = asyncio.create_task(self._heartbeat())
+        try:
+            await work(queues_of(self.device), concurrency=1, context={"verifier": self}, patience=0.1)
+        finally:
+            heartbeat.cancel()
+            with suppress(asyncio.CancelledError):
+                await heartbeat
+            await self.client.close()
+            with suppress(DatabaseError, PoolTimeout):
+                await in_thread(self.announcement.leave)()
+
+    async def _sandboxed(self) -> None:
+        """Returns once this host can confine a stranger's source, or somebody has waived that. Until then jobs stay in the queue, and the device says
+        what it needs."""
+        said = ""
+        while not (found := await asyncio.to_thread(probe)).path and not waived():
+            if found.why != said:
+                said = found.why
+                log.error("%s needs a sandbox: %s", self.device, said)
+                await in_thread(self.announcement.announce)(None, f"needs a sandbox: {said}", needs_sandbox=said)
+            else:
+                with suppress(DatabaseError, PoolTimeout):
+                    await in_thread(self.announcement.beat)()
+            await asyncio.sleep(AGAIN)
+
+    async def execute(self, verification: uuid.UUID, attempt: int, epoch: int) -> None:
+        """One attempt. A claim that is lost on the way (the run was cancelled, the queue gave us up) ends it without a word."""
+        claim = Claim(verification, attempt, epoch)
+        assert self.row is not None
+        try:
+            job = await in_thread(handover.start)(claim, self.row)
+            await self._busy(f"{job.kind} {str(verification)[:8]}")
+            stages = StageReporter(claim)
+            try:
+                result = await self.client.run(job, stages.take)
+            except Exception as error:
+                log.exception("verification %s failed", verification)
+                result = JobResult(error=f"the verifier failed: {type(error).__name__}: {error}"[:1500])
+            finally:
+                await stages.close()
+            await in_thread(handover.finish)(claim, result)
+        except ClaimLost as lost:
+            log.info("%s", lost)
+        finally:
+            await self._busy("")
+
+    async def _busy(self, what: str) -> None:
+        self.announcement.busy_with = what
+        with suppress(DatabaseError, PoolTimeout):
+            await in_thread(self.announcement.beat)()
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            try:
+                await in_thread(self.announcement.beat)()
+            except (DatabaseError, PoolTimeout, ConnectorException) as error:
+                log.warning("no heartbeat: %s", str(error).strip()[:200])
+
+
+class StageReporter:
+    """Writes stages while the job goes on, never making it wait for the database."""
+
+    def __init__(self, claim: Claim):
+        self.claim = claim
+        self._waiting: list[StageEvent] = []
+        self._news = asyncio.Event()
+        self._closing = False
+        self._writer = asyncio.create_task(self._write())
+
+    def take(self, stage: StageEvent) -> None:
+        """Called by the verifier's client. Of several reports of progress on one stage only the last is kept."""
+        last = self._waiting[-1] if self._waiting else None
+        if last is not None and stage.status == last.status == "progress" and stage.stage == last.stage:
+            self._waiting[-1] = stage
+        else:
+            self._waiting.append(stage)
+        self._news.set()
+
+    async def close(self) -> None:
+        """Write what is left."""
+        self._closing = True
+        self._news.set()
+        await self._writer
+
+    async def _write(self) -> None:
+        written = 0.0
+        while True:
+            await self._news.wait()
+            if not self._closing and all(stage.status == "progress" for stage in self._waiting):
+                await asyncio.sleep(max(0.0, written + STAGE_SECONDS - time.monotonic()))
+            self._news.clear()
+            stages, self._waiting = self._waiting, []
+            if stages:
+                try:
+                    await in_thread(handover.report_stages)(self.claim, stages)
+                except ClaimLost:
+                    return  # `finish` meets it again
+                except (DatabaseError, PoolTimeout) as error:
+                    log.warning("a stage could not be written: %s", str(error).strip()[:200])
+                written = time.monotonic()
+            if self._closing and not self._waiting:
+                return
