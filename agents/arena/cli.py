@@ -78,7 +78,7 @@ async def run(args: argparse.Namespace, workflows: list[str], seeds: list[int], 
     from agents.arena import report
     from agents.arena.runs import Contest, run_all, say_row
     from agents.arguments import check
-    from agents.cli import default_data_dir, find_tasks, open_verifier, read_source
+    from agents.given import default_data_dir, find_tasks, open_verifier, read_source
     from agents.llm import open_models
 
     tasks = {name: read_source(path) for path, name in find_tasks([Path(name) for name in args.suite]).items()}

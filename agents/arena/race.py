@@ -131,7 +131,7 @@ async def played(landscape: Landscape, workflow: str, seed: int, quality: Qualit
     models = PlayedModel(quality, seed)
     roles = roles_of(Hand(landscape, quality, seed), WORKFLOWS[workflow].models)
     source, name = landscape.source, landscape.name
-    engine = Engine(kept, verifier, settings, source, name, workflow=FUNCTIONS[workflow], roles=roles, models=models, on_pause="stop")
+    engine = Engine(kept, verifier, settings, source, name, FUNCTIONS[workflow], roles, models=models, on_pause="stop")
     verifier.engine = engine
     summary = await engine.execute()
     return outcome_of(landscape, workflow, seed, summary, engine, verifier, models)

@@ -16,9 +16,11 @@ from agents.memory.inspirations import FolderInspirations, Split
 from agents.ports import ModelPort
 from agents.projection import Summary
 from agents.results import write_results
+from agents.roles import roles_for
 from agents.run import Engine
 from agents.settings import Budget, Settings
 from agents.steering import control
+from agents.workflows import FUNCTIONS
 from verifier.source import sha256
 
 RUNS = "runs"
@@ -89,12 +91,15 @@ async def run_one(
 ) -> Summary:
     """Begun, or continued where it was interrupted or paused; a finished run is only read."""
     journal = FileJournal(folder)
+    settings = contest.settings(workflow, seed)
     engine = Engine(
         journal,
         LocalVerifier(journal, client, contest.device),
-        contest.settings(workflow, seed),
+        settings,
         source,
         name,
+        FUNCTIONS[settings.workflow],
+        roles_for,
         models=models,
         on_pause="stop",
         inspirations=FolderInspirations(learn_from) if learn_from else None,

@@ -219,7 +219,7 @@ def run_synthesise(args: argparse.Namespace) -> int:
 
 
 async def _run_tasks(args: argparse.Namespace, tasks: list[dict[str, Any]], tell: Callable[[str], None]) -> dict[str, int]:
-    from agents.cli import default_data_dir, open_verifier
+    from agents.given import default_data_dir, open_verifier
     from agents.rl.data.making import Lines, admit, programs
 
     client = open_verifier(args.admit, args.data_dir or default_data_dir())
@@ -256,7 +256,7 @@ def run_serve(args: argparse.Namespace) -> int:
         from agents.rl.server import Server
     except ImportError as error:
         raise RuntimeError(f"the server needs the package {error.name}: pip install -r requirements-rl.txt") from None
-    from agents.cli import default_data_dir, open_verifier
+    from agents.given import default_data_dir, open_verifier
     from agents.llm import open_models
     from agents.rl.environment import Conditions, Environment
     from agents.rl.judging import judge_by

@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from agents.payloads import ProfileAttached, VerificationFinished
 from verifier.profiling.chrome_trace import chrome_trace
 from verifier.profiling.timeline import Timeline
 from webapp.runs import artefacts
@@ -118,10 +119,10 @@ def own_names(candidate: Candidate | None) -> list[str] | None:
 def other_timelines(run: Run, sha: str) -> list[dict]:
     """Every other timeline of the run, the reference's first, as its events name them."""
     found: dict[str, str] = {}
-    for payload in run.events.filter(kind__in=["profile.attached", "verification.finished"]).order_by("seq").values_list("payload", flat=True):
-        reference, number = payload.get("timeline"), payload.get("candidate")
-        if isinstance(reference, dict) and reference.get("sha") not in (None, sha):
-            found[reference["sha"]] = REFERENCE if number is None else f"candidate {number}"
+    for row in run.events.filter(kind__in=[ProfileAttached.kind, VerificationFinished.kind]).order_by("seq"):
+        said = row.body
+        if said.timeline is not None and said.timeline.sha != sha:
+            found[said.timeline.sha] = REFERENCE if said.candidate is None else f"candidate {said.candidate}"
     return sorted(
         ({"sha": key, "name": name} for key, name in found.items()), key=lambda one: (one["name"] != REFERENCE, len(one["name"]), one["name"])
     )
