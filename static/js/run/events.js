@@ -215,6 +215,12 @@
  */
 
 /**
+ * An agent asks the people who follow the run.
+ * @typedef {Object} QuestionAsked
+ * @property {string} text - the question
+ */
+
+/**
  * The Planner's plan.
  * @typedef {Object} PlanProposed
  * @property {string} [summary] - a sentence
@@ -406,6 +412,7 @@
  *   "message.delta": MessageDelta,
  *   "message.completed": MessageCompleted,
  *   "note.added": NoteAdded,
+ *   "question.asked": QuestionAsked,
  *   "plan.proposed": PlanProposed,
  *   "plan.edited": PlanEdited,
  *   "idea.proposed": IdeaProposed,
