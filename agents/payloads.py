@@ -310,13 +310,6 @@ class NoteAdded(Payload):
     by: Annotated[str, says("who wrote it")] = ""
 
 
-@event("question.asked", "a question", in_order=False)
-class QuestionAsked(Payload):
-    """An agent asks the people who follow the run."""
-
-    text: Annotated[str, says("the question")]
-
-
 # Plans and programs
 
 

@@ -215,12 +215,6 @@
  */
 
 /**
- * An agent asks the people who follow the run.
- * @typedef {Object} QuestionAsked
- * @property {string} text - the question
- */
-
-/**
  * The Planner's plan.
  * @typedef {Object} PlanProposed
  * @property {string} [summary] - a sentence
@@ -412,7 +406,6 @@
  *   "message.delta": MessageDelta,
  *   "message.completed": MessageCompleted,
  *   "note.added": NoteAdded,
- *   "question.asked": QuestionAsked,
  *   "plan.proposed": PlanProposed,
  *   "plan.edited": PlanEdited,
  *   "idea.proposed": IdeaProposed,

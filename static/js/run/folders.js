@@ -139,9 +139,6 @@ export const FOLDERS = {
   "note.added"(state, event, payload, changes) {
     addItem(state, changes, event, "note", { text: payload.text ?? "", to: payload.to ?? "", by: payload.by ?? "" });
   },
-  "question.asked"(state, event, payload, changes) {
-    addItem(state, changes, event, "state", { title: "A question", text: payload.text });
-  },
   "plan.proposed"(state, event, payload, changes) {
     state.run.planned = event.seq;
     addItem(state, changes, event, "plan", { plan: payload, edited: false });
