@@ -42,6 +42,7 @@ class PlayedEvent:
     payload: dict[str, Any]
     at: str = AT
     v: int = 1
+    said: Payload | None = None  # the payload in its type, once somebody has asked
 
     @property
     def parent(self) -> str:
@@ -49,7 +50,9 @@ class PlayedEvent:
 
     @property
     def body(self) -> Payload:
-        return read(self.kind, self.payload)
+        if self.said is None:
+            self.said = read(self.kind, self.payload)
+        return self.said
 
     of = Event.of
 

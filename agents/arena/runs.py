@@ -13,6 +13,7 @@ from agents.arena.scoring import Row
 from agents.journal import FileJournal
 from agents.local import Client, LocalVerifier
 from agents.memory.inspirations import FolderInspirations, Split
+from agents.payloads import RunFinished, RunPaused, RunResumed
 from agents.ports import ModelPort
 from agents.projection import Summary
 from agents.results import write_results
@@ -105,8 +106,8 @@ async def run_one(
         inspirations=FolderInspirations(learn_from) if learn_from else None,
         split=contest.split,
     )
-    before = [event.kind for event in await journal.load() if event.kind in ("run.paused", "run.resumed", "run.finished")]
-    if before and before[-1] == "run.paused":
+    before = [event.kind for event in await journal.load() if event.kind in (RunPaused.kind, RunResumed.kind, RunFinished.kind)]
+    if before and before[-1] == RunPaused.kind:
         await journal.append([control("resume")])
     summary = await engine.execute()
     write_results(folder, summary)

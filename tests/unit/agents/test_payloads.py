@@ -14,11 +14,13 @@ from pydantic import BaseModel, ValidationError
 
 from agents import reference
 from agents.events import KINDS, Event, NewEvent, Projection
+from agents.journal import MemoryJournal
 from agents.payloads import (
     PAYLOADS,
     CandidateProposed,
     DecisionMade,
     DiagnosisMade,
+    EffectCompleted,
     IdeaProposed,
     MessageDelta,
     Origin,
@@ -115,6 +117,20 @@ def test_a_payload_is_written_with_what_its_author_gave():
 def test_numbers_stay_as_they_were_written():
     spent = read("llm.completed", {"key": "a#1", "spent": {"calls": 1, "dollars": 0.5}, "seconds": 2}).written()
     assert json.dumps(spent, sort_keys=True) == '{"key": "a#1", "seconds": 2, "spent": {"calls": 1, "dollars": 0.5}}'
+
+
+@pytest.mark.asyncio
+async def test_what_models_and_programs_may_say_reaches_the_journal():
+    odd = "a\0b\ud83d!"
+    said = [
+        MessageDelta(message="plan#1", text=odd),
+        EffectCompleted(key="plan#2", value=[{odd: odd}]),
+        RunForked(changed={"x": odd}),
+    ]
+    written = await MemoryJournal().append([NewEvent.of(one) for one in said])
+    assert written[0].payload["text"] == "a\ufffdb\ufffd!" and written[1].body.written()["value"] == [{"a\ufffdb\ufffd!": "a\ufffdb\ufffd!"}]
+    with pytest.raises(ValueError):
+        await MemoryJournal().append([NewEvent.of(EffectCompleted(key="plan#3", value=float("nan")))])
 
 
 def test_a_run_starts_with_all_settings():

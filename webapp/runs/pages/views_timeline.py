@@ -112,9 +112,8 @@ def lane(run: Run, stored: Artefact) -> dict:
 
 def profile_beside(run: Run, stored: Artefact) -> Profile | None:
     """The profile that was made with this timeline, of the reference too; null where there is none that can be read."""
-    attached = run.events.filter(kind="profile.attached").order_by("-seq").values_list("payload", flat=True)
-    of_it = (payload for payload in attached if isinstance(payload.get("timeline"), dict) and payload["timeline"].get("sha") == stored.sha)
-    named = next((payload["profile"].get("sha") for payload in of_it if isinstance(payload.get("profile"), dict)), None)
+    attached = (row.body for row in run.events.filter(kind=ProfileAttached.kind).order_by("-seq"))
+    named = next((said.profile.sha for said in attached if said.profile and said.timeline and said.timeline.sha == stored.sha), None)
     profile = Artefact.objects.filter(team=run.team, sha=named).first() if named else None
     if profile is None:
         return None
