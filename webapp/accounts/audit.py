@@ -31,6 +31,8 @@ ACTIONS = {
     "token.made": "token made",
     "token.revoked": "token revoked",
     "run.published": "run published",
+    "results.opened": "published results opened to everybody",
+    "results.closed": "published results closed to people without an account",
     "run.withdrawn": "run withdrawn",
     "run.archived": "run archived",
     "run.restored": "run restored",

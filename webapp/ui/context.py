@@ -79,7 +79,7 @@ def unprotected_devices() -> list[dict[str, str]]:
     """Devices without bubblewrap, each with what its doctor says about that: `needs` of those that run nothing until they have it."""
     recent = Device.objects.filter(heartbeat_at__gt=timezone.now() - ONLINE_FOR).only("name", "device", "doctor")
     return [
-        {"name": str(device), "protection": protection_words(device.doctor), "needs": device.doctor.get("needs_sandbox") or ""}
+        {"name": str(device), "protection": protection_words(device.doctor), "needs": device.needs_sandbox}
         for device in recent
         if not sandboxed(device.doctor)
     ]

@@ -73,6 +73,15 @@ def test_every_page_says_that_a_host_needs_a_sandbox_and_how_it_gets_one(people,
         assert "It starts automatically" in page and "No sandbox: Example" not in page, url
 
 
+def test_the_device_its_queue_and_the_choice_of_devices_say_what_they_wait_for(people, cpu):
+    fix = "bubblewrap is not installed: apt-get install bubblewrap"
+    Device.objects.update(doctor={**BARE, "unusable": f"needs a sandbox: {fix}", "needs_sandbox": fix})
+    page = people.client("alice").get(DEVICES).content.decode()
+    assert "its jobs wait for a sandbox" in page and "they start by themselves once this is fixed" in page and "✕" in page
+    form = people.client("alice").get(reverse("tasks:submit")).content.decode()
+    assert f"Needs a sandbox: {fix}. The run stays queued" in form
+
+
 def test_jobs_wait_for_a_sandbox_and_begin_by_themselves(tmp_path, monkeypatch):
     """Two looks find none, the third does: announced once, beaten once, and only then does the worker go on to its jobs."""
     lacking = Probe(why="bubblewrap is not installed: apt-get install bubblewrap")
