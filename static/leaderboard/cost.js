@@ -8,20 +8,47 @@ const WRITTEN = {
   seconds: (value) => `${Math.round(value)} s`,
 };
 
+// Which of the costs is shown, by the buttons with data-cost: {unit, of(point), said(point), axis, follow(changed)}.
+export function costChoice(costs, points) {
+  const buttons = [...document.querySelectorAll("[data-cost]")];
+  const choice = {
+    // Without models nothing costs money: then the last, time, tells entries apart.
+    unit: costs.find((cost) => points.some((point) => point.costs[cost.key])) ?? costs.at(-1),
+    of: (point) => point.costs[choice.unit.key],
+    said: (point) => `${choice.unit.short}: ${WRITTEN[choice.unit.kind](choice.of(point))}`,
+    get axis() {
+      return { title: choice.unit.title, rangemode: "tozero", tickprefix: choice.unit.kind === "dollars" ? "$" : "" };
+    },
+    follow(changed) {
+      for (const button of buttons) {
+        button.addEventListener("click", () => {
+          choice.unit = costs.find((cost) => cost.key === button.dataset.cost);
+          press();
+          changed();
+        });
+      }
+    },
+  };
+  const press = () => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.cost === choice.unit.key)));
+  press();
+  return choice;
+}
+
+// What a point costs in each way, as cells of a table.
+export const costCells = (costs, point) => costs.map((cost) => (point.costs[cost.key] === null ? null : WRITTEN[cost.kind](point.costs[cost.key])));
+
 export function showCost(box, curves) {
   if (!box) return;
   const points = curves.points;
-  // Without models nothing costs money: then the last, time, tells entries apart.
-  let unit = curves.costs.find((cost) => points.some((point) => point.costs[cost.key])) ?? curves.costs.at(-1);
-  const costOf = (point) => point.costs[unit.key];
-  const shown = () => points.filter((point) => costOf(point) !== null);
-  const words = (point) => `${point.rank}. ${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${unit.short}: ${WRITTEN[unit.kind](costOf(point))}`;
+  const choice = costChoice(curves.costs, points);
+  const shown = () => points.filter((point) => choice.of(point) !== null);
+  const words = (point) => `${point.rank}. ${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${choice.said(point)}`;
   const build = (theme) => {
     const found = shown();
     return {
       data: [
         {
-          x: found.map(costOf), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
+          x: found.map(choice.of), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
           text: found.map((point) => String(point.rank)), // as in the table: names would lie over each other
           textposition: "middle right", textfont: { size: 12, color: theme["text-2"] }, hovertext: found.map(words), hoverinfo: "text",
           marker: { size: 9, color: found.map((_, at) => styleOf(theme, at).colour), symbol: found.map((_, at) => styleOf(theme, at).symbol), line: { width: 1, color: theme.surface } },
@@ -30,27 +57,18 @@ export function showCost(box, curves) {
       ],
       layout: {
         margin: { l: 64, r: 20, t: 16, b: 44 },
-        xaxis: { title: unit.title, rangemode: "tozero", tickprefix: unit.kind === "dollars" ? "$" : "" },
+        xaxis: choice.axis,
         yaxis: { title: `geometric mean, vs ${curves.against}`, ticksuffix: "×" },
         shapes: [{ type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { color: theme["line-strong"], dash: "dot", width: 1.5 } }],
       },
     };
   };
-  const buttons = [...document.querySelectorAll("[data-cost]")];
-  const press = () => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.cost === unit.key)));
-  press();
   draw(box, build, {
-    table: () => ({ columns: ["entry", "geometric mean", "95 %", ...curves.costs.map((cost) => cost.title)], rows: points.map((point) => [point.name, `${point.ratio.toFixed(2)}×`, `[${point.low.toFixed(2)}, ${point.high.toFixed(2)}]`, ...curves.costs.map((cost) => point.costs[cost.key] === null ? null : WRITTEN[cost.kind](point.costs[cost.key]))]) }),
+    table: () => ({ columns: ["entry", "geometric mean", "95 %", ...curves.costs.map((cost) => cost.title)], rows: points.map((point) => [point.name, `${point.ratio.toFixed(2)}×`, `[${point.low.toFixed(2)}, ${point.high.toFixed(2)}]`, ...costCells(curves.costs, point)]) }),
     points: () => shown().map((point, index) => ({ trace: 0, index, text: words(point), href: point.href })),
   }).then((chart) => {
     if (!chart) return;
-    for (const button of buttons) {
-      button.addEventListener("click", () => {
-        unit = curves.costs.find((cost) => cost.key === button.dataset.cost);
-        press();
-        chart.redraw();
-      });
-    }
+    choice.follow(() => chart.redraw());
     box.on("plotly_click", (event) => location.assign(shown()[event.points[0].pointNumber].href));
   });
 }

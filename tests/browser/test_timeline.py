@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
 from agents.events import NewEvent
 from tests.browser import sample_run
+from verifier.profiling.timeline import Counter, Timeline
 from webapp.environment import ROOT
 from webapp.runs import artefacts
 from webapp.runs.models import Run
@@ -219,6 +222,12 @@ def test_reference_and_candidate_on_one_scale(page: Page, server, sign_in, peopl
     expect(page.locator(".timeline-summary").nth(0)).to_contain_text("Measured")
     expect(page.locator(".timeline-summary").nth(1)).to_contain_text("Measured")
     expect(table.locator("caption")).to_contain_text("In the measured range")
+    # The difference comes first, and takes no more room than was kept for it.
+    assert page.locator(".timeline-first").bounding_box()["y"] < page.locator(".timeline-lane").first.bounding_box()["y"]
+    page.get_by_label("Group the table by").select_option("stream")
+    expect(table).to_contain_text("NVIDIA H200, Stream 7")
+    if os.environ.get("SHOTS"):
+        page.screenshot(path=f"{os.environ['SHOTS']}/two.png", full_page=True)
     page.get_by_role("link", name="Alone").click()
     expect(page.locator(".timeline-lane")).to_have_count(1)
 
@@ -330,3 +339,52 @@ def test_a_million_events_are_drawn_and_moved(page: Page, drawn):
         }"""
     )
     assert looked["events"] > 900_000 and looked["columns"] > 1000 and looked["boxes"] < 1000
+
+
+def counted() -> bytes:
+    """The real export with modules, operators and sampled counters, as a newer recording has them."""
+    timeline = Timeline.from_bytes(real())
+    timeline.counters = [
+        Counter(name, timeline.device, "%", times := np.linspace(0, 5e8, 400) + timeline.columns["start"].min(), 50 + 40 * np.sin(times / 3e7))
+        for name in ("SMs Active", "DRAM Read Bandwidth")
+    ]
+    return timeline.to_bytes()
+
+
+def test_tracks_hits_groups_and_counters(page: Page, drawn):
+    drawn(counted())
+    labels, tables = page.locator(".timeline-labels"), page.locator(".timeline-tables")
+    expect(labels).to_contain_text("SMs Active")
+    # Pin, hide, filter.
+    page.get_by_role("button", name="Pin to the top: Stream 13").press("Enter")
+    expect(labels.locator(".line").first).to_contain_text("Pinned")
+    expect(labels.locator(".line").nth(1)).to_contain_text("Stream 13")
+    page.get_by_role("button", name="Hide: SMs Active").press("Enter")
+    expect(labels).not_to_contain_text("SMs Active")
+    page.get_by_label("Show only tracks whose name contains").fill("stream 7")
+    expect(labels.locator(".line:not(.group)")).to_have_count(2)  # what is pinned stays
+    page.get_by_role("button", name=re.compile("tracks hidden: show")).click()
+    expect(labels).to_contain_text("SMs Active")
+    # Hits are listed, the longest first on request; one leads to its event and its launch parameters.
+    page.get_by_label("Find events by name").fill("elementwise")
+    hits = page.locator(".timeline-hits")
+    expect(hits.locator("h3")).to_have_text(re.compile(r"\d+ hits"))
+    page.get_by_label("Order of the hits").select_option("longest")
+    hits.get_by_role("button").first.click()
+    selected = page.locator(".timeline-selected")
+    expect(selected).to_contain_text("registers a thread")
+    expect(selected).to_contain_text("threads")
+    expect(selected).to_contain_text("Counters while it ran")
+    # The table is grouped otherwise, and goes into a file.
+    page.keyboard.press("Escape")
+    page.get_by_label("Group the table by").select_option("grid")
+    expect(tables.locator("tbody tr").first).to_contain_text("grid ")
+    with page.expect_download() as download:
+        tables.get_by_role("button", name="CSV").click()
+    assert download.value.suggested_filename == "timeline-by-grid.csv"
+    assert Path(download.value.path()).read_text().startswith("grid and block,calls,total_ns,share,average_ns,least_ns,most_ns\n")
+    if os.environ.get("SHOTS"):
+        page.screenshot(path=f"{os.environ['SHOTS']}/one.png", full_page=True)
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_timeout(400)
+        page.screenshot(path=f"{os.environ['SHOTS']}/one-390.png", full_page=True)

@@ -1,18 +1,23 @@
-"""Makes the calls that a profiler watches, in the party: after a warm-up, each in a range named `iter` that ends when the device is idle."""
+"""Makes the calls that a profiler watches, in the party: after a warm-up, each in a range named `iter` that ends when the device is idle.
+
+One more call follows, in which modules and operators have ranges too. These cost time on the host, so no figure is taken from that call.
+"""
 
 # sandboxed: calls the models that tasks and programs define
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from verifier.profiling.digest import ITERATION
+from verifier.profiling.digest import ANNOTATED, ITERATION
+from verifier.profiling.ranges import MODULE
 
 WARM_UP = 3
 
@@ -42,6 +47,9 @@ def _under_nsight(call: Callable[[], Any], iterations: int, sync: Callable[[], N
         call()
         sync()
         torch.cuda.nvtx.range_pop()
+    nvtx = (torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop)
+    with _ranges_of_modules(*nvtx), torch.autograd.profiler.emit_nvtx():
+        _annotated(call, sync, *nvtx)
     torch.cuda.profiler.stop()
 
 
@@ -55,7 +63,56 @@ def _under_torch(call: Callable[[], Any], iterations: int, sync: Callable[[], No
             with record_function(ITERATION):
                 call()
                 sync()
+        ranges: list[record_function] = []
+
+        def push(name: str) -> None:
+            ranges.append(record_function(name))
+            ranges[-1].__enter__()
+
+        def pop() -> None:
+            ranges.pop().__exit__(None, None, None)
+
+        with _ranges_of_modules(push, pop):
+            _annotated(call, sync, push, pop)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         recorded.export_chrome_trace(path)
         return Path(path).read_bytes()
+
+
+def _annotated(call: Callable[[], Any], sync: Callable[[], None], push: Callable[[str], Any], pop: Callable[[], Any]) -> None:
+    push(ANNOTATED)
+    # A program that works only without hooks keeps the recording that it already has.
+    with contextlib.suppress(Exception):
+        call()
+        sync()
+    pop()
+
+
+@contextlib.contextmanager
+def _ranges_of_modules(push: Callable[[str], Any], pop: Callable[[], Any]) -> Iterator[None]:
+    """Gives every call of a module a range with the module's path from the outermost and its class, until the end."""
+    paths: dict[int, str] = {}
+    depth = 0
+
+    def enter(module: torch.nn.Module, _: Any) -> None:
+        nonlocal depth
+        if depth == 0:
+            paths.clear()
+            paths.update((id(inner), path) for path, inner in module.named_modules())
+        depth += 1
+        push(f"{MODULE}{paths.get(id(module)) or 'model'} ({type(module).__name__})")
+
+    def leave(*_: Any) -> None:
+        nonlocal depth
+        if depth:  # a call that began before the hooks has no range
+            depth -= 1
+            pop()
+
+    modules = torch.nn.modules.module
+    hooks = [modules.register_module_forward_pre_hook(enter), modules.register_module_forward_hook(leave, always_call=True)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

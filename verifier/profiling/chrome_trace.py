@@ -47,6 +47,7 @@ def chrome_trace(timeline: Timeline, title: str = "") -> Iterator[bytes]:
             )
         yield b",\n" + b",\n".join(lines)
     yield from _flows(timeline, places)
+    yield from _counters(timeline, places)
     yield b"\n]}\n"
 
 
@@ -97,6 +98,18 @@ def _overlapping(timeline: Timeline) -> set[int]:
                 break
             ends.append(end)
     return found
+
+
+def _counters(timeline: Timeline, places: dict[tuple[int, int], tuple[int, int]]) -> Iterator[bytes]:
+    """Yields each sample of a hardware counter in the process of its GPU."""
+    processes = {row.group: places[(index, 0)][0] for index, row in enumerate(timeline.rows)}
+    for counter in timeline.counters:
+        name, process = _json(f"{counter.name} [{counter.unit}]" if counter.unit else counter.name), processes.get(counter.group, 0)
+        for first in range(0, len(counter.times), EVENTS_A_PIECE):
+            piece = slice(first, first + EVENTS_A_PIECE)
+            samples = zip((counter.times[piece] / 1e3).tolist(), counter.values[piece].tolist(), strict=True)
+            lines = (b'{"ph":"C","name":%s,"ts":%.3f,"pid":%d,"args":{"value":%.9g}}' % (name, at, process, value) for at, value in samples)
+            yield b",\n" + b",\n".join(lines)
 
 
 def _flows(timeline: Timeline, places: dict[tuple[int, int], tuple[int, int]]) -> Iterator[bytes]:

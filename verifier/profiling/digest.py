@@ -17,6 +17,7 @@ from verifier.jobs import KernelProfile
 from verifier.profiling.timeline import KINDS, Timeline
 
 ITERATION = "iter"
+ANNOTATED = "with modules and operators"  # the range of a further call, whose times count for nothing
 _KERNEL, _COPY, _SET, _API, _NVTX, _OPERATOR, _OWN, _GRAPH = (
     KINDS.index(k) for k in ("kernel", "memcpy", "memset", "api", "nvtx", "operator", "own", "graph")
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession
 from verifier.layout import LayoutError
 from verifier.profiling.binaries import resource_rows
-from verifier.profiling.digest import digest
+from verifier.profiling.digest import ANNOTATED, digest
 from verifier.profiling.host_calls import host_calls
 from verifier.profiling.kineto import import_kineto
 from verifier.profiling.nsight.counting import count
@@ -55,11 +56,11 @@ def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) 
     on_stage(StageEvent(stage="profile", status="started"))
     with watched(job, pool, data_dir, on_stage, "profile") as subject:
         recorded = _record(subject, on_stage)
-        profile, timeline = _profile(job, pool, recorded)
+        profile, timeline, watched_calls = _profile(job, pool, recorded)
         profile.kernels = resource_rows.attach(profile.kernels, subject.artefacts, pool.device)
         profile.roofline = _roofline(job, pool, data_dir, subject)
         if job.counters:
-            count(profile, subject, on_stage, Timeline.from_bytes(timeline))
+            count(profile, subject, on_stage, watched_calls)
         else:
             profile.counters_reason = "not asked for"
     return profile, timeline
@@ -156,7 +157,7 @@ def _iterations(subject: Subject) -> int:
 
 
 def _limit(subject: Subject) -> float:
-    return subject.pool.limits.call * (_iterations(subject) + 4)
+    return subject.pool.limits.call * (_iterations(subject) + 5)
 
 
 class _NsysFailed(RuntimeError):
@@ -168,18 +169,21 @@ def _said(status: int | None, printed: str) -> str:
     return f"{step.get(status, f'it ended with status {status}')}: {last_lines(printed)}"
 
 
-def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile, bytes]:
+def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile, bytes, Timeline]:
+    """Returns the profile, the timeline to keep, and the timeline of the calls that the profile's figures are of."""
     own = own_kernel_names(job.program_source) if job.program_source is not None else frozenset()
     on_device = pool.device.kind == "cuda"
     found = digest(recorded.timeline, lambda name: is_own(name, own), on_device)
-    timeline = recorded.timeline.crop(*found.window)
+    recording = recorded.timeline
     if on_device:
-        timeline.device = pool.device.environment().device_name
-        timeline.own = frozenset(name for name in timeline.names if is_own(name, own))
+        recording.device = pool.device.environment().device_name
+        recording.own = frozenset(name for name in recording.names if is_own(name, own))
     if found.iterations == job.iterations:
         # nsys warns about every recording that ends before its process does; here the recording has every watched call.
-        timeline.warnings = [text for text in timeline.warnings if "events might have been collected" not in text]
-    timeline.warnings += found.warnings
+        recording.warnings = [text for text in recording.warnings if "events might have been collected" not in text]
+    recording.warnings += found.warnings
+    timeline = recording.crop(*found.window)
+    kept = recording.crop(found.window[0], math.inf) if ANNOTATED in recording.names else timeline
     profile = Profile(
         task=sha256(job.task_source),
         program=sha256(job.program_source) if job.program_source is not None else None,
@@ -196,7 +200,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
         protection=protection(),
         warnings=timeline.warnings,
     )
-    return profile, timeline.to_bytes()
+    return profile, kept.to_bytes(), timeline
 
 
 def _roofline(job: ProfileJob, pool: Pool, data_dir: Path, subject: Subject) -> Roofline:

@@ -7,6 +7,7 @@ from typing import Any
 
 from verifier.profiling.nsight.nsys_schema import ImportProblem
 from verifier.profiling.own_calls import PREFIX
+from verifier.profiling.ranges import ROWS, range_kind
 from verifier.profiling.recording import Recording
 from verifier.profiling.timeline import RowKey, Timeline
 
@@ -57,15 +58,25 @@ def _add(recording: Recording, event: dict[str, Any], devices: dict[Any, str], t
         recording.add(row, _DEVICE_KINDS[category], _device_name(category, name), start, duration, correlation, _detail(arguments))
     elif category in _API and name not in _KINETO_NOISE:
         recording.add(("api", f"CUDA API, thread {_thread(threads, event)}", "CUDA"), "api", name, start, duration, correlation)
+    elif category == "python_function":
+        if name.startswith("nn.Module: "):  # of a recording with stacks: the other frames would bury the rest
+            _add_range(recording, name, _thread(threads, event), start, duration)
     elif category in ("cpu_op", "user_annotation"):
         thread = _thread(threads, event)
         if name.startswith(PREFIX):
             recording.add(("thread", f"Thread {thread}", "Process"), "own", name[len(PREFIX) :], start, duration)
         elif category == "user_annotation":
             if not name.startswith("ProfilerStep"):
-                recording.add(("nvtx", f"Ranges, thread {thread}", "NVTX"), "nvtx", name, start, duration)
+                _add_range(recording, name, thread, start, duration)
         else:
             recording.add(("thread", f"Thread {thread}", "Process"), "operator", name, start, duration)
+
+
+def _add_range(recording: Recording, text: str, thread: int, start: float, duration: float) -> None:
+    kind, name = range_kind(text)
+    if kind == "operator":  # the recorder lists operators by themselves: this is a range that somebody named like one
+        kind, name = "nvtx", text
+    recording.add(("nvtx", f"{ROWS.get(kind, 'Ranges')}, thread {thread}", "NVTX"), kind, name, start, duration)
 
 
 def _thread(threads: dict[Any, int], event: dict[str, Any]) -> int:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from verifier.profiling.timeline import COLUMNS, KINDS, Row, RowKey, Timeline
+from verifier.profiling.timeline import COLUMNS, KINDS, Counter, Row, RowKey, Timeline
 
 MAX_EVENTS = 1_000_000  # 33 bytes each; the page draws this many smoothly
 MAX_NAME = 2000  # characters; template names of CUDA kernels run to several thousand
 MAX_ROWS = 65_000  # `row` is a u16
+MAX_SAMPLES = 100_000  # of one counter; where there are more, neighbours are averaged
 _KIND = {kind: index for index, kind in enumerate(KINDS)}
 _CODES = (("start", "d"), ("duration", "d"), ("name", "I"), ("row", "I"), ("kind", "B"), ("correlation", "I"), ("detail", "I"))
 _ROW_ORDER = {"gpu": 0, "nvtx": 1, "api": 2, "thread": 3}
@@ -31,6 +32,7 @@ class Recording:
         self._names: dict[str, int] = {}
         self._details: dict[tuple[Any, ...], int] = {}
         self._correlations: dict[tuple[Any, int], int] = {}
+        self._samples: dict[tuple[str, str, str], tuple[array[float], array[float]]] = {}
         self._columns: dict[str, array[Any]] = {name: array(code) for name, code in _CODES}
         self._append: list[Callable[[float], None]] = [column.append for column in self._columns.values()]
 
@@ -61,6 +63,12 @@ class Recording:
         for append, value in zip(self._append, values, strict=True):
             append(value)
 
+    def sample(self, counter: tuple[str, str, str], time: float, value: float) -> None:
+        """Adds a sample of the counter (group, name, unit)."""
+        times, values = self._samples.setdefault(counter, (array("d"), array("d")))
+        times.append(time)
+        values.append(value)
+
     def timeline(self, limit: int = MAX_EVENTS) -> Timeline:
         """Returns the events sorted by (row, start); where there are more than `limit`, only the first in time."""
         held = {name: np.array(column) for name, column in self._columns.items()}
@@ -86,6 +94,7 @@ class Recording:
             details=[json.loads(json.dumps(dict(all_details[i - 1]))) for i in details],
             warnings=list(dict.fromkeys(self.warnings)),
             truncated=(len(order), of) if of > len(order) else None,
+            counters=[_counter(*counter, *map(np.array, samples)) for counter, samples in self._samples.items()],
         )
 
     def _sorted_rows(self, used: set[int]) -> tuple[list[Row], np.ndarray]:
@@ -100,6 +109,16 @@ class Recording:
     @staticmethod
     def _intern(table: dict[Any, int], key: Any) -> int:
         return table.setdefault(key, len(table))
+
+
+def _counter(group: str, name: str, unit: str, times: np.ndarray, values: np.ndarray) -> Counter:
+    order = np.argsort(times, kind="stable")
+    times, values = times[order], values[order]
+    block = -(-len(times) // MAX_SAMPLES)
+    if block > 1:
+        firsts = np.arange(0, len(times), block)
+        times, values = times[firsts], np.add.reduceat(values, firsts) / np.diff(np.append(firsts, len(values)))
+    return Counter(name, group, unit, times, values)
 
 
 def _frozen(detail: dict[str, Any]) -> tuple[Any, ...]:

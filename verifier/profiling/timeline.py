@@ -9,6 +9,9 @@ null}`` where ``own`` lists the names (by index) of the program's own kernels, a
 
 Columns: ``start`` f64, ``duration`` f64, ``name`` u32 (into names), ``row`` u16, ``kind`` u8 (into kinds), ``correlation`` u32 (0: none; a
 launch and what it launched share it), ``depth`` u16 (nesting within the row), ``detail`` u32 (0, or 1 + index into details["table"]).
+
+Counters that were sampled beside the events: header ``"counters": [{"name", "group", "unit", "offset", "length"}]``; at each offset, which
+counts from where the columns begin, stand ``length`` f8 times, then ``length`` f4 values.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 MAGIC = b"STWTL1\n"
-KINDS = ("kernel", "memcpy", "memset", "sync", "api", "nvtx", "operator", "own", "graph")
+KINDS = ("kernel", "memcpy", "memset", "sync", "api", "nvtx", "operator", "own", "graph", "module")  # stored timelines index it: append only
 COLUMNS = (
     ("start", "<f8"),
     ("duration", "<f8"),
@@ -44,6 +47,21 @@ class Row:
 
 
 @dataclass
+class Counter:
+    """Samples of one hardware counter in order of time: nanoseconds on the events' clock, and values in `unit`."""
+
+    name: str  # "SMs Active"
+    group: str  # the GPU's name, as rows have it
+    unit: str  # "%", "MHz" or ""
+    times: np.ndarray
+    values: np.ndarray
+
+    def between(self, begin: float, end: float) -> Counter:
+        keep = (self.times >= begin) & (self.times <= end)
+        return Counter(self.name, self.group, self.unit, self.times[keep], self.values[keep])
+
+
+@dataclass
 class Timeline:
     """Columns of equal length, and the tables that they index."""
 
@@ -56,6 +74,7 @@ class Timeline:
     warnings: list[str] = field(default_factory=list)
     truncated: tuple[int, int] | None = None  # (kept, of)
     own: frozenset[str] | None = None  # names of the program's own kernels; None where they have not been identified
+    counters: list[Counter] = field(default_factory=list)
 
     @property
     def events(self) -> int:
@@ -78,6 +97,14 @@ class Timeline:
             parts.append(data)
             offset += len(data)
         span = float((start + self.columns["duration"]).max() - origin) if len(start) else 0.0
+        counters = []
+        for counter in self.counters:
+            kept = counter.between(origin, origin + span)
+            data = np.asarray(kept.times - origin, dtype="<f8").tobytes() + np.asarray(kept.values, dtype="<f4").tobytes()
+            counters.append({"name": kept.name, "group": kept.group, "unit": kept.unit, "offset": offset, "length": int(len(kept.times))})
+            data += b"\0" * (-len(data) % 8)
+            parts.append(data)
+            offset += len(data)
         header = json.dumps(
             {
                 "version": 1,
@@ -93,6 +120,7 @@ class Timeline:
                 "warnings": self.warnings,
                 "truncated": {"kept": self.truncated[0], "of": self.truncated[1]} if self.truncated else None,
                 "own": None if self.own is None else [index for index, name in enumerate(self.names) if name in self.own],
+                "counters": counters,
             }
         ).encode()
         head = MAGIC + struct.pack("<I", len(header)) + header
@@ -117,6 +145,7 @@ class Timeline:
             warnings=list(self.warnings),
             truncated=self.truncated,
             own=self.own,
+            counters=[counter.between(begin, end) for counter in self.counters],
         )
 
     @classmethod
@@ -133,6 +162,7 @@ class Timeline:
             for column in header["columns"]:
                 dtype = dict(COLUMNS)[column["name"]]
                 columns[column["name"]] = np.frombuffer(data, dtype=dtype, count=column["length"], offset=base + column["offset"]).copy()
+            counters = [_counter(data, base, described) for described in header.get("counters", [])]
         except (KeyError, ValueError, TypeError) as error:
             raise ValueError(f"the timeline is damaged: {error}") from None
         truncated, own = header.get("truncated"), header.get("own")
@@ -146,4 +176,12 @@ class Timeline:
             warnings=header["warnings"],
             truncated=(truncated["kept"], truncated["of"]) if truncated else None,
             own=None if own is None else frozenset(header["names"][index] for index in own),
+            counters=counters,
         )
+
+
+def _counter(data: bytes, base: int, described: dict[str, Any]) -> Counter:
+    count, begin = described["length"], base + described["offset"]
+    times = np.frombuffer(data, dtype="<f8", count=count, offset=begin).copy()
+    values = np.frombuffer(data, dtype="<f4", count=count, offset=begin + 8 * count).copy()
+    return Counter(described["name"], described["group"], described["unit"], times, values)

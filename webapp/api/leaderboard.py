@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from django.http import HttpRequest
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from ninja import Query, Router, Schema
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from webapp.accounts.access import require
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Text
+from webapp.api.calls.idempotency import HEADER_PARAMETER, once
 from webapp.api.calls.problems import refusals
 from webapp.api.run_schemas import Asked
+from webapp.api.verifications import NewProgram, VerificationResult, prepared, result_of
 from webapp.leaderboard.exports import BoardFile, ResultRow, board_file
 from webapp.leaderboard.filters import LEAST_P, MOST_P, Filters
 from webapp.leaderboard.listing import Place, found
 from webapp.leaderboard.ranking import board
 from webapp.leaderboard.result_rows import rows
+from webapp.leaderboard.visibility import set_visibility
+
+Visibility = Literal["private", "team", "everyone"]
 
 router = Router(tags=["leaderboard"])
 ERRORS = refusals(401, 403, 422, 429)
@@ -78,3 +86,49 @@ def list_results(request: HttpRequest, asked: Query[ResultsAsked]):
     needs(request, "read")
     results = found(request, asked.filters(), Place(state=asked.state, task=asked.task, entry=asked.entry, text=asked.q))
     return {"total": results.count(), "results": list(rows(results[asked.offset : asked.offset + asked.limit]))}
+
+
+class NewResult(NewProgram):
+    """A program for a task, verified in full: what it brings is ranked."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"task_source": "class Model(nn.Module): …", "program_source": "class ModelNew(nn.Module): …", "visibility": "team"}]
+        }
+    )
+
+    visibility: Visibility | None = Field(
+        None, description="Who sees the result: only you, the team, or everyone (owners alone publish). Null: as the team prefers."
+    )
+
+
+class SubmittedResult(Schema):
+    verification: VerificationResult = Field(description="Ask GET /verifications/{id} until `done`: a result is ranked once it has passed.")
+    page: str = Field(description="Permanent address of the result, from when there is one.")
+    badge: str = Field(description="The result as an SVG picture, for a README. Public where the result is published and its team opened.")
+
+
+@router.post(
+    "/results",
+    response={201: SubmittedResult, **refusals(400, 401, 403, 404, 409, 422, 429)},
+    operation_id="submit_result",
+    summary="Submit a result",
+    openapi_extra={"parameters": [HEADER_PARAMETER]},
+)
+def submit_result(request: HttpRequest, given: NewResult) -> HttpResponse:
+    """Has a program verified against every baseline. What it comes to is ranked under your team's own programs; nothing that you measured
+    yourself is taken over."""
+    needs(request, "verify")
+    team, begin = prepared(request, given, "full")
+    if given.visibility == "everyone":
+        require(request, team, "own")
+
+    def create() -> tuple[int, SubmittedResult]:
+        with transaction.atomic():
+            run = begin()
+            if given.visibility is not None:
+                set_visibility(run, given.visibility)
+        page, badge = (request.build_absolute_uri(reverse(f"leaderboard:{name}", args=[run.pk])) for name in ("shown", "badge"))
+        return 201, SubmittedResult(verification=result_of(run, request), page=page, badge=badge)
+
+    return once(request, team, create)

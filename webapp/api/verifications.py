@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import datetime
 from typing import Literal
 
@@ -17,6 +18,7 @@ from verifier.jobs import JobResult
 from verifier.report import Class, Finding, Report, Stage, Status, Tier, Trial
 from verifier.source import Problem as SourceProblem
 from verifier.task import Mode, Precision
+from webapp.accounts.models import Team
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Source, Text
 from webapp.api.calls.idempotency import HEADER_PARAMETER, once
@@ -35,26 +37,29 @@ MOST_PROBLEMS = 20
 VERIFIER_SECONDS = 1800.0  # a full verification of a large model, with torch.compile, on a slow device
 
 
-class NewVerification(Asked):
+class NewProgram(Asked):
     """A program for a task; the task by id or by source."""
 
+    task: uuid.UUID | None = Field(None, description="Id of a task of the team.")
+    task_source: Source | None = Field(None, description="Source of the task: `class Model`, `get_inputs()`, `get_init_inputs()`.")
+    program_source: Source = Field(description="Source of the program: `class ModelNew` with the constructor and forward of `Model`.")
+    device: str = Field("cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".')
+    precision: Precision = Field("fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
+    mode: Mode = Field("train", description="train() as KernelBench leaves it, or eval().")
+    title: Text = Field("", max_length=140, description="Shown in lists of runs.")
+
+
+class NewVerification(NewProgram):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"task_source": "class Model(nn.Module): …", "program_source": "class ModelNew(nn.Module): …", "tier": "quick"}]
         }
     )
 
-    task: uuid.UUID | None = Field(None, description="Id of a task of the team.")
-    task_source: Source | None = Field(None, description="Source of the task: `class Model`, `get_inputs()`, `get_init_inputs()`.")
-    program_source: Source = Field(description="Source of the program: `class ModelNew` with the constructor and forward of `Model`.")
-    device: str = Field("cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".')
     tier: Tier = Field(
         "quick",
         description='"quick": against eager PyTorch, for iterating. "full": every baseline in fresh processes, the only one that is a result.',
     )
-    precision: Precision = Field("fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
-    mode: Mode = Field("train", description="train() as KernelBench leaves it, or eval().")
-    title: Text = Field("", max_length=140, description="Shown in lists of runs.")
 
 
 class Against(Schema):
@@ -105,6 +110,23 @@ class VerificationResult(Schema):
     finished_at: datetime | None
 
 
+def prepared(request: HttpRequest, given: NewProgram, tier: Tier) -> tuple[Team, Callable[[], Run]]:
+    """The team, and what queues the verification. Raises a refusal for whatever is wrong with what was sent, before anything is made."""
+    team = team_of(request)
+    source, name = source_of(request, given.task, given.task_source)
+    program = program_of(given.program_source)
+    settings = Settings(
+        workflow=OWN_PROGRAM.name,
+        device=given.device,
+        precision=given.precision,
+        mode=given.mode,
+        tier=tier,
+        budget=Budget(candidates=OWN_PROGRAM.programs, verifier_seconds=VERIFIER_SECONDS, seconds=2 * VERIFIER_SECONDS),
+    )
+    check_settings(settings, "body.")
+    return team, lambda: start(request, source=source, title=given.title or name, settings=settings, program=program)
+
+
 @router.post(
     "",
     response={201: VerificationResult, **ERRORS},
@@ -115,24 +137,8 @@ class VerificationResult(Schema):
 def verify_program(request: HttpRequest, given: NewVerification) -> HttpResponse:
     """Puts a verification into the device's queue. Ask for it again until `done`, or follow /runs/{id}/events/stream."""
     needs(request, "verify")
-    team = team_of(request)
-    source, name = source_of(request, given.task, given.task_source)
-    program = program_of(given.program_source)
-    settings = Settings(
-        workflow=OWN_PROGRAM.name,
-        device=given.device,
-        precision=given.precision,
-        mode=given.mode,
-        tier=given.tier,
-        budget=Budget(candidates=OWN_PROGRAM.programs, verifier_seconds=VERIFIER_SECONDS, seconds=2 * VERIFIER_SECONDS),
-    )
-    check_settings(settings, "body.")
-
-    def create():
-        run = start(request, source=source, title=given.title or name, settings=settings, program=program)
-        return 201, result_of(run, request)
-
-    return once(request, team, create)
+    team, begin = prepared(request, given, given.tier)
+    return once(request, team, lambda: (201, result_of(begin(), request)))
 
 
 @router.get("/{run_id}", response={200: VerificationResult, **ERRORS}, operation_id="get_verification", summary="The verdict")

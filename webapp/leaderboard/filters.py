@@ -18,7 +18,7 @@ CLASSES = {
     "any": "any, also orchestration",
 }
 SOLVING = {"": ("custom", "mixed"), "custom": ("custom",), "mixed": ("mixed",), "any": ("custom", "mixed", "orchestration", "")}
-AGAINST = {"": "PyTorch eager", "best": "the best baseline"}
+AGAINST = {"best": "the best baseline", "eager": "PyTorch eager"}  # in files and in the API, nothing means eager
 WHOSE = {"": "ours and published", "ours": "ours", "published": "published"}
 EARLIER_CLOCKS = tuple(str(version) for version in range(1, CLOCK))
 LEAST_P, MOST_P = 0.0, 1000.0
@@ -55,6 +55,12 @@ class Filters:
         if said["clock"] not in EARLIER_CLOCKS:
             said["clock"] = ""
         return cls(p=read_p(query.get("p", "")), **said)
+
+    @classmethod
+    def of_page(cls, query: QueryDict) -> Filters:
+        """As `read`; a page ranks against the best baseline that was measured unless its address says otherwise."""
+        said = cls.read(query)
+        return said if said.against else replace(said, against="best")
 
     def plain(self) -> dict[str, str]:
         """Only what differs from the usual, under the names of the address."""

@@ -10,6 +10,7 @@ from django.http import QueryDict
 from webapp.accounts.access import Asker, teams_with, user_of
 from webapp.leaderboard.filters import MANY, SOLVING, Filters, is_uuid
 from webapp.leaderboard.models import EVERYONE, TEAM, Entry, Result, Setup
+from webapp.leaderboard.shown.opening import opened_teams, signed_in
 from webapp.leaderboard.suites import choose
 from webapp.review.models import Verdict
 from webapp.review.verdicts import UNRANKED
@@ -45,7 +46,10 @@ class Place:
 
 
 def visible(asker: Asker) -> QuerySet[Result]:
-    """Results that the asker may see: published ones, those of their teams, and their own."""
+    """Results that the asker may see: published ones, those of their teams, and their own. Without an account: published ones of teams that opened
+    them to everybody."""
+    if not signed_in(asker):
+        return Result.objects.filter(visibility=EVERYONE, team__in=opened_teams())
     teams = list(teams_with(asker).values_list("pk", flat=True))
     return Result.objects.filter(Q(visibility=EVERYONE) | (Q(team__in=teams) & (Q(visibility=TEAM) | Q(maker=user_of(asker)))))
 

@@ -152,6 +152,14 @@ class Preference(models.Model):
     visibility = models.CharField(max_length=8, choices=VISIBILITY, default=TEAM)
 
 
+class Opening(models.Model):
+    """A team whose published results everybody may see without an account. Deleting the row closes them again."""
+
+    team = models.OneToOneField("accounts.Team", on_delete=models.CASCADE, primary_key=True, related_name="+")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    at = models.DateTimeField(default=timezone.now)
+
+
 class Suite(models.Model):
     """Tasks that are ranked together, by the hashes of their sources."""
 

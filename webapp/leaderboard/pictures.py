@@ -28,8 +28,13 @@ def curves(board: Board) -> dict[str, Any]:
         "left": len(board.entries) - len(entries),
         "entries": [_curve(board, row) for row in shown],
         "points": [_point(board, row) for row in board.entries],
-        "costs": [{"key": column.key, "title": column.axis, "short": column.title, "kind": column.kind} for column in PLOTTED],
+        "costs": plotted(),
     }
+
+
+def plotted() -> list[dict[str, str]]:
+    """The costs that a plot offers."""
+    return [{"key": column.key, "title": column.axis, "short": column.title, "kind": column.kind} for column in PLOTTED]
 
 
 def _curve(board: Board, row: Row) -> dict[str, Any]:

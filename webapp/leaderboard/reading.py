@@ -13,6 +13,7 @@ from django.db import connection
 from webapp.accounts.access import Asker, teams_with
 from webapp.leaderboard.arrays import Columns, copied, select
 from webapp.leaderboard.filters import Filters
+from webapp.leaderboard.shown.opening import opened_teams, signed_in
 
 INSIDE = "team_id = ANY(%(teams)s) AND team_runs IS NOT NULL"
 OUTSIDE = "team_id <> ALL(%(teams)s) AND public_runs IS NOT NULL"
@@ -29,9 +30,12 @@ class Scope:
     teams: list[uuid.UUID]
     person: int | None
     whose: str = ""
+    opened: list[uuid.UUID] | None = None  # of people without an account: teams whose published results are open to everybody
 
     @classmethod
     def of(cls, asker: Asker, filters: Filters) -> Scope:
+        if not signed_in(asker):
+            return cls([], None, "published", list(opened_teams()))
         user = getattr(asker, "user", asker)
         return cls(list(teams_with(asker).values_list("pk", flat=True)), user.pk, filters.whose)
 
@@ -39,13 +43,18 @@ class Scope:
     def parts(self) -> list[tuple[str, str]]:
         """(column with the number of runs, condition) of each query that is needed."""
         if self.whose == "published":
-            return [("public_runs", PUBLISHED)]
+            return [("public_runs", f"{PUBLISHED} AND {self.among}")]
         inside, outside = ("team_runs", INSIDE), ("public_runs", OUTSIDE)
         return [inside] if self.whose == "ours" else [inside, outside]
 
     @property
+    def among(self) -> str:
+        """The condition on the team of what is published."""
+        return "TRUE" if self.opened is None else "team_id = ANY(%(opened)s)"
+
+    @property
     def given(self) -> dict:
-        return {"teams": self.teams, "person": self.person}
+        return {"teams": self.teams, "person": self.person, "opened": self.opened or []}
 
 
 def selections(scope: Scope) -> list[tuple[int, int, int]]:
@@ -71,7 +80,7 @@ def left_out(scope: Scope, setup: int, entries: Sequence[int] | None = None, sub
     if scope.whose == "ours":
         query += " AND team_id = ANY(%(teams)s)"
     elif scope.whose == "published":
-        query += " AND visibility = 'everyone'"
+        query += f" AND visibility = 'everyone' AND {scope.among}"
     return _all(query, scope.given | given)
 
 

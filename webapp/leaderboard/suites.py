@@ -11,6 +11,7 @@ from django.db.models import Case, Count, Q, QuerySet, When
 from webapp.accounts.access import Asker, teams_with, user_of
 from webapp.leaderboard.filters import is_uuid
 from webapp.leaderboard.models import EVERYONE, PRIVATE, Suite
+from webapp.leaderboard.shown.opening import opened_teams, signed_in
 from webapp.tasks.models import Suite as Imported
 from webapp.tasks.models import Task
 
@@ -61,6 +62,8 @@ def choose(asker: Asker, key: str) -> Chosen | None:
 
 def visible(asker: Asker) -> QuerySet[Suite]:
     """Suites of teams: one's own teams', those for everyone, and those that only their maker sees."""
+    if not signed_in(asker):
+        return Suite.objects.filter(visibility=EVERYONE, team__in=opened_teams())
     mine = Q(team__in=teams_with(asker)) & (~Q(visibility=PRIVATE) | Q(created_by=user_of(asker)))
     return Suite.objects.filter(mine | Q(visibility=EVERYONE))
 

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from webapp.leaderboard import views, views_exports, views_results, views_suites
+from webapp.leaderboard.shown import views as shown
 
 app_name = "leaderboard"
 
@@ -15,6 +16,10 @@ urlpatterns = [
     path("leaderboard/results/", views_results.results, name="results"),
     path("leaderboard/results/<int:result_id>/", views_results.result, name="result"),
     path("leaderboard/results/<int:result_id>/visibility", views_results.set_seen_by, name="visibility"),
+    path("leaderboard/tasks/<uuid:task_id>/", shown.task_page, name="task"),
+    path("leaderboard/runs/<uuid:run_id>/", shown.result_page, name="shown"),
+    path("leaderboard/runs/<uuid:run_id>/badge.svg", shown.result_badge, name="badge"),
+    path("leaderboard/opening", shown.set_opening, name="opening"),
     path("leaderboard/results.csv", views_exports.results_csv, name="csv"),
     path("leaderboard/results.json", views_exports.results_json, name="json"),
     path("leaderboard/schema.json", views_exports.schema_json, name="schema"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -18,17 +17,18 @@ from webapp.leaderboard.filters import AGAINST, CLASSES, MANY, WHOSE, Filters
 from webapp.leaderboard.listing import Place, visible
 from webapp.leaderboard.models import Entry, Result
 from webapp.leaderboard.ranking import Board, Task, board
+from webapp.leaderboard.shown.opening import open_where_published, signed_in
 from webapp.ui.tags import whisker_scale
 
 
-@login_required
+@open_where_published
 @require_GET
 def table(request: HttpRequest) -> HttpResponse:
     place = Place.read(request.GET)
     if place.run or place.task:  # addresses of single results before they had a page of their own
         return redirect(f"{reverse('leaderboard:results')}?{request.GET.urlencode()}")
-    found = board(request, Filters.read(request.GET))
-    context = page_context(found) | {
+    found = board(request, Filters.of_page(request.GET))
+    context = page_context(request, found) | {
         "columns": shown(found.filters.p, found.filters.against, found.filters.sort),
         "scale": whisker_scale([row.against(found.filters.against) for row in found.rows]),
         "curves": pictures.curves(found) if found.rows else None,
@@ -37,7 +37,7 @@ def table(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/table.html", context)
 
 
-def page_context(found: Board) -> dict[str, Any]:
+def page_context(request: HttpRequest, found: Board) -> dict[str, Any]:
     """What the filters above every page of the leaderboard need."""
     filters, setup = found.filters, found.setup
     return {
@@ -48,7 +48,8 @@ def page_context(found: Board) -> dict[str, Any]:
         "classes": CLASSES.items(),
         "against": AGAINST.items(),
         "whose": WHOSE.items(),
-        "against_name": AGAINST[filters.against],
+        "against_name": AGAINST[filters.against or "eager"],
+        "signed_in": signed_in(request),
         "any": bool(found.options.devices),
         "many": MANY,
         "earlier": dict(found.options.clocks).get(filters.clock) if filters.clock else sum(rows for _, rows in found.options.clocks),
@@ -56,7 +57,7 @@ def page_context(found: Board) -> dict[str, Any]:
     }
 
 
-@login_required
+@open_where_published
 @require_GET
 def cells_json(request: HttpRequest) -> JsonResponse:
     """The heat map of the same selection."""
@@ -75,19 +76,19 @@ class Line(NamedTuple):
     result: Result | None = None
 
 
-@login_required
+@open_where_published
 @require_GET
 def entry_page(request: HttpRequest, entry_id: int) -> HttpResponse:
-    filters = Filters.read(request.GET)
+    filters = Filters.of_page(request.GET)
     found = board(request, filters)
     entry = Entry.objects.select_related("team").filter(pk=entry_id).first()
     # Entries of workflows are everybody's, and may be looked up before there is a result; one of people is known through their results alone.
-    open_to_all = entry is not None and entry.team_id is None and found.setup is None
+    open_to_all = entry is not None and entry.team_id is None and found.setup is None and signed_in(request)
     if entry is None or not (open_to_all or entry_id in found.grid.entries or _seen(request, entry_id)):
         raise Http404("no such entry")
     lines = _lines(found, entry_id) if entry_id in found.grid.entries else []
-    scale = whisker_scale([{"ratio": x.row.eager, "low": x.row.eager_low, "high": x.row.eager_high} for x in lines if x.row and x.row.confirmed])
-    context = page_context(found) | {
+    scale = whisker_scale([{"ratio": x.row.best, "low": x.row.best_low, "high": x.row.best_high} for x in lines if x.row and x.row.confirmed])
+    context = page_context(request, found) | {
         "entry": entry,
         "name": named(entry),
         "row": next((row for row in found.entries if row.key == str(entry_id)), None),

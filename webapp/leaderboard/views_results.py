@@ -18,11 +18,13 @@ from webapp.leaderboard.entries import named
 from webapp.leaderboard.filters import Filters, is_uuid
 from webapp.leaderboard.models import EVERYONE, PRIVATE, VISIBILITY, Result
 from webapp.leaderboard.ranking import known
+from webapp.leaderboard.shown.headlines import of_result
+from webapp.leaderboard.shown.opening import open_where_published, signed_in
 from webapp.leaderboard.views import page_context
 from webapp.ui.tags import whisker_scale
 
 
-@login_required
+@open_where_published
 @require_GET
 def results(request: HttpRequest) -> HttpResponse:
     filters, place = Filters.read(request.GET), listing.Place.read(request.GET)
@@ -35,20 +37,19 @@ def results(request: HttpRequest) -> HttpResponse:
         {
             "result": row,
             "name": named(row.entry),
-            "speedup": {"ratio": row.eager, "low": row.eager_low, "high": row.eager_high} if row.confirmed else None,
-            "best": {"ratio": row.best, "low": row.best_low, "high": row.best_high} if row.confirmed else None,
+            "headline": of_result(row),
             "verdict": verdicts.get(row.pk),
             "may": _choices(row, row.team_id in owned, row.team_id in acting, request.user.pk),
             "highlighted": place.run == str(row.run_id),
         }
         for row in rows
     ]
-    context = page_context(known(request, filters).board) | {
+    context = page_context(request, known(request, filters).board) | {
         "page": page,
         "lines": lines,
         "place": place,
         "states": [{"key": key, "title": title} for key, (title, _) in listing.STATES.items()],
-        "scale": whisker_scale([line["speedup"] for line in lines]),
+        "scale": whisker_scale([line["headline"].first for line in lines if line["headline"].first]),
         "task_name": rows[0].task.name if place.task and rows else "",
         "entry_name": named(rows[0].entry) if place.entry and rows else "",
         "one_task": bool(place.task),
@@ -65,11 +66,13 @@ def _choices(row: Result, owns: bool, acts: bool, person: int) -> list[tuple[str
     return []
 
 
-@login_required
+@open_where_published
 @require_GET
 def result(request: HttpRequest, result_id: int) -> HttpResponse:
     """To the evidence: the report of the candidate that was confirmed, or the run where none was."""
     row = _visible(request, result_id)
+    if not signed_in(request):  # runs are for people with an account
+        return redirect("leaderboard:shown", row.run_id)
     if row.candidate is None:
         return redirect("runs:run", row.run_id)
     address = reverse("runs:candidate", args=[row.run_id, row.candidate])

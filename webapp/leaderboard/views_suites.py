@@ -14,7 +14,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require, team_for
-from webapp.leaderboard.models import PRIVATE, TEAM, VISIBILITY, Preference, Suite, SuiteTask
+from webapp.leaderboard.models import EVERYONE, PRIVATE, TEAM, VISIBILITY, Preference, Result, Suite, SuiteTask
+from webapp.leaderboard.shown.opening import opened_teams
 from webapp.leaderboard.suites import Chosen, SuiteRefused, choices, choose, read_tasks, visible
 
 LARGEST_FILE = 200_000  # bytes
@@ -30,6 +31,8 @@ def suites(request: HttpRequest) -> HttpResponse:
         "own": [{"suite": suite, "mine": has_right(request, suite.team_id, "act")} for suite in own],
         "imported": [choice for choice in choices(request) if choice.kind != "own"],
         "preferred": preferred,
+        "opened": opened_teams().filter(team=request.team.pk).exists(),
+        "published": Result.objects.filter(team=request.team.pk, visibility=EVERYONE).count(),
         "seen_by": VISIBILITY,
         "owns": has_right(request, request.team, "own"),
         "acts": has_right(request, request.team, "act"),

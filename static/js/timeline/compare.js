@@ -2,7 +2,7 @@
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { count, duration, percent, signed } from "./format.js";
-import { nameCell } from "./figures.js";
+import { groupCell } from "./figures.js";
 
 const MOST_ANCHORS = 60;
 const TOP = 20;
@@ -38,20 +38,19 @@ export function anchors(models) {
   return found;
 }
 
-// The calls of the model that were recorded, ranges named `iter`, and the time from the start of one to the next; null where there are none.
+// The calls of the model that were recorded, ranges named `iter`, the time from the start of one to the next, and the range (ns) that they fill; null where there are none.
 export function iterations(model) {
   const found = ranges(model).filter((range) => /^iter \d+$/.test(range.label));
-  return found.length ? { count: found.length, wall: (found.at(-1).to - found[0].from) / found.length } : null;
+  return found.length ? { count: found.length, wall: (found.at(-1).to - found[0].from) / found.length, from: found[0].from, to: found.at(-1).to } : null;
 }
 
-// Rows of stats.byName of two lanes, joined by name, each divided by its number of calls; the largest difference first.
-export function differences(a, b, names, divisors) {
+// Rows of stats.byGroup of two lanes, joined by what they are, each divided by its number of calls; the largest difference first.
+export function differences(a, b, divisors) {
   const joined = new Map();
   [a, b].forEach((rows, side) => {
     for (const row of rows) {
-      const name = names[side][row.name];
-      if (!joined.has(name)) joined.set(name, { name, rows: [null, null], totals: [0, 0], counts: [0, 0] });
-      const known = joined.get(name);
+      if (!joined.has(row.label)) joined.set(row.label, { name: row.label, rows: [null, null], totals: [0, 0], counts: [0, 0] });
+      const known = joined.get(row.label);
       known.rows[side] = row;
       known.totals[side] = row.total / divisors[side];
       known.counts[side] = row.count / divisors[side];
@@ -62,8 +61,8 @@ export function differences(a, b, names, divisors) {
 
 const number = (value) => (Number.isInteger(value) ? count(value) : value.toFixed(1));
 
-// `walls`: the time of one call in each, or null.
-export function differenceTable(lanes, rows, walls, caption, search) {
+// `walls`: the time of one call in each, or null; `title` and `search` as for figures.groupTable.
+export function differenceTable(lanes, rows, walls, { title, caption, search }) {
   const totals = [0, 1].map((side) => rows.reduce((sum, row) => sum + row.totals[side], 0));
   const cells = (row) => [0, 1].flatMap((side) => (row.rows[side] ? [number(row.counts[side]), duration(row.totals[side])] : ["–", "–"]));
   return h(
@@ -73,7 +72,7 @@ export function differenceTable(lanes, rows, walls, caption, search) {
     h(
       "thead",
       null,
-      h("tr", null, h("th", { scope: "col", rowspan: 2 }, "Name"), lanes.map((lane) => h("th", { scope: "colgroup", colspan: 2, class: "num" }, lane.name)), h("th", { scope: "col", rowspan: 2, class: "num" }, "Difference")),
+      h("tr", null, h("th", { scope: "col", rowspan: 2 }, title), lanes.map((lane) => h("th", { scope: "colgroup", colspan: 2, class: "num" }, lane.name)), h("th", { scope: "col", rowspan: 2, class: "num" }, "Difference")),
       h("tr", null, lanes.flatMap(() => [h("th", { scope: "col", class: "num" }, "Calls"), h("th", { scope: "col", class: "num" }, "Total")])),
     ),
     h(
@@ -83,11 +82,17 @@ export function differenceTable(lanes, rows, walls, caption, search) {
       h("tr", { class: "sum" }, h("th", { scope: "row" }, "All work on the device"), [0, 1].flatMap((side) => [h("td", { class: "num" }, number(rows.reduce((sum, row) => sum + row.counts[side], 0))), h("td", { class: "num" }, duration(totals[side]))]), h("td", { class: "num" }, change(totals[1] - totals[0], totals[0]))),
       rows.slice(0, TOP).map((row) => {
         const side = row.rows[1] ? 1 : 0;
-        return h("tr", null, h("td", null, nameCell(lanes[side].model, row.rows[side], search)), cells(row).map((text) => h("td", { class: "num" }, text)), h("td", { class: "num" }, change(row.difference, row.totals[0])));
+        return h("tr", null, h("td", null, groupCell(lanes[side].model, row.rows[side], search)), cells(row).map((text) => h("td", { class: "num" }, text)), h("td", { class: "num" }, change(row.difference, row.totals[0])));
       }),
-      rows.length > TOP ? h("tr", null, h("td", { colspan: 6, class: "faint" }, `and ${counted(rows.length - TOP, "more name")}`)) : null,
+      rows.length > TOP ? h("tr", null, h("td", { colspan: 6, class: "faint" }, `and ${counted(rows.length - TOP, "more row")}`)) : null,
     ),
   );
+}
+
+// The whole table as [head, rows] for a file; times in nanoseconds.
+export function differenceCsv(lanes, rows, title) {
+  const head = [title.toLowerCase(), ...lanes.flatMap((lane) => [`calls, ${lane.name}`, `total_ns, ${lane.name}`]), "difference_ns"];
+  return [head, rows.map((row) => [row.name, row.counts[0], row.totals[0], row.counts[1], row.totals[1], row.difference])];
 }
 
 // Less time is better: colour and sign.

@@ -25,11 +25,18 @@ export function headline(found, { span, from, to }, measured) {
   const [first] = found.devices;
   if (found.devices.length === 1) {
     parts.push(`device idle ${percent(1 - first.busy / first.span)}`);
-    if (first.gpu) parts.push(counted(first.kernels, "kernel"));
+    if (first.gpu) parts.push(...kernelCounts(first, found.hiddenGraphs));
     if (first.gpu && found.launches != null) parts.push(counted(found.launches, "launch"));
     if (first.gaps.count) parts.push(`gap p50 ${duration(first.gaps.p50)}, p95 ${duration(first.gaps.p95)}`);
   } else if (found.devices.length) parts.push(`${counted(found.devices.length, "GPU")}: device idle ${found.devices.map((device) => percent(1 - device.busy / device.span)).join(", ")}`, ...(found.launches == null ? [] : [counted(found.launches, "launch")]));
   return parts.join(" · ");
+}
+
+// Kernels inside graphs that were recorded as a whole are unknown, not none.
+function kernelCounts({ kernels }, hidden) {
+  if (!hidden) return [counted(kernels, "kernel")];
+  const inside = `kernels inside ${counted(hidden, "CUDA graph launch")} not recorded`;
+  return kernels ? [counted(kernels, "kernel"), inside] : [inside];
 }
 
 export function wherePanel(found, title) {
@@ -105,23 +112,31 @@ function causes(device, named, show) {
   );
 }
 
-// Rows of stats.byName; `whole` is the time that a share is of.
-export function nameTable(model, rows, whole, caption, search) {
-  const shown = rows.slice(0, TOP);
+// Rows of stats.byGroup; `whole` is the time that a share is of, `title` what the rows are, `search` null where these aren't names of events.
+export function groupTable(model, rows, whole, title, caption, search) {
+  const cells = (row) => [count(row.count), duration(row.total), percent(whole ? row.total / whole : 0), duration(row.total / row.count), duration(row.least), duration(row.most)];
   return h(
     "table",
     { class: "table names" },
     h("caption", null, caption),
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Name"), ["Calls", "Total", "Share", "Average", "Least", "Most"].map((name) => h("th", { scope: "col", class: "num" }, name)))),
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, title), ["Calls", "Total", "Share", "Average", "Least", "Most"].map((name) => h("th", { scope: "col", class: "num" }, name)))),
     h(
       "tbody",
       null,
-      shown.map((row) => h("tr", null, h("td", null, nameCell(model, row, search)), [count(row.count), duration(row.total), percent(whole ? row.total / whole : 0), duration(row.total / row.count), duration(row.least), duration(row.most)].map((text) => h("td", { class: "num" }, text)))),
-      rows.length > TOP ? h("tr", null, h("td", { colspan: 7, class: "faint" }, `and ${counted(rows.length - TOP, "more name")}, ${duration(rows.slice(TOP).reduce((sum, row) => sum + row.total, 0))} in all`)) : null,
+      rows.slice(0, TOP).map((row) => h("tr", null, h("td", null, groupCell(model, row, search)), cells(row).map((text) => h("td", { class: "num" }, text)))),
+      rows.length > TOP ? h("tr", null, h("td", { colspan: 7, class: "faint" }, `and ${counted(rows.length - TOP, "more row")}, ${duration(rows.slice(TOP).reduce((sum, row) => sum + row.total, 0))} in all`)) : null,
       rows.length ? null : h("tr", null, h("td", { colspan: 7, class: "faint" }, "nothing ran here")),
     ),
   );
 }
+
+// The whole table as [head, rows] for a file; times in nanoseconds.
+export function groupCsv(title, rows, whole) {
+  const head = [title.toLowerCase(), "calls", "total_ns", "share", "average_ns", "least_ns", "most_ns"];
+  return [head, rows.map((row) => [row.label, row.count, row.total, whole ? row.total / whole : 0, row.total / row.count, row.least, row.most])];
+}
+
+export const groupCell = (model, row, search) => (search ? nameCell(model, row, search) : h("span", { class: "group-label" }, row.label));
 
 const COLOURED = ["own", "library", "kernels", "graphs"];
 

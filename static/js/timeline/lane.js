@@ -9,9 +9,11 @@ import { linked } from "./links.js";
 import { load } from "./load.js";
 import { Minimap } from "./minimap.js";
 import { Painter } from "./painter.js";
-import { AXIS, HEIGHTS, labels, layout, lineOf, rowKey, showShares } from "./rows.js";
+import { AXIS, Choice, HEIGHTS, labels, layout, lineOf, rowKey, showShares } from "./rows.js";
 import { devicesOf } from "./stats.js";
 import { firstReaching, hit, trackOf } from "./tracks.js";
+
+export const graphNote = (launches) => `The kernels inside ${counted(launches, "launch")} of CUDA graphs weren't recorded, so they're missing from every count and table. To see them, record with nsys profile --cuda-graph-trace=node.`;
 
 export class Lane {
   constructor(box, index, config) {
@@ -21,7 +23,7 @@ export class Lane {
     this.partners = [];
     this.measure = this.matches = null;
     this.marks = [];
-    this.folded = new Set();
+    this.choice = new Choice();
     this.build();
   }
 
@@ -61,6 +63,7 @@ export class Lane {
   start() {
     const { header } = this.model;
     const notes = [...(header.warnings ?? [])];
+    if (this.model.hiddenGraphs.length) notes.unshift(graphNote(this.model.hiddenGraphs.length));
     if (header.truncated) notes.unshift(`Kept only the first ${count(header.truncated.kept)} of ${counted(header.truncated.of, "event")}.`);
     this.notes.hidden = !notes.length;
     this.notes.replaceChildren(...notes.map((note) => h("p", { class: "timeline-note" }, h("span", { "aria-hidden": "true" }, "! "), note)));
@@ -87,9 +90,9 @@ export class Lane {
   // Rows anew: after folding, another row height or another size.
   relayout() {
     const track = HEIGHTS[this.box.rowHeight];
-    this.laid = layout(this.model, this.folded, track);
+    this.laid = layout(this.model, this.choice, track);
     this.painter.use(this.model, this.laid, track);
-    this.labels.replaceChildren(...labels(this.model, this.laid.lines, (key) => this.fold(key)));
+    this.labels.replaceChildren(...labels(this.model, this.laid.lines, { fold: (key) => this.change("folded", key), pin: (key) => this.change("pinned", key), hide: (key) => this.hide(key) }));
     this.stage.style.height = `${Math.max(this.laid.height, 96)}px`;
     this.resize();
   }
@@ -110,13 +113,23 @@ export class Lane {
     this.overview();
   }
 
-  fold(key) {
-    if (this.folded.has(key)) this.folded.delete(key);
-    else this.folded.add(key);
+  // Folds, pins or hides a line, or takes that back; the keyboard's place among the labels stays.
+  change(set, key) {
+    this.choice.toggle(set, key);
+    this.changed();
+  }
+
+  hide(key) {
+    this.change("hidden", key);
+    this.box.say(`${key.replace(/^counter:/, "")} is hidden.`);
+  }
+
+  changed() {
     const focused = [...this.labels.querySelectorAll("button")].indexOf(document.activeElement);
     this.relayout();
-    if (focused >= 0) this.labels.querySelectorAll("button")[focused]?.focus();
-    this.box.draw();
+    const buttons = this.labels.querySelectorAll("button");
+    if (focused >= 0 && buttons.length) buttons[Math.min(focused, buttons.length - 1)].focus();
+    this.box.tracksChanged();
   }
 
   paint() {
@@ -139,8 +152,10 @@ export class Lane {
   showRow(event) {
     const row = this.model.rows[this.model.columns.row[event]];
     const line = lineOf(this.laid.lines, this.model, event);
-    if (line?.kind === "group" && this.folded.has(line.key)) this.fold(line.key);
-    if (this.folded.has(rowKey(row)) && this.model.columns.depth[event] > 0) this.fold(rowKey(row));
+    if (!line && this.choice.hidden.has(rowKey(row))) this.change("hidden", rowKey(row));
+    else if (!line) this.box.filterTracks("");
+    if (line?.kind === "group" && this.choice.folded.has(line.key)) this.change("folded", line.key);
+    if (this.choice.folded.has(rowKey(row)) && this.model.columns.depth[event] > 0) this.change("folded", rowKey(row));
     const y = this.painter.placeOf(event);
     const { scrollTop, clientHeight } = this.scroller;
     if (y != null && (y < scrollTop + AXIS || y > scrollTop + clientHeight - 24)) this.scroller.scrollTop = Math.max(0, y - clientHeight / 2);

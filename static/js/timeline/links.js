@@ -40,3 +40,13 @@ export function launches(model) {
   for (let i = 0; i < kind.length; i += 1) if (onDevice[kind[i]] && correlation[i] < call.length) launch[i] = call[correlation[i]];
   return launch;
 }
+
+// When CUDA graphs were launched whose kernels the recording lacks, ns: graphs recorded as a whole, or of which only the call was recorded.
+export function hiddenGraphs(model) {
+  const { start, kind, name } = model.columns;
+  const [api, graph] = ["api", "graph"].map((text) => model.header.kinds.indexOf(text));
+  const launching = model.header.names.map((text) => /^cu(da)?GraphLaunch/.test(text));
+  const found = [];
+  for (let i = 0; i < kind.length; i += 1) if (kind[i] === graph || (kind[i] === api && launching[name[i]] && !linked(model, i).length)) found.push(start[i]);
+  return Float64Array.from(found).sort();
+}

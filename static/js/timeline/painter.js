@@ -1,11 +1,13 @@
 // Draws one timeline on a canvas of the size of what is visible. Boxes are written as pixels: one line of pixels a track, which is then
 // stretched to the height of the track, so that a frame costs the same however many events it stands for.
+import { ceiling, columns } from "./counters.js";
 import { duration, shortName, ticks } from "./format.js";
 import { Frame } from "./levels.js";
 import { colours, Palette } from "./palette.js";
 import { AXIS, lineOf } from "./rows.js";
 
 const LETTER = 7.23; // CSS pixels of the 12 px monospace
+const COUNTER_HUE = 2; // of the palette
 const LEAST_LABEL = 30;
 const LEAST_TEXT = 16; // px of a track that can hold a line of text
 const MOST_LABELS = 700; // a frame; the widest boxes come first only by luck, so this is far above what is readable
@@ -63,6 +65,7 @@ export class Painter {
     this.drawGrid(view, scene.origin ?? 0);
     const visible = this.lines.filter((line) => line.y + line.height > top + AXIS && line.y < top + this.height);
     this.drawBoxes(visible, scene);
+    this.drawCounters(visible, scene);
     if (scene.measure) this.drawMeasure(scene.measure, view, top);
     for (const event of [...scene.partners, scene.hover, scene.selected]) {
       if (event >= 0) this.outline(event, scene, event === scene.selected ? palette.text.text : event === scene.hover ? palette.text["text-2"] : palette.text.accent);
@@ -116,6 +119,25 @@ export class Painter {
     }
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.drawLabels(scene.top);
+    context.restore();
+  }
+
+  drawCounters(visible, { view, top }) {
+    const { context, palette, width, height } = this;
+    context.save();
+    context.beginPath();
+    context.rect(0, AXIS, width, height);
+    context.clip();
+    for (const { counter, y, height: tall } of visible.filter((line) => line.counter)) {
+      const [most, bottom, room] = [ceiling(counter), y + tall - 3 - top, tall - 8];
+      context.fillStyle = palette.text.line;
+      context.fillRect(0, bottom, width, 1);
+      context.fillStyle = palette.swatches[COUNTER_HUE];
+      columns(counter, view.from, view.to, Math.max(1, Math.round(width))).forEach((value, x) => {
+        const high = Math.min(1, value / most) * room;
+        if (high > 0) context.fillRect(x, bottom - high, 1, high);
+      });
+    }
     context.restore();
   }
 

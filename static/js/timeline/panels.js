@@ -1,10 +1,15 @@
 // What stands under the canvas: the selected event, marks, and the figures of the measured or visible range, counted when the view rests.
+import { saveCsv } from "../lib/csv.js";
 import { h } from "../run/dom.js";
-import { differences, differenceTable } from "./compare.js";
+import { differenceCsv, differences, differenceTable } from "./compare.js";
 import { selectedPanel } from "./details.js";
-import { headline, idlePanel, nameTable, wherePanel } from "./figures.js";
+import { groupCsv, groupTable, headline, idlePanel, wherePanel } from "./figures.js";
 import { duration } from "./format.js";
+import { groupOf, GROUPS } from "./groups.js";
+import { hitsPanel } from "./hits.js";
 import { figures, inSlices } from "./stats.js";
+
+const TITLES = { name: "Name", module: "Module", stream: "Stream", grid: "Grid and block" };
 
 export class Panels {
   constructor(box) {
@@ -14,9 +19,44 @@ export class Panels {
     this.marks = h("section", { class: "timeline-marks", "aria-label": "Marked ranges", hidden: true });
     this.where = h("section", { class: "timeline-where", "aria-label": "Where the time goes" });
     this.idle = h("section", { class: "timeline-idle", "aria-label": "Idle time" });
-    this.tables = h("div", { class: "timeline-tables table-wrap", tabindex: "0", role: "region", "aria-label": "Events by name" });
+    this.hits = h("section", { class: "timeline-hits", "aria-label": "Hits of the search", hidden: true });
+    this.table = h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "The table of the range" });
+    this.tables = h("div", { class: "timeline-tables" }, this.tableTools(), this.table);
+    // Of two timelines the difference is what one came for: it stands above them, in room that is kept for it.
+    const comparing = box.lanesWanted > 1;
+    this.first = h("section", { class: "timeline-first", "aria-label": "Difference by kernel", hidden: !comparing }, comparing ? this.tables : null);
     // Hidden until there are figures, so that nothing moves when they come.
-    this.element = h("div", { class: "timeline-below", hidden: true }, h("div", { class: "timeline-side" }, this.selected, this.marks, this.where, this.idle), this.tables);
+    this.element = h("div", { class: "timeline-below", hidden: true });
+    this.element.append(...[h("div", { class: "timeline-side" }, this.selected, this.hits, this.marks, this.where, this.idle), ...(comparing ? [] : [this.tables])]);
+    this.element.classList.toggle("side-only", comparing);
+  }
+
+  tableTools() {
+    const by = h("select", { "aria-label": "Group the table by" }, Object.entries(GROUPS).map(([value, text]) => h("option", { value }, `by ${text}`)));
+    by.addEventListener("change", () => this.box.groupBy(by.value));
+    const save = h("button", { type: "button", class: "button quiet small", title: "The whole table as a file, times in nanoseconds", onclick: () => this.csv && saveCsv(...this.csv()) }, "CSV");
+    return h("div", { class: "table-tools" }, by, save);
+  }
+
+  // The table is grouped otherwise: what was counted for it no longer holds.
+  regroup() {
+    this.wholes = null;
+    this.box.settle();
+  }
+
+  // `title` and `search` of a table: only names lead to events.
+  get grouped() {
+    const { grouping } = this.box;
+    return { title: TITLES[grouping], search: grouping === "name" ? (name) => this.box.find(name) : null };
+  }
+
+  showHits() {
+    const lanes = this.box.lanes.filter((lane) => lane.matches?.events.length);
+    this.hits.hidden = !lanes.length;
+    this.hits.replaceChildren(...(lanes.length ? hitsPanel(lanes, this.box.lanes.length > 1, this.hitOrder ?? "time", (lane, event) => this.box.select(lane, event, { reveal: true }), (order) => {
+      this.hitOrder = order;
+      this.showHits();
+    }) : []));
   }
 
   stop() {
@@ -25,7 +65,7 @@ export class Panels {
   }
 
   showSelected(lane) {
-    this.selected.replaceChildren(...selectedPanel(lane.model, lane.selected, (event) => this.box.select(lane, event, { reveal: true })));
+    this.selected.replaceChildren(...selectedPanel(lane, lane.selected, (event) => this.box.select(lane, event, { reveal: true })));
   }
 
   showMarks() {
@@ -38,7 +78,7 @@ export class Panels {
   static rangeOf(lane) {
     const range = lane.measure ?? lane.view;
     const from = Math.max(0, Math.min(range.from, lane.span));
-    return { from, to: Math.max(from, Math.min(range.to, lane.span)), rows: lane.measure?.rows ?? null, own: lane.own };
+    return { from, to: Math.max(from, Math.min(range.to, lane.span)), rows: lane.measure?.rows ?? null, own: lane.own, group: groupOf(lane.model, lane.box.grouping) };
   }
 
   count() {
@@ -69,7 +109,9 @@ export class Panels {
     this.idle.replaceChildren(...idlePanel(result, "", (from, to) => this.box.show(from - lane.offset, to - lane.offset)));
     const whole = result.names.reduce((sum, row) => sum + row.total, 0);
     const on = lane.measure?.rows ? lane.measure.rows.map((row) => row.name).join(", ") : lane.devices[0]?.gpu ? "the device" : "the threads";
-    this.tables.replaceChildren(nameTable(lane.model, result.names, whole, `${rangeName}, on ${on || "no row"}`, (name) => this.box.find(name)));
+    const { title, search } = this.grouped;
+    this.csv = () => [`timeline-by-${this.box.grouping}`, ...groupCsv(title, result.names, whole)];
+    this.table.replaceChildren(groupTable(lane.model, result.names, whole, title, `${rangeName}, on ${on || "no row"}`, search));
   }
 
   showBoth(found) {
@@ -96,7 +138,7 @@ export class Panels {
     const wholes = [];
     lanes.forEach((lane, index) =>
       this.stops.push(
-        inSlices(figures(lane.model, { from: 0, to: lane.span + 1, own: lane.own }), (result) => {
+        inSlices(figures(lane.model, { ...wholeOf(lane, both), own: lane.own, group: groupOf(lane.model, this.box.grouping) }), (result) => {
           wholes[index] = result.names;
           if (wholes.filter(Boolean).length < lanes.length) return;
           this.wholes = wholes;
@@ -109,7 +151,11 @@ export class Panels {
   // `calls`: what compare.iterations gives, for figures of one call; nulls for sums.
   showDifferences([a, b], calls, caption) {
     const { lanes } = this.box;
-    const rows = differences(a, b, lanes.map((lane) => lane.model.header.names), calls.map((known) => known?.count ?? 1));
-    this.tables.replaceChildren(differenceTable(lanes, rows, calls[0] && calls[1] ? calls.map((known) => known.wall) : null, caption, (name) => this.box.find(name)));
+    const rows = differences(a, b, calls.map((known) => known?.count ?? 1));
+    this.csv = () => [`difference-by-${this.box.grouping}`, ...differenceCsv(lanes, rows, this.grouped.title)];
+    this.table.replaceChildren(differenceTable(lanes, rows, calls[0] && calls[1] ? calls.map((known) => known.wall) : null, { ...this.grouped, caption }));
   }
 }
+
+// What one call is counted from: the calls themselves, since a recording may hold a further one with ranges of modules.
+const wholeOf = (lane, ofCalls) => (ofCalls ? { from: lane.calls.from, to: lane.calls.to } : { from: 0, to: lane.span + 1 });

@@ -1,6 +1,6 @@
 // The columnar timeline of verifier/profiling/timeline.py as typed arrays over the bytes that arrived, checked before anything is drawn.
 // Runs in a worker where the file is large. Throws an Error with a sentence where the bytes are not a timeline.
-import { correlations, launches } from "./links.js";
+import { correlations, hiddenGraphs, launches } from "./links.js";
 import { buildLevels } from "./levels.js";
 import { buildTracks } from "./tracks.js";
 
@@ -11,10 +11,12 @@ const COLUMNS = { start: "f8", duration: "f8", name: "u4", row: "u2", kind: "u1"
 export function parse(buffer) {
   const { header, columns } = read(buffer);
   check(header, columns);
+  header.counters = counters(buffer, header);
   const tracks = buildTracks(header, columns);
   const links = correlations(tracks.columns.correlation);
   const model = { header, count: tracks.columns.start.length, ...tracks, links };
   model.launch = launches(model);
+  model.hiddenGraphs = hiddenGraphs(model);
   model.levels = buildLevels(model);
   return model;
 }
@@ -45,7 +47,18 @@ function read(buffer) {
   }
   const missing = Object.keys(COLUMNS).filter((name) => !columns[name]);
   if (missing.length) throw new Error(`the timeline is damaged: it has no column ${missing.join(", ")}`);
+  header.base = base;
   return { header, columns };
+}
+
+// Sampled hardware counters: {name, group, unit, times (ns), values}; files of before have none.
+function counters(buffer, { counters: listed = [], base }) {
+  return listed.map(({ name, group, unit, offset, length }) => {
+    const at = base + offset;
+    if (!Number.isInteger(at) || at % 8 || !(length >= 0)) throw new Error(`the timeline is damaged: counter ${name} has no place`);
+    if (at + length * 12 > buffer.byteLength) throw new Error(`the timeline is cut short: counter ${name} ends after the file does`);
+    return { name, group, unit, times: new Float64Array(buffer, at, length), values: new Float32Array(buffer, at + length * 8, length) };
+  });
 }
 
 // Every index has to lead somewhere: what is drawn later looks nothing up twice.
@@ -62,7 +75,8 @@ function check(header, { start, duration, name, row, kind, correlation, depth, d
 
 // Buffers that move between a worker and the page without being copied, each once.
 export function transferables(model) {
-  const arrays = [...Object.values(model.columns), model.firstTrack, model.offsets, model.reach, model.sum, model.own, model.launch, model.links.head, model.links.next];
+  const arrays = [...Object.values(model.columns), model.firstTrack, model.offsets, model.reach, model.sum, model.own, model.launch, model.hiddenGraphs, model.links.head, model.links.next];
+  for (const { times, values } of model.header.counters) arrays.push(times, values);
   for (const level of model.levels) arrays.push(level.offsets, level.longest);
   return [...new Set(arrays.map((array) => array.buffer))];
 }

@@ -49,21 +49,28 @@ export function categories(model, own) {
   return (event) => plain[kind[event]] || (own ? (own.has(name[event]) ? "own" : "library") : "kernels");
 }
 
-export function* figures(model, { from, to, rows = null, own = null }) {
+export function* figures(model, { from, to, rows = null, own = null, group = null }) {
   const devices = devicesOf(model);
   const category = categories(model, own);
   const wanted = rows ?? devices.flatMap((device) => device.rows);
-  const result = { from, to, rows: wanted, devices: [], names: yield* byName(model, wanted, from, to, category) };
+  const result = { from, to, rows: wanted, devices: [], names: yield* group ? byGroup(model, wanted, from, to, group, category) : byName(model, wanted, from, to, category) };
   for (const device of to > from ? devices : []) {
     const chosen = rows ? device.rows.filter((row) => rows.includes(row)) : device.rows;
     if (chosen.length) result.devices.push(yield* ofDevice(model, { ...device, rows: chosen }, from, to, category));
   }
   result.launches = rows ? null : yield* launchCalls(model, from, to); // calls of the whole range: they belong to no stream
+  result.hiddenGraphs = model.hiddenGraphs.filter((at) => at >= from && at < to).length;
   return result;
 }
 
-// By name, over [from, to): how often, how long in all, at least and at most. Nested time counts once, for the inner.
 export function* byName(model, rows, from, to, category = () => "") {
+  const { names } = model.header;
+  const { name } = model.columns;
+  return yield* byGroup(model, rows, from, to, { key: (event) => name[event], label: (key) => names[key] }, category);
+}
+
+// By the group's key of an event, over [from, to): how often, how long in all, at least and at most. Nested time counts once, for the inner.
+export function* byGroup(model, rows, from, to, group, category = () => "") {
   const { start, duration, name } = model.columns;
   const sums = new Map();
   let steps = 0;
@@ -74,8 +81,9 @@ export function* byName(model, rows, from, to, category = () => "") {
         const end = start[k] + duration[k];
         if (end <= from && duration[k] > 0) continue;
         const inside = end > to || start[k] < from ? (Math.min(end, to) - Math.max(start[k], from)) / (duration[k] || 1) : 1;
-        let sum = sums.get(name[k]);
-        if (!sum) sums.set(name[k], (sum = { name: name[k], category: category(k), count: 0, total: 0, least: Infinity, most: 0, first: k }));
+        const key = group.key(k);
+        let sum = sums.get(key);
+        if (!sum) sums.set(key, (sum = { key, label: group.label(key), name: name[k], category: category(k), count: 0, total: 0, least: Infinity, most: 0, first: k }));
         sum.count += 1;
         sum.total += model.own[k] * inside;
         if (duration[k] < sum.least) sum.least = duration[k];
@@ -91,7 +99,7 @@ export function* byName(model, rows, from, to, category = () => "") {
 // queued. (Causes after HolisticTraceAnalysis.)
 function* ofDevice(model, device, from, to, category) {
   const { start, duration, kind } = model.columns;
-  const kernel = model.header.kinds.indexOf("kernel");
+  const [kernel, graph] = ["kernel", "graph"].map((text) => model.header.kinds.indexOf(text));
   const heads = [];
   for (const row of device.rows) {
     const depths = device.gpu ? row.depths : 1; // on a thread, what is nested lies within the first depth
@@ -106,6 +114,7 @@ function* ofDevice(model, device, from, to, category) {
   const latencies = [];
   let longest = null;
   let kernels = 0;
+  let graphs = 0;
   let events = 0;
   let until = from;
   let began = false;
@@ -123,6 +132,7 @@ function* ofDevice(model, device, from, to, category) {
     chosen.at += 1;
     events += 1;
     if (kind[event] === kernel) kernels += 1;
+    else if (kind[event] === graph) graphs += 1;
     const call = model.launch[event];
     if (call && start[event] >= from) latencies.push(start[event] - start[call - 1]);
     const end = Math.min(start[event] + duration[event], to);
@@ -142,7 +152,7 @@ function* ofDevice(model, device, from, to, category) {
   const streams = [];
   for (const row of device.rows) streams.push(yield* ofStream(model, row, from, to));
   const busy = Object.values(where).reduce((sum, part) => sum + part, 0);
-  return { name: device.name, gpu: device.gpu, where, busy, idle, span: to - from, gaps: spread(gaps), longest, kernels, events, latency: spread(latencies), streams };
+  return { name: device.name, gpu: device.gpu, where, busy, idle, span: to - from, gaps: spread(gaps), longest, kernels, graphs, events, latency: spread(latencies), streams };
 }
 
 function blame(idle, model, event, from, to) {

@@ -1,4 +1,5 @@
 // The tools above a timeline: search, zoom, row height, and in a comparison what the two are aligned by.
+import { counted } from "../lib/words.js";
 import { h, setText } from "../run/dom.js";
 
 const STEP = 1.6;
@@ -11,6 +12,8 @@ export class Toolbar {
     this.search = h("input", { type: "search", placeholder: "Find a name", "aria-label": "Find events by name", spellcheck: "false", autocomplete: "off" });
     this.expression = h("button", { type: "button", class: "button quiet small icon mono", "aria-pressed": "false", title: "read the search as a regular expression", "aria-label": "Regular expression", onclick: () => this.toggleExpression() }, ".*");
     this.found = h("span", { class: "found faint", role: "status" });
+    this.tracks = h("input", { type: "search", class: "track-filter", placeholder: "Filter tracks", "aria-label": "Show only tracks whose name contains", spellcheck: "false", autocomplete: "off" });
+    this.hidden = h("button", { type: "button", class: "button quiet small", hidden: true, title: "Show every track again", onclick: () => box.showAllTracks() });
     this.heights = h("select", { "aria-label": "Row height" }, Object.entries(HEIGHT_NAMES).map(([value, text]) => h("option", { value, selected: value === box.rowHeight }, text)));
     this.anchor = h("select", { "aria-label": "Align both by" });
     this.anchorLabel = h("label", { class: "anchor-choice", hidden: true }, "Aligned by ", this.anchor);
@@ -23,6 +26,8 @@ export class Toolbar {
       button("›", "Next match (n, Enter)", () => box.nextMatch(1)),
       this.found,
       h("span", { class: "push" }),
+      this.hidden,
+      this.tracks,
       this.anchorLabel,
       this.heights,
       button("−", "Zoom out (S, ctrl-wheel)", () => box.zoom(STEP)),
@@ -39,6 +44,7 @@ export class Toolbar {
         event.preventDefault();
       }
     });
+    this.tracks.addEventListener("input", () => box.filterTracks(this.tracks.value));
     this.heights.addEventListener("change", () => box.setRowHeight(this.heights.value));
     this.anchor.addEventListener("change", () => box.align(Number(this.anchor.value)));
   }
@@ -55,6 +61,11 @@ export class Toolbar {
   offer(anchors, chosen) {
     this.anchor.replaceChildren(...anchors.map(({ label }, index) => h("option", { value: String(index), selected: index === chosen }, label)));
     this.anchorLabel.hidden = false;
+  }
+
+  offerHidden(number) {
+    this.hidden.hidden = !number;
+    setText(this.hidden, `${counted(number, "track")} hidden: show`);
   }
 
   say(text, bad = false) {

@@ -22,6 +22,7 @@ export class TimelineView {
   constructor(element, { url, name = "", worker = null, lanes = [{ url, name }] }) {
     Object.assign(this, { element, workerUrl: worker, lanesWanted: lanes.length });
     this.range = { from: 0, to: 1 };
+    this.grouping = "name"; // of the table (groups.js)
     this.rowHeight = rememberedHeight();
     this.aborter = new AbortController();
     this.toolbar = new Toolbar(this);
@@ -33,7 +34,7 @@ export class TimelineView {
     this.spoken = h("p", { class: "visually-hidden", role: "status" });
     element.timeline = this;
     element.classList.toggle("comparing", lanes.length > 1);
-    element.replaceChildren(this.toolbar.element, this.status, ...this.lanes.map((lane) => lane.element), this.panels.element, this.tipElement, this.spoken);
+    element.replaceChildren(this.toolbar.element, this.status, this.panels.first, ...this.lanes.map((lane) => lane.element), this.panels.element, this.tipElement, this.spoken);
     acceptMarks(this);
     this.ready = this.load();
   }
@@ -290,12 +291,14 @@ export class TimelineView {
       for (const lane of this.lanes) lane.matches = find(lane.model, text, asExpression);
     } catch (error) {
       for (const lane of this.lanes) lane.matches = null;
+      this.panels.showHits();
       this.toolbar.say(`no regular expression: ${error.message.replace(/^Invalid regular expression: /, "")}`, true);
       this.draw();
       return;
     }
     const hits = this.lanes.reduce((sum, lane) => sum + (lane.matches?.events.length ?? 0), 0);
     this.toolbar.say(!text.trim() ? "" : hits ? counted(hits, "event") : "no matching event");
+    this.panels.showHits();
     this.draw();
     this.settle();
   }
@@ -312,6 +315,31 @@ export class TimelineView {
     if (!found) return;
     this.toolbar.say(`${found.place.toLocaleString("en")} of ${counted(lane.matches.events.length, "event")}`);
     this.select(lane, found.event, { reveal: true });
+  }
+
+  filterTracks(text) {
+    for (const lane of this.lanes) lane.choice.filter = text.trim();
+    if (this.toolbar.tracks.value !== text) this.toolbar.tracks.value = text;
+    if (!this.painted) return;
+    for (const lane of this.lanes) lane.relayout();
+    this.tracksChanged();
+  }
+
+  showAllTracks() {
+    for (const lane of this.lanes) lane.choice.hidden.clear();
+    this.filterTracks("");
+    this.lanes[0].canvas.focus();
+  }
+
+  tracksChanged() {
+    this.toolbar.offerHidden(this.lanes.reduce((sum, lane) => sum + lane.laid.hidden, 0));
+    this.draw();
+    this.settle();
+  }
+
+  groupBy(name) {
+    this.grouping = name;
+    this.panels.regroup();
   }
 
   setRowHeight(name) {

@@ -26,7 +26,7 @@ def cpu(db) -> Device:
 
 def test_without_any_verifier_the_page_says_how_to_start_one(people):
     page = people.client("alice").get(DEVICES).content.decode()
-    assert "No GPU is online" in page and "No CPU verifier is online" in page and "manage.py verifier --device cuda:0" in page
+    assert "No GPU is online" in page and "No CPU verifier is online" in page and reverse("fleet:connect") in page
 
 
 def test_a_device_says_what_it_does_and_what_protects_it(people, cpu):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.unit.webapp.stretches import stretches, told
-from verifier.profiling.timeline import KINDS, Row, Timeline
+from verifier.profiling.timeline import KINDS, Counter, Row, Timeline
 
 FOLDER = Path(__file__).parent / "js"
 
@@ -40,7 +40,9 @@ def small_timeline() -> bytes:
     }
     rows = [Row("Stream 7", "gpu", "H200"), Row("CUDA API", "api"), Row("Thread 1", "thread")]
     names = ["softmax", "cudaLaunchKernel", "aten::softmax", "aten::empty"]
-    return Timeline("nsys", "H200", rows, names, {k: np.asarray(v) for k, v in columns.items()}, details=[{"grid": [8, 1, 1]}]).to_bytes()
+    sampled = Counter("SMs Active", "H200", "%", np.array([0.0, 1000, 2000, 3000]), np.array([10.0, 30, 50, 70]))
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    return Timeline("nsys", "H200", rows, names, arrays, details=[{"grid": [8, 1, 1]}], counters=[sampled]).to_bytes()
 
 
 @pytest.mark.parametrize("script", sorted(FOLDER.glob("*.test.mjs")), ids=lambda path: path.stem)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from verifier.profiling.nsight.nsys_schema import Export, ImportProblem
+from verifier.profiling.ranges import ROWS, range_kind
 from verifier.profiling.recording import Recording
 from verifier.profiling.timeline import RowKey, Timeline
 
@@ -22,6 +23,9 @@ NVTX_RANGES = (59, 60, 70, 71)  # push/pop and start/end ranges, of a process an
 NVTX_MARKS = (34, 65)
 NO_STREAM = 0xFFFFFFFF
 _VERSION_SUFFIX = re.compile(r"_v\d+$")  # cudaMalloc_v3020: the version of the interface, noise to a reader
+# Of some sixty counters those of the multiprocessors and of memory; the rest (video, display, links) says little about a model.
+_COUNTERS = re.compile(r"(?:SMs?|Tensor|Compute Warps|Warps|Unallocated Warps|DRAM|VRAM|HBM|L2|Memory)\b", re.IGNORECASE)
+_UNIT = re.compile(r"\s*\[(?P<unit>[^\]]*)\]\s*$")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\][^\s'\",;]+")
 
 
@@ -58,6 +62,7 @@ class _Reader:
         self._synchronisations()
         self._api()
         self._nvtx()
+        self._counters()
         self.recording.warnings += self.export.notes()
         self._diagnostics()
         return self.recording
@@ -133,21 +138,41 @@ class _Reader:
             self.recording.add(("api", row, "CUDA"), "api", names[name], start, end - start, pair, detail)
 
     def _nvtx(self) -> None:
-        threads: dict[Any, str] = {}
+        threads: dict[Any, int] = {}
         wanted = ("eventType", "text", "textId", "globalTid", "domainId")
         left_open = 0
         for start, end, kind, text, identity, thread, domain in self.export.timed("NVTX_EVENTS", *wanted, open_ended=True):
             if kind not in NVTX_RANGES and kind not in NVTX_MARKS:
                 continue  # names of threads, domains and categories are not events
-            row = threads.setdefault(thread, f"NVTX, thread {len(threads) + 1}")
-            label = text or self.export.text(identity) or "(no text)"
+            number = threads.setdefault(thread, len(threads) + 1)
+            what, label = range_kind(str(text or self.export.text(identity) or "(no text)"))
+            row: RowKey = ("nvtx", f"{ROWS.get(what, 'NVTX')}, thread {number}", "NVTX")
             if end is None and kind in NVTX_RANGES:
                 left_open += 1
                 end = max(start, self.recording.end)  # it was open until the recording ended
             detail = {"domain": domain} if domain else None
-            self.recording.add(("nvtx", row, "NVTX"), "nvtx", str(label), start, (start if end is None else end) - start, None, detail)
+            self.recording.add(row, what, label, start, (start if end is None else end) - start, None, detail)
         if left_open:
             self.recording.warnings.append(f"{left_open:,} NVTX ranges were never closed: they are drawn to the end of the recording.")
+
+    def _counters(self) -> None:
+        """Reads the sampled counters (`nsys profile --gpu-metrics-devices`). The low byte of a type's id is the GPU."""
+        chosen: dict[tuple[Any, Any], tuple[str, str, str]] = {}
+        left_out = set()
+        for kind, metric, text in self.export.rows("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName"):
+            name = self.export.text(text)
+            unit = _UNIT.search(name)
+            if not _COUNTERS.match(name):
+                left_out.add(name)
+                continue
+            group = self._device_row(kind & 0xFF if isinstance(kind, int) else 0, None)[2]
+            said = unit["unit"] if unit else ""
+            chosen[(kind, metric)] = (group, _UNIT.sub("", name), "%" if "%" in said else said)
+        for kind, metric, time, value in self.export.rows("GPU_METRICS", "typeId", "metricId", "timestamp|start", "value"):
+            if (kind, metric) in chosen and isinstance(time, int | float) and isinstance(value, int | float) and time >= 0:
+                self.recording.sample(chosen[(kind, metric)], time, value)
+        if chosen and left_out:
+            self.recording.warnings.append(f"{len(left_out)} hardware counters that aren't of the multiprocessors or memory are left out.")
 
     def _diagnostics(self) -> None:
         for severity, text in self.export.rows("DIAGNOSTIC_EVENT", "severity", "text"):

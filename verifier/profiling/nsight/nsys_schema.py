@@ -27,6 +27,8 @@ TABLES = frozenset(
         "TARGET_INFO_CUDA_DEVICE",
         "META_DATA_EXPORT",
         "DIAGNOSTIC_EVENT",
+        "GPU_METRICS",
+        "TARGET_INFO_GPU_METRICS",
     }
 )
 # What a reader lacks without the table.

@@ -65,6 +65,29 @@ def counter_rows(profile: Profile | None) -> list[CounterRow]:
     return [_row(kernel) for kernel in sorted(known, key=lambda kernel: (-kernel.share, not kernel.own))[:SHOWN]]
 
 
+def counters_by_kernel(profile: Profile | None) -> dict[str, list[tuple[str, str]]]:
+    """What was counted of each kernel, in words, by its name; kernels of which nothing is known are left out."""
+    found = {kernel.name: _said(_row(kernel)) for kernel in (profile.kernels if profile else [])}
+    return {name: pairs for name, pairs in found.items() if pairs}
+
+
+def _said(row: CounterRow) -> list[tuple[str, str]]:
+    def share(value: float | None) -> str:
+        return "" if value is None else f"{100 * value:.0f} %"
+
+    possible = f" of {share(row.possible)} possible" if row.possible is not None and row.occupancy is not None else ""
+    pairs = [
+        ("bound by", f"{row.bound}: {row.means}" if row.means else ""),
+        ("memory", f"{share(row.dram)} of its peak" if row.dram is not None else ""),
+        ("multiprocessors", f"{share(row.compute)} of their peak" if row.compute is not None else ""),
+        ("occupancy", share(row.occupancy) + possible if row.occupancy is not None else f"{share(row.possible)} possible" if row.possible else ""),
+        ("occupancy is limited by", row.limit),
+        ("most stalls wait for", f"{row.stall} ({share(row.stall_share)})" if row.stall else ""),
+        ("spilled to local memory", f"{row.spills:,} B a thread" if row.spills else ""),
+    ]
+    return [(name, text) for name, text in pairs if text]
+
+
 def not_measured(profile: Profile | None) -> str:
     """Why there are no counters, or of which kernels; empty where all is there."""
     if profile is None or (profile.counters_tool and not profile.counters_reason):

@@ -12,13 +12,17 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
+from pydantic import ValidationError
 
+from verifier.jobs import Profile
 from verifier.profiling.chrome_trace import chrome_trace
 from verifier.profiling.timeline import Timeline
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.models import Artefact, Candidate, Run
+from webapp.runs.pages.counter_rows import counters_by_kernel, not_measured
 from webapp.runs.pages.views_artefact import belongs_to, file_name
+from webapp.runs.pages.views_candidate import stored_profile
 from webapp.streaming import sent
 
 MEDIA_TYPE = "application/x-stitchwork-timeline"
@@ -94,12 +98,29 @@ def name_of(candidate: Candidate | None) -> str:
 def lane(run: Run, stored: Artefact) -> dict:
     """What static/js/timeline/ needs to draw one timeline."""
     candidate = run.candidates.select_related("profile").filter(timeline=stored).order_by("-number").first()
+    profile = profile_beside(run, stored)
     return {
         "url": reverse("runs:artefact", args=[run.id, stored.sha]),
         "sha": stored.sha,
         "name": name_of(candidate),
         "own": own_names(candidate),
+        "kernels": counters_by_kernel(profile),
+        "uncounted": f"No hardware counters: {not_measured(profile)}." if not_measured(profile) else "",
     }
+
+
+def profile_beside(run: Run, stored: Artefact) -> Profile | None:
+    """The profile that was made with this timeline, of the reference too; null where there is none that can be read."""
+    attached = run.events.filter(kind="profile.attached").order_by("-seq").values_list("payload", flat=True)
+    of_it = (payload for payload in attached if isinstance(payload.get("timeline"), dict) and payload["timeline"].get("sha") == stored.sha)
+    named = next((payload["profile"].get("sha") for payload in of_it if isinstance(payload.get("profile"), dict)), None)
+    profile = Artefact.objects.filter(team=run.team, sha=named).first() if named else None
+    if profile is None:
+        return None
+    try:
+        return stored_profile(artefacts.read(profile))
+    except ValidationError:  # of a newer version
+        return None
 
 
 def own_names(candidate: Candidate | None) -> list[str] | None:

@@ -6,7 +6,7 @@ import pytest
 
 from verifier.profiling.chrome_trace import chrome_trace
 from verifier.profiling.nsight.nsys_import import import_nsys
-from verifier.profiling.timeline import COLUMNS, KINDS, Row, Timeline
+from verifier.profiling.timeline import COLUMNS, KINDS, Counter, Row, Timeline
 
 DATA = Path(__file__).parents[3] / "data"
 
@@ -67,3 +67,13 @@ def test_names_are_written_as_json():
 
 def test_nothing_recorded_is_an_empty_trace():
     assert of_phase(exported(made([], [], start=[], duration=[])), "X") == []
+
+
+def test_sampled_counters_become_counter_events_of_their_gpu():
+    columns = {name: np.zeros(1, dtype) for name, dtype in COLUMNS} | {"duration": np.array([10.0])}
+    counter = Counter("SMs Active", "H200", "%", np.array([1.0, 6000.0]), np.array([40.0, 60.5]))
+    timeline = Timeline("nsys", "H200", [Row("Stream 7", "gpu", "H200")], ["k"], columns, counters=[counter])
+    events = json.loads(b"".join(chrome_trace(timeline)))["traceEvents"]
+    found = [event for event in events if event["ph"] == "C"]
+    assert [(event["name"], event["ts"], event["args"]["value"]) for event in found] == [("SMs Active [%]", 0.001, 40), ("SMs Active [%]", 6, 60.5)]
+    assert found[0]["pid"] == next(event["pid"] for event in events if event["ph"] == "X")

@@ -227,3 +227,45 @@ def test_a_damaged_file_is_a_named_problem(tmp_path, content):
     (tmp_path / "bad.sqlite").write_bytes(content)
     with pytest.raises(ImportProblem):
         import_nsys(tmp_path / "bad.sqlite")
+
+
+def with_counters(path: Path) -> None:
+    change(
+        path,
+        "CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER, sourceId INTEGER, typeName TEXT, metricId INTEGER, metricName TEXT)",
+        "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (256, 1, 'GPU Metrics', 1, 'SMs Active [Throughput %]'), (256, 1, 'GPU Metrics', 2, "
+        "'DRAM Read Bandwidth [Throughput %]'), (256, 1, 'GPU Metrics', 3, 'PCIe RX Throughput [Throughput %]')",
+        "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER NOT NULL, metricId INTEGER NOT NULL, value INTEGER NOT NULL)",
+        "INSERT INTO GPU_METRICS SELECT start, 256, 1 + (rowid % 3), rowid % 100 FROM CUPTI_ACTIVITY_KIND_KERNEL",
+        "INSERT INTO GPU_METRICS VALUES (NULL, 256, 1, 5)",
+    )
+
+
+def test_sampled_counters_of_multiprocessors_and_memory_come_along(export):
+    with_counters(export)
+    timeline, _ = import_nsys(export)
+    assert {(counter.name, counter.unit, counter.group) for counter in timeline.counters} == {
+        ("SMs Active", "%", "NVIDIA H200"),
+        ("DRAM Read Bandwidth", "%", "NVIDIA H200"),
+    }
+    assert sum(len(counter.times) for counter in timeline.counters) > 55
+    assert any("1 hardware counters" in text for text in timeline.warnings)
+    again = Timeline.from_bytes(timeline.to_bytes())
+    first, stored = timeline.counters[0], again.counters[0]
+    assert stored.values.tolist() == first.values.tolist()
+    assert (stored.times - stored.times[0]).tolist() == (first.times - first.times[0]).tolist()
+    middle = float(first.times[len(first.times) // 2])
+    assert 0 < len(timeline.crop(0, middle).counters[0].times) < len(first.times)
+    assert not import_nsys(EXPORT)[0].counters
+
+
+def test_ranges_of_operators_and_modules_have_rows_of_their_own(export):
+    change(
+        export,
+        "UPDATE NVTX_EVENTS SET text = 'aten::relu, seq = 2, op_id = 7', textId = NULL WHERE rowid % 3 = 0",
+        "UPDATE NVTX_EVENTS SET text = 'module: 0 (Conv2d)', textId = NULL WHERE rowid % 3 = 1",
+    )
+    timeline, _ = import_nsys(export)
+    assert {row.name for row in timeline.rows if row.kind == "nvtx"} == {"NVTX, thread 1", "Modules, thread 1", "Operators, thread 1"}
+    assert {timeline.names[timeline.columns["name"][i]] for i in of_kind(timeline, "operator")} == {"aten::relu"}
+    assert {timeline.names[timeline.columns["name"][i]] for i in of_kind(timeline, "module")} == {"0 (Conv2d)"}

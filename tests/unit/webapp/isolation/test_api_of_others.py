@@ -21,6 +21,7 @@ READS, SUBMITS = {"read", "admin"}, {"submit", "admin"}
 # Scopes of which one will do, where it is not "read" for what is looked at and "submit" for what changes.
 SCOPES_OF = {
     "verify_program": {"verify", "admin"},
+    "submit_result": {"verify", "admin"},
     "get_verification": {"read", "verify", "admin"},
     "get_report": {"read", "verify", "admin"},
     "get_candidate_report": {"read", "verify", "admin"},
@@ -47,6 +48,7 @@ def bodies(world: World) -> dict[str, dict[str, Any]]:
     program = world.run.task.source.replace("class Model(", "class ModelNew(")
     return {
         "verify_program": {"task": str(world.run.task_id), "program_source": program},
+        "submit_result": {"task": str(world.run.task_id), "program_source": program},
         "create_task": {"source": world.run.task.source.replace("rms", "rms2"), "name": "t"},
         "start_run": {"task": str(world.run.task_id), "title": "t"},
         "control_run": {"action": "cancel"},
@@ -102,7 +104,7 @@ def test_no_token_or_session_of_another_team_reaches_it(world, role):
 def test_ids_of_another_team_in_a_body_are_no_ids(world):
     token = world.token(world.strangers["owner"], world.other)
     for operation in operations():
-        if operation[0] in ("verify_program", "start_run"):
+        if operation[0] in ("verify_program", "submit_result", "start_run"):
             response = call(world, operation, token=token)
             assert response.status_code == 422 and b"no such task" in response.body
 

@@ -4,7 +4,12 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { anchors, differences, iterations } from "../../../../static/js/timeline/compare.js";
 import { counted } from "../../../../static/js/lib/words.js";
-import { headline } from "../../../../static/js/timeline/figures.js";
+import { ceiling, columns as counterColumns, mean, reading } from "../../../../static/js/timeline/counters.js";
+import { csvText } from "../../../../static/js/lib/csv.js";
+import { groupCsv, headline } from "../../../../static/js/timeline/figures.js";
+import { groupOf, NO_MODULE } from "../../../../static/js/timeline/groups.js";
+import { firstHits } from "../../../../static/js/timeline/hits.js";
+import { Choice, layout } from "../../../../static/js/timeline/rows.js";
 import { duration, percent, shortName, signed, ticks } from "../../../../static/js/timeline/format.js";
 import { Frame } from "../../../../static/js/timeline/levels.js";
 import { readLink, writeLink } from "../../../../static/js/timeline/link.js";
@@ -33,7 +38,7 @@ function written(rows, names, events) {
     return part;
   });
   const span = Math.max(...events.map((event) => event.start + event.duration));
-  const header = encode.encode(JSON.stringify({ version: 1, tool: "test", device: "H200", span_ns: span, events: events.length, columns: parts.map(({ data, ...part }) => part), rows, names, kinds: ["kernel", "memcpy", "memset", "sync", "api", "nvtx", "operator", "own", "graph"], details: { table: [] }, warnings: [], truncated: null }));
+  const header = encode.encode(JSON.stringify({ version: 1, tool: "test", device: "H200", span_ns: span, events: events.length, columns: parts.map(({ data, ...part }) => part), rows, names, kinds: ["kernel", "memcpy", "memset", "sync", "api", "nvtx", "operator", "own", "graph", "module"], details: { table: [] }, warnings: [], truncated: null }));
   const base = Math.ceil((11 + header.length) / 8) * 8;
   const bytes = new Uint8Array(base + offset);
   bytes.set(encode.encode("STWTL1\n"));
@@ -166,9 +171,9 @@ test("two recordings have moments in common, and totals that differ", () => {
   const a = parse(written(rows, ["slow", "iter"], [{ start: 50, duration: 400 }, { start: 40, duration: 500, row: 1, kind: 5, name: 1 }]));
   const b = parse(written(rows, ["fast", "slow", "iter"], [{ start: 15, duration: 100 }, { start: 130, duration: 50, name: 1 }, { start: 10, duration: 200, row: 1, kind: 5, name: 2 }]));
   assert.deepEqual(anchors([a, b]), [{ label: "the start of the recording", at: [0, 0] }, { label: "the start of iter 1", at: [40, 10] }]);
-  assert.deepEqual(iterations(a), { count: 1, wall: 500 });
+  assert.deepEqual(iterations(a), { count: 1, wall: 500, from: 40, to: 540 });
   const names = [a, b].map((one) => atOnce(byName(one, devicesOf(one)[0].rows, 0, 1000)));
-  assert.deepEqual(differences(...names, [a.header.names, b.header.names], [1, 1]).map((row) => [row.name, row.difference]), [["slow", -350], ["fast", 100]]);
+  assert.deepEqual(differences(...names, [1, 1]).map((row) => [row.name, row.difference]), [["slow", -350], ["fast", 100]]);
 });
 
 test("an address says what is shown, and is read back", () => {
@@ -214,4 +219,85 @@ test("one is one", () => {
   const found = atOnce(figures(model, { from: 2500, to: 4000 }));
   assert.match(headline(found, { span: 4000, from: 2500, to: 4000 }, false), / · 1 kernel · 0 launches$/);
   assert.deepEqual([counted(1, "entry"), counted(2, "entry"), counted(0, "launch"), counted(1234, "day"), counted(1, "more name")], ["1 entry", "2 entries", "0 launches", "1,234 days", "1 more name"]);
+});
+
+const KERNEL = 0, API = 4, NVTX = 5, GRAPH = 8, MODULE = 9;
+const CALLS = { name: "CUDA API, thread 1", kind: "api", group: "CUDA" };
+
+test("kernels inside CUDA graphs that were recorded as a whole are unknown, not none", () => {
+  const rows = [GPU, CALLS];
+  const names = ["k", "CUDA graph 3", "cudaGraphLaunch"];
+  const said = (events) => {
+    const one = parse(written(rows, names, events));
+    return headline(atOnce(figures(one, { from: 0, to: 1000 })), { span: 1000, from: 0, to: 1000 }, false);
+  };
+  const launch = (start, correlation) => ({ start, duration: 10, name: 2, row: 1, kind: API, correlation });
+  // As a whole: the graph and its launch are one.
+  assert.match(said([launch(0, 1), { start: 20, duration: 100, name: 1, kind: GRAPH, correlation: 1 }]), /kernels inside 1 CUDA graph launch not recorded/);
+  // Only the calls, beside a kernel of its own.
+  assert.match(said([launch(0, 1), launch(50, 2), { start: 70, duration: 5, kind: KERNEL, correlation: 9 }]), / · 1 kernel · kernels inside 2 CUDA graph launches not recorded/);
+  // By nodes: nothing is hidden.
+  assert.match(said([launch(0, 1), { start: 20, duration: 5, correlation: 1 }, { start: 30, duration: 5, correlation: 1 }]), / · 2 kernels · /);
+});
+
+test("a table is grouped by name, module, stream and grid, and goes into a file", () => {
+  const rows = [GPU, { name: "Stream 9", kind: "gpu", group: "H200" }, CALLS, { name: "Modules, thread 1", kind: "nvtx", group: "NVTX" }, { name: "NVTX, thread 1", kind: "nvtx", group: "NVTX" }];
+  const names = ["gemm", "relu", "cudaLaunchKernel", "model (Net)", "model.0 (Linear)", "iter", "with modules and operators"];
+  const kernels = (at, c) => [
+    { start: at + 20, duration: 30, name: 0, row: 0, kind: KERNEL, correlation: c },
+    { start: at + 60, duration: 10, name: 1, row: 1, kind: KERNEL, correlation: c + 1 },
+    { start: at + 2, duration: 1, name: 2, row: 2, kind: API, correlation: c },
+    { start: at + 12, duration: 1, name: 2, row: 2, kind: API, correlation: c + 1 },
+  ];
+  const events = [...kernels(0, 1), ...kernels(1000, 3), { start: 0, duration: 90, name: 5, row: 4, kind: NVTX }, { start: 1000, duration: 90, name: 6, row: 4, kind: NVTX }];
+  events.push({ start: 1001, duration: 40, name: 3, row: 3, kind: MODULE }, { start: 1002, duration: 5, name: 4, row: 3, kind: MODULE, depth: 1 });
+  const one = parse(written(rows, names, events.sort((a, b) => a.row - b.row || a.start - b.start)));
+  const table = (by, from = 0, to = 2000) => atOnce(figures(one, { from, to, group: groupOf(one, by) })).names.map(({ label, count, total }) => [label, count, total]);
+  assert.deepEqual(table("name"), [["gemm", 2, 60], ["relu", 2, 20]]);
+  // The call with ranges says where the same kernels of the other calls come from.
+  assert.deepEqual(table("module"), [["model.0 (Linear)", 2, 60], ["model (Net)", 2, 20]]);
+  assert.deepEqual(table("module", 0, 500), [["model.0 (Linear)", 1, 30], ["model (Net)", 1, 10]]);
+  assert.deepEqual(table("stream"), [["H200, Stream 7", 2, 60], ["H200, Stream 9", 2, 20]]);
+  const grids = atOnce(figures(model, { from: 0, to: 5000, group: groupOf(model, "grid") })).names.map((row) => row.label);
+  assert.deepEqual(grids.sort(), ["(no grid)", "grid 8 × 1 × 1"]);
+  assert.equal(atOnce(figures(model, { from: 0, to: 5000, group: groupOf(model, "module") })).names[0].label, NO_MODULE);
+  const [head, lines] = groupCsv("Name", atOnce(figures(one, { from: 0, to: 2000 })).names, 80);
+  assert.equal(csvText(head, lines), "name,calls,total_ns,share,average_ns,least_ns,most_ns\r\ngemm,2,60,0.75,30,30,30\r\nrelu,2,20,0.25,10,10,10\r\n");
+  assert.equal(csvText(["a"], [['=1+1"x", y'], [-5]]), `a\r\n"'=1+1""x"", y"\r\n-5\r\n`);
+});
+
+test("tracks are pinned, hidden and filtered", () => {
+  const choice = new Choice();
+  const shown = () => layout(model, choice, 18).lines.map((line) => line.name);
+  assert.deepEqual(shown(), ["H200", "Stream 7", "SMs Active", "CUDA", "CUDA API", "Threads", "Thread 1"]);
+  choice.toggle("pinned", "Thread 1");
+  assert.deepEqual(shown(), ["Pinned", "Thread 1", "H200", "Stream 7", "SMs Active", "CUDA", "CUDA API"]);
+  choice.toggle("hidden", "CUDA API");
+  choice.filter = "STREAM";
+  assert.deepEqual(shown(), ["Pinned", "Thread 1", "H200", "Stream 7"]);
+  assert.equal(layout(model, choice, 18).hidden, 2);
+  choice.toggle("folded", "group:H200");
+  assert.deepEqual(shown(), ["Pinned", "Thread 1", "H200"]);
+  for (const line of layout(model, choice, 18).lines) assert.equal(line.tracks.length > 0, line.name !== "Pinned");
+});
+
+test("hits are listed in time or the longest first, and only so many", () => {
+  const events = [{ start: 0, duration: 5 }, { start: 10, duration: 50 }, { start: 100, duration: 1 }, { start: 200, duration: 50 }];
+  const one = parse(written([GPU], ["k"], events));
+  const all = find(one, "k", false).events;
+  assert.deepEqual(firstHits(one, all, "time", 3), [0, 1, 2]);
+  assert.deepEqual(firstHits(one, all, "longest", 3), [1, 3, 0]);
+});
+
+test("sampled counters are read, averaged and drawn by their highest", () => {
+  const counter = model.header.counters[0];
+  assert.deepEqual([counter.name, counter.unit, counter.group, ceiling(counter)], ["SMs Active", "%", "H200", 100]);
+  assert.deepEqual([...counter.values], [10, 30, 50, 70]);
+  assert.equal(mean(counter, 0, 2000), 20);
+  assert.equal(mean(counter, 1100, 1200), 30);
+  assert.equal(mean(counter, 9000, 9100), null);
+  assert.equal(reading(counter, 33.333), "33.3 %");
+  assert.deepEqual([...counterColumns(counter, 0, 4000, 4)], [10, 30, 50, 70]);
+  assert.deepEqual([...counterColumns(counter, 1000, 1200, 2)], [30, 30]);
+  assert.equal(layout(model, new Choice(), 18).lines.filter((line) => line.counter).length, 1);
 });

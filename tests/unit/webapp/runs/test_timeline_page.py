@@ -108,3 +108,29 @@ def test_bytes_that_are_no_timeline_are_not_exported(people, run):
     response = people.client("alice").get(reverse("runs:timeline_trace", args=[run.pk, sha]))
     assert response.status_code == 422
     assert b"not a Stitchwork timeline" in response.content
+
+
+def test_the_page_has_the_counters_of_the_kernels_that_the_profile_beside_it_counted(people, run):
+    kernel = {"name": "softmax", "own": True, "calls": 1, "total_us": 9, "mean_us": 9, "share": 1, "occupancy": 0.5, "occupancy_possible": 0.75}
+    counted = kernel | {"occupancy_limit": "registers", "metrics": {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 61.0}}
+    plain = kernel | {"name": "fill", "occupancy": None, "occupancy_possible": None}
+    profile = {
+        "task": "0" * 64, "tool": "nsys", "tool_version": "2025.3", "iterations": 5, "wall_us_per_iteration": 9, "kernels": [counted, plain],
+        "program": None, "counters_reason": "", "counters_tool": "ncu",
+    }  # fmt: skip
+    timeline = artefacts.put(run.team_id, recorded("softmax"), MEDIA_TYPE, "timeline.stwtl")
+    stored = artefacts.put(run.team_id, json.dumps(profile).encode(), "application/json", "profile.json")
+    payload = {"candidate": None, "tool": "nsys", "timeline": timeline.model_dump(), "profile": stored.model_dump()}
+    append(run.pk, [NewEvent(kind="profile.attached", payload=payload)])
+    lane = lanes(page(people, run, timeline.sha))[0]
+    assert dict(lane["kernels"]["softmax"]) == {
+        "memory": "61 % of its peak",
+        "occupancy": "50 % of 75 % possible",
+        "occupancy is limited by": "registers",
+    }
+    assert "fill" not in lane["kernels"]
+
+
+def test_a_timeline_without_a_profile_has_no_counters(people, run, reference):
+    lane = lanes(page(people, run, reference))[0]
+    assert lane["kernels"] == {}

@@ -1,0 +1,79 @@
+"""Ranges of modules and operators stand in rows of their own, whoever recorded them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from verifier.profiling.calls import profiled_calls
+from verifier.profiling.digest import ANNOTATED, digest
+from verifier.profiling.kineto import import_kineto
+from verifier.profiling.ranges import range_kind
+from verifier.profiling.timeline import KINDS, Timeline
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("aten::conv2d, seq = 3, op_id = 12", ("operator", "aten::conv2d")),
+        ("aten::add_", ("operator", "aten::add_")),
+        ("ConvolutionBackward0, seq = 4", ("operator", "ConvolutionBackward0")),
+        ("mylib::fused_norm.default, op_id = 9, sizes = [[2, 3]]", ("operator", "mylib::fused_norm.default")),
+        ("module: features.0 (Conv2d)", ("module", "features.0 (Conv2d)")),
+        ("nn.Module: Linear_3", ("module", "Linear_3")),
+        ("iter", ("nvtx", "iter")),
+        ("loss: step 3, seq 4", ("nvtx", "loss: step 3, seq 4")),
+        ("LinearBackward", ("nvtx", "LinearBackward")),
+        ("", ("nvtx", "")),
+    ],
+)
+def test_a_name_tells_modules_and_operators_from_the_programs_own_ranges(text, known):
+    assert range_kind(text) == known
+
+
+def of_kind(timeline: Timeline, kind: str) -> list[str]:
+    chosen = timeline.columns["kind"] == KINDS.index(kind)
+    return [timeline.names[i] for i in timeline.columns["name"][chosen].tolist()]
+
+
+def test_one_more_call_names_its_modules_and_counts_for_nothing():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Sequential(torch.nn.ReLU()))
+    calls = []
+    inputs = torch.ones(2, 4)
+
+    def call() -> None:
+        calls.append(1)
+        model(inputs)
+
+    timeline = import_kineto(profiled_calls(call, 2, "torch", lambda: None))
+    assert len(calls) == 3 + 2 + 1
+    assert of_kind(timeline, "module") == ["model (Sequential)", "0 (Linear)", "1 (Sequential)", "1.0 (ReLU)"]
+    assert sorted(of_kind(timeline, "nvtx")) == ["iter", "iter", ANNOTATED]
+    assert "Modules, thread 1" in [row.name for row in timeline.rows]
+    found = digest(timeline, lambda name: False, on_device=False)
+    assert found.iterations == 2
+    assert next(kernel for kernel in found.kernels if kernel.name == "aten::relu").calls == 2
+    model(inputs)  # no hook is left behind
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+
+
+def test_a_program_that_fails_under_hooks_keeps_its_recording():
+    def call() -> None:
+        if torch.nn.modules.module._global_forward_pre_hooks:
+            raise RuntimeError("not with hooks")
+
+    timeline = import_kineto(profiled_calls(call, 2, "torch", lambda: None))
+    assert of_kind(timeline, "nvtx").count("iter") == 2
+
+
+def test_kinetos_python_tracer_gives_modules_and_a_range_named_like_an_operator_stays_a_range():
+    def event(category: str, name: str) -> dict:
+        return {"ph": "X", "cat": category, "name": name, "ts": 1, "dur": 2, "pid": 1, "tid": 1}
+
+    events = [event("python_function", "nn.Module: Linear_0"), event("python_function", "torch/nn/modules/linear.py(1): forward")]
+    timeline = import_kineto(json.dumps({"traceEvents": [*events, event("user_annotation", "mine::step"), event("cpu_op", "aten::addmm")]}))
+    assert of_kind(timeline, "module") == ["Linear_0"]
+    assert of_kind(timeline, "nvtx") == ["mine::step"]
+    assert of_kind(timeline, "operator") == ["aten::addmm"]

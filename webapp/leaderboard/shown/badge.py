@@ -1,0 +1,45 @@
+"""A result as a small SVG picture, for a README: what it is over, with the device. It holds no script, no style sheet and nothing from elsewhere."""
+
+from __future__ import annotations
+
+from html import escape
+
+from webapp.leaderboard.models import Result
+from webapp.leaderboard.shown.headlines import left_out, of_result
+from webapp.ui.tags import short_device
+
+LABEL = "Stitchwork"
+COLOURS = {"ok": "#2c7a3f", "idle": "#5f6673", "warn": "#9a6700", "bad": "#b3261e"}  # white text on each: contrast of 4.5 and more
+LETTER, MARGIN, HEIGHT = 6.6, 7, 20  # pixels: a letter of 11 px Verdana on average, left and right of a text, of the badge
+MOST = 80  # characters of the message
+
+
+def badge_of(result: Result) -> str:
+    """The badge of a result, whatever it came to."""
+    if left_out(result):
+        return badge(f"result {result.verdict}", "warn")
+    found = of_result(result)
+    if found.first is None:
+        return badge("no confirmed program", "idle")
+    figure = found.first
+    slower = figure.high is not None and figure.high < 1
+    said = f"{figure.ratio:.2f}× vs {found.against}, {short_device(result.setup.device_name)}"
+    return badge(said + (" (provisional)" if found.provisional else ""), "ok" if found.useful else "bad" if slower else "idle")
+
+
+def badge(message: str, tone: str) -> str:
+    """The SVG with this message; `tone` is a key of COLOURS."""
+    message = message if len(message) <= MOST else message[: MOST - 1] + "…"
+    left, right = (round(len(text) * LETTER + 2 * MARGIN) for text in (LABEL, message))
+    whole = left + right
+
+    def text(words: str, x: float, room: float) -> str:
+        return f'<text x="{x:g}" y="14" textLength="{room:g}" lengthAdjust="spacingAndGlyphs">{escape(words)}</text>'
+
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="{HEIGHT}" viewBox="0 0 {whole} {HEIGHT}" role="img" '
+        f'aria-label="{escape(f"{LABEL}: {message}")}"><title>{escape(f"{LABEL}: {message}")}</title>'
+        f'<rect width="{left}" height="{HEIGHT}" fill="#333840"/><rect x="{left}" width="{right}" height="{HEIGHT}" fill="{COLOURS[tone]}"/>'
+        f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
+        f"{text(LABEL, MARGIN, left - 2 * MARGIN)}{text(message, left + MARGIN, right - 2 * MARGIN)}</g></svg>\n"
+    )

@@ -1,0 +1,32 @@
+"""The first figure of a result: the speedup over the best baseline that was measured, named, with its interval; over eager second."""
+
+from __future__ import annotations
+
+from webapp.leaderboard.models import Provenance, Result
+from webapp.review.verdicts import UNRANKED
+from webapp.runs.pages.headline import EAGER, NAMES, Figure, Headline
+
+
+def of_result(result: Result) -> Headline:
+    """Of a run without a confirmed program: that there is no reliable speedup. `result.provenance` says what it was measured against."""
+    if not result.confirmed or result.eager is None:
+        return Headline("none")
+    told: Provenance | None = getattr(result, "provenance", None)
+    baseline = told.best_baseline if told else ""
+    eager = Figure(result.eager, result.eager_low, result.eager_high)
+    if baseline in ("", EAGER) or result.best is None:
+        alone = told is None or len(told.comparisons) < 2
+        return Headline(_outcome(eager, alone), eager, NAMES[EAGER], provisional=alone)
+    best = Figure(result.best, result.best_low, result.best_high)
+    return Headline(_outcome(best, provisional=False), best, NAMES.get(baseline, baseline), eager)
+
+
+def _outcome(figure: Figure, provisional: bool) -> str:
+    if figure.low is None or figure.low <= 1:
+        return "none"
+    return "promising" if provisional else "faster"
+
+
+def left_out(result: Result) -> bool:
+    """Whether a verdict took it out of the ranking: then its figures stand for nothing."""
+    return result.verdict in UNRANKED
