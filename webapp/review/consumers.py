@@ -19,7 +19,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 
 from webapp.review.desk import person_key, run_key
 from webapp.runs.live.hub import hub
-from webapp.runs.trace.append import CHANNEL
+from webapp.runs.trace.reading import CHANNEL
 from webapp.sql import statements
 
 log = logging.getLogger(__name__)

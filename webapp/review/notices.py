@@ -51,14 +51,12 @@ def of_resolution(thread: Thread, by: User) -> None:
     _tell(dict.fromkeys(participants(thread), Notification.RESOLVED), thread.team, actor=by, run=thread.run, thread=thread)
 
 
-def of_verdict(verdict: Verdict, by: User) -> None:
-    """To whoever started the run, and to those who judged the candidate before."""
+def of_verdict(verdict: Verdict, by: User) -> set[int]:
+    """To whoever started the run, and to those who judged the candidate before; returns them, without `by`."""
     judges = Verdict.objects.filter(run=verdict.run, candidate=verdict.candidate).values_list("by_id", flat=True)
     people = {verdict.run.created_by_id, *judges} - {None}
     _tell(dict.fromkeys(people, Notification.VERDICT), verdict.run.team, actor=by, run=verdict.run, verdict=verdict)
-    from webapp.notifications import announce  # it tells through this module
-
-    announce.verdict_changed(verdict, people - {by.pk})
+    return {person for person in people if person is not None and person != by.pk}
 
 
 def of_event(run: Run, kind: str, detail: dict[str, Any], people: Iterable[int]) -> None:

@@ -20,8 +20,7 @@ from psycopg_pool import AsyncConnectionPool
 from webapp.accounts import lost_access
 from webapp.database import connection_parameters, listening
 from webapp.runs.live.feed import BATCH_BYTES, BATCH_EVENTS, Batch, Feed, Follower, Line, batch_of, within
-from webapp.runs.trace.append import CHANNEL
-from webapp.runs.trace.reading import SELECT_WITHIN
+from webapp.runs.trace.reading import CHANNEL, SELECT_WITHIN
 
 log = logging.getLogger(__name__)
 
