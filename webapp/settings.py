@@ -145,6 +145,7 @@ PROCRASTINATE_READONLY_MODELS = True
 HEARTBEAT_SECONDS = float(os.environ.get("STITCHWORK_HEARTBEAT_SECONDS", "1"))
 STALLED_AFTER_SECONDS = float(os.environ.get("STITCHWORK_STALLED_AFTER_SECONDS", "5"))
 MOST_OPEN_RUNS = int(os.environ.get("STITCHWORK_MOST_OPEN_RUNS", "500"))  # of one person: waiting, running, paused
+MOST_OPEN_RUNS_OF_TEAM = int(os.environ.get("STITCHWORK_MOST_OPEN_RUNS_OF_TEAM", "2000"))
 QUEUE_POLL_SECONDS = 0.3  # lock hand-offs and retries wait for this poll; the queue's default is 5 s
 
 # --- People

@@ -32,6 +32,7 @@ class Builder:
         self.values: dict[str, str] = {}  # value of the graph -> operation
         self.maps: dict[str, Map] = {}
         self._names: dict[str, int] = {}
+        self._taken: set[str] = set()
         self._loads: dict[tuple[Any, ...], str] = {}
         self._computed: dict[tuple[Any, ...], str] = {}
         self._arguments: dict[str, Argument] = {}  # by the value that they stand for
@@ -172,9 +173,14 @@ class Builder:
     # -- operations ---------------------------------------------------------------------------------------------------------
 
     def fresh(self, hint: str) -> str:
+        """A name that no operation and no argument has: operators of the graph carry numbers as well, so `mul_2` may be taken."""
         hint = RESERVED.get(hint, hint)
-        self._names[hint] = self._names.get(hint, 0) + 1
-        return hint if self._names[hint] == 1 else f"{hint}_{self._names[hint]}"
+        while True:
+            self._names[hint] = self._names.get(hint, 0) + 1
+            name = hint if self._names[hint] == 1 else f"{hint}_{self._names[hint]}"
+            if name not in self._taken:
+                self._taken.add(name)
+                return name
 
     def op(self, kind: str, *args: str, dtype: str = "float32", hint: str = "", attr: Any = None, access: Access | None = None) -> str:
         level: Level = "full" if any(self.kernel.ops[a].level == "full" for a in args) else "row"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from compiler.graph.layout import contiguous_strides
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from verifier.graph import Node
@@ -36,7 +37,7 @@ def expression(network: Network, node: Node, value: Callable[[str], str]) -> str
         return f'torch.nn.functional.cross_entropy({args[0]}, {args[1]}, ignore_index={args[2]}, reduction="none")'
     if node.op == "stitch.mean_counted":
         return f"{args[0]}.sum() / ({args[1]} != {args[2]}).sum()"
-    view = method(network, node, args)
+    view = method(network, node, args) or (as_it_lay(network, node, value) if name == "as_strided" else "")
     if view:
         return view
     if name in ("softmax", "log_softmax") and len(args) == 2:
@@ -80,6 +81,22 @@ def method(network: Network, node: Node, args: list[str]) -> str:
     if name in ("alias", "detach"):
         return args[0]
     return ""
+
+
+def as_it_lay(network: Network, node: Node, value: Callable[[str], str]) -> str:
+    """`as_strided` of memory that is laid out as it was when the model was captured, whatever layout the value has in the program; "" where it has
+    gaps that no value fills."""
+    source, size, strides = node.args[0]["ref"], node.args[1], node.args[2]
+    base = network.base(source)
+    spec = network.spec(base)
+    steps = spec.stride or contiguous_strides(spec.shape)
+    order = sorted(range(len(steps)), key=lambda axis: -steps[axis]) if spec.stride else list(range(len(steps)))
+    whole = tuple(steps[axis] for axis in order) == contiguous_strides(tuple(spec.shape[axis] for axis in order))
+    if not whole or spec.stride is not None and source != base and len(node.args) < 4:
+        return ""
+    offset = node.args[3] if len(node.args) > 3 and node.args[3] is not None else network.layouts[source].offset
+    turned = "" if order == sorted(order) else f".permute({', '.join(map(str, order))})"
+    return f"{value(base)}{turned}.contiguous().as_strided({size}, {strides}, {offset})"
 
 
 def literal(argument: Any, value: Callable[[str], str]) -> str:

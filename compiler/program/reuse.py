@@ -29,7 +29,8 @@ def reuse(
             reads = [op for op in kernel.ops.values() if op.access.argument == source.name]
             if any(op.kind != "load" or (op.access.strides, op.access.offset) != (store.access.strides, 0) for op in reads):
                 continue
-            if not statements.network.readers(source.value) <= inside | done or _read_after(plan, store, {op.name for op in reads}):
+            names = {op.name for op in reads}
+            if not statements.network.readers(source.value) <= inside | done or _read_after(plan, store, names) or _read_by_all(plan, store, names):
                 continue
             entry = statements.network.inputs.get(source.value)
             if entry is not None and entry.spec is not None and entry.spec.stride is not None:
@@ -53,3 +54,8 @@ def _read_after(plan: Schedule, store: Store, reads: set[str]) -> bool:
         return False
     last = max((at for at, step in enumerate(plan.passes) if any(op.name in reads for op in step.elements)), default=0)
     return last > next(at for at, step in enumerate(plan.passes) if store in step.stores)
+
+
+def _read_by_all(plan: Schedule, store: Store, reads: set[str]) -> bool:
+    """Whether every thread of a row reads what one of them stores when it is done, perhaps before the others have read it."""
+    return store.level == "row" and any(op.name in reads for step in plan.passes for op in step.rows)

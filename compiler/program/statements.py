@@ -61,7 +61,7 @@ class Statements:
         if entry.value is None:
             held = entry.found or attribute(entry.target)
             return self.packed(f"{held}.to(device)") if self.cuda else held
-        return self.packed(f"torch.tensor({entry.value!r}, dtype=torch.{entry.tensor.dtype}, device=device)")
+        return self.packed(f"torch.tensor({literal(entry.value, str)}, dtype=torch.{entry.tensor.dtype}, device=device)")
 
     def packed(self, code: str) -> str:
         """The variable of a tensor that is made once, at the first forward."""

@@ -24,6 +24,50 @@ document.querySelector("form.filters")?.addEventListener("formdata", ({ formData
   for (const [name, value] of [...formData]) if (value === "" || (name === "sort" && value === "-created")) formData.delete(name);
 });
 
+// Ticking: one, all of the page, or with Shift all between; the bar says how many, and Compare takes two to six.
+const bar = document.getElementById("ticked");
+const boxes = [...document.querySelectorAll('.runs input[name="with"]')];
+const every = document.querySelector("[data-tick-all]");
+let lately = null;
+
+function drawTicked() {
+  if (!bar) return;
+  const number = boxes.filter((box) => box.checked).length;
+  bar.classList.toggle("some", number > 0);
+  bar.querySelector("[data-ticked-count]").textContent = number ? `${number} ticked` : "";
+  const compare = bar.querySelector("[data-compare]");
+  compare.disabled = number < 2 || number > 6;
+  compare.title = compare.disabled ? "Tick two to six runs" : "";
+  every.checked = number === boxes.length;
+  every.indeterminate = number > 0 && number < boxes.length;
+}
+
+for (const box of boxes) {
+  box.addEventListener("click", (event) => {
+    if (event.shiftKey && lately) {
+      const [from, to] = [boxes.indexOf(lately), boxes.indexOf(box)].sort((a, b) => a - b);
+      for (const one of boxes.slice(from, to + 1)) one.checked = box.checked;
+    }
+    lately = box;
+    drawTicked();
+  });
+}
+every?.addEventListener("change", () => {
+  for (const box of boxes) box.checked = every.checked;
+  drawTicked();
+});
+bar?.querySelector("[data-untick]").addEventListener("click", () => {
+  for (const box of boxes) box.checked = false;
+  drawTicked();
+});
+addEventListener("pageshow", drawTicked); // a browser that goes back has kept the ticks
+drawTicked();
+
+document.querySelector("[data-more-asking]")?.addEventListener("click", (event) => {
+  event.target.closest(".attention").classList.add("all");
+  event.target.hidden = true;
+});
+
 const rows = () => [...document.querySelectorAll(".runs tbody .cell-title")];
 function step(by) {
   const all = rows();
@@ -32,4 +76,5 @@ function step(by) {
 }
 shortcut("j", "next run", () => step(1));
 shortcut("k", "previous run", () => step(-1));
+shortcut("x", "tick the run", () => document.activeElement.closest("tr")?.querySelector('input[name="with"]')?.click());
 shortcut("n", "submit a model", () => document.querySelector(".page-head .primary").click());

@@ -17,6 +17,22 @@ export function showLimits(form) {
   show();
 }
 
+// Quick, Normal and Thorough fill in the limits; whoever changes a limit has limits of their own.
+export function chooseAmount(form) {
+  const place = form.querySelector("[data-amounts]");
+  if (!place) return;
+  const amounts = JSON.parse(place.dataset.amounts);
+  const fill = () => {
+    for (const [name, value] of Object.entries(amounts[form.elements.amount.value] ?? {})) form.elements[name].value = value;
+  };
+  place.addEventListener("change", fill);
+  const limits = new Set(Object.values(amounts).flatMap((named) => Object.keys(named)));
+  form.addEventListener("input", (event) => {
+    if (limits.has(event.target.name)) form.elements.amount.value = "own";
+  });
+  fill();
+}
+
 // Ctrl+Enter submits from anywhere, an editor included.
 export function submitByKey(form) {
   addEventListener(

@@ -11,9 +11,10 @@ export function replaced(before, after) {
   return begin + end < before.length / 2;
 }
 
-export function attachModuleForm(form, panel, editor) {
+// `onMissing` is told which fields are empty, by name; none where the source is a task already.
+export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
   const place = panel.querySelector("[data-module]");
-  if (!place) return { offer() {}, hide() {} };
+  if (!place) return { offer() {}, hide() {}, refuse: () => false };
   const token = form.elements.csrfmiddlewaretoken.value;
   let offered = "";
   let source = ""; // that the form was opened for
@@ -48,15 +49,10 @@ export function attachModuleForm(form, panel, editor) {
     return typed.length > 0;
   }
 
-  // Fields that a task needs and that are empty; the button names them, and leads to the first.
+  // Fields that a task needs and that are empty: the page's button names them, and leads to the first.
   const missing = () => [...place.querySelectorAll("[data-needed]")].filter((field) => !field.value.trim());
-
-  function nameMissing() {
-    const button = place.querySelector("[data-write]");
-    if (!button) return;
-    const empty = missing();
-    button.textContent = empty.length ? `Missing: ${empty.map((field) => field.dataset.needed).join(", ")}` : button.dataset.ready;
-  }
+  const plain = () => !place.hidden && place.querySelector(".module")?.dataset.written === "";
+  const nameMissing = () => onMissing(plain() ? missing().map((field) => field.dataset.needed) : []);
 
   function write() {
     const [first] = missing();
@@ -105,16 +101,26 @@ export function attachModuleForm(form, panel, editor) {
       const key = JSON.stringify([module, written]);
       const text = editor.text();
       const another = replaced(source, text);
+      if (!offered && place.querySelector(".module")) offered = key; // a refused page came with its form filled in
       if (key !== offered || another) {
         offered = key;
         ask({}, another ? {} : fields());
       }
       source = text;
       place.hidden = false;
+      nameMissing();
     },
     hide() {
+      if (offered) place.replaceChildren();
       offered = "";
       place.hidden = true;
+      nameMissing();
+    },
+    // Whether something is missing still: then its field has the focus.
+    refuse() {
+      const [first] = plain() ? missing() : [];
+      first?.focus();
+      return Boolean(first);
     },
   };
 }

@@ -160,13 +160,19 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     true,
   );
 
+  panel.querySelector("[data-clear]")?.addEventListener("click", () => {
+    editor.setText("");
+    editor.view.focus();
+    say("The editor is empty; undo restores what was there");
+  });
+
   const picker = panel.querySelector("[data-example]");
   picker?.addEventListener("change", async () => {
     if (!picker.value) return;
     const answer = await fetch(picker.dataset.base.replace("SLUG", picker.value)).catch(() => null);
     if (!answer?.ok) return refuse("this example could not be read", "try again, or paste it");
     editor.setText(await answer.text());
-    form.elements.title.value = picker.value.replaceAll("_", " ");
+    form.elements.title.value = ""; // the server names an example by itself, and another text by its docstring
     say(`Example ${picker.value} is in the editor; undo restores what was there`);
     picker.value = "";
     editor.view.focus();

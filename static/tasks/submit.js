@@ -1,12 +1,14 @@
 // The submit and verify pages: their editors with everything that is known while somebody types, the draft, and what the budget says.
 import { shortcut } from "../js/lib/keys.js";
 import { keepDraft } from "./draft.js";
-import { showLimits, submitByKey } from "./limits.js";
+import { chooseAmount, showLimits, submitByKey } from "./limits.js";
 import { attachModuleForm } from "./module.js";
 import { attachSource } from "./source.js";
 import { attachTryOut } from "./tryout.js";
 
 const form = document.querySelector("form.submit");
+const button = form.querySelector(".submit-button");
+const ready = button.textContent;
 const editors = {};
 let save = () => {};
 let tryAgain = () => {};
@@ -30,7 +32,12 @@ for (const panel of form.querySelectorAll(".editor")) {
       tryOut.ask(source);
     },
   });
-  moduleForm = attachModuleForm(form, panel, editor);
+  moduleForm = attachModuleForm(form, panel, editor, (names) => {
+    if (panel.dataset.kind === "task") button.textContent = names.length ? `Missing: ${names.join(", ")}` : ready;
+  });
+  form.addEventListener("submit", (event) => {
+    if (moduleForm.refuse()) event.preventDefault();
+  });
   tryOut = attachTryOut(form, panel, editor);
   if (panel.dataset.kind === "task") tryAgain = () => last !== null && tryOut.ask(last);
   editors[panel.querySelector("textarea").name] = editor;
@@ -47,6 +54,7 @@ if (form.dataset.draft) save = keepDraft(form, editors);
 // What it is tried with has changed.
 form.addEventListener("change", () => tryAgain());
 
+chooseAmount(form);
 showLimits(form);
 submitByKey(form);
 shortcut("Ctrl+Enter", "submit, also while typing", () => {});

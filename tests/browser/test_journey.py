@@ -1,4 +1,4 @@
-"""The whole path of a newcomer, on the real stack: one-time link, softmax, a live run with real compilers, a leaderboard row."""
+"""The whole path of a newcomer, on the real stack: one-time link, the example, a live run with real compilers, a leaderboard row."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ def test_from_the_link_to_a_leaderboard_row(installation: Stack, page: Page):
     page.goto(installation.take_link())
     page.get_by_role("link", name="Submit").first.click()
     expect(page.locator(".cm-content")).to_contain_text("class Model")  # the editor is there, and with it what the choice does
-    page.get_by_label("Start from an example").select_option("softmax")
-    expect(page.locator(".cm-content")).to_contain_text("torch.softmax")
-    page.get_by_text("Budget and target").click()
-    page.get_by_label("Candidates at most").fill("1")
+    expect(page.locator(".cm-content")).to_contain_text("masked_fill")
+    page.get_by_text("Quick", exact=True).click()
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
 
@@ -44,6 +42,6 @@ def test_from_the_link_to_a_leaderboard_row(installation: Stack, page: Page):
     expect(body.locator("canvas").first).to_be_visible(timeout=30_000)
 
     page.goto(f"{installation.base}/leaderboard/results/")
-    row = page.locator("table tbody tr").filter(has_text="softmax").filter(has_text="built-in").first
+    row = page.locator("table tbody tr").filter(has_text="masked").filter(has_text="built-in").first
     expect(row).to_be_visible()
     expect(row).to_contain_text(re.compile(r"\d\.\d+"))

@@ -91,7 +91,14 @@ def test_a_run_is_told_live_without_a_reload(page: Page, server, sign_in, people
     expect(page.locator("[data-part=best-facts]")).to_contain_text("custom 97 %")
     assert "primary" in page.locator("[data-part=download]").get_attribute("class")
     expect(page.locator("[data-part=now]")).to_contain_text("is faster")
-    expect(page.get_by_role("link", name="Download best.py").first).to_be_visible()
+    page.get_by_role("button", name="Use it").click()
+    expect(page.get_by_role("dialog").get_by_role("link", name="Download best.py")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_label("More actions").click()
+    for name in ("Fork", "Change and run again", "Leaderboard"):
+        expect(page.locator(".run-menu").get_by_role("link", name=name)).to_be_visible()
+    expect(page.locator(".run-menu").get_by_role("button", name="Archive")).to_be_visible()
+    page.keyboard.press("Escape")
     assert page.locator(".chart .point").count() == 4 and page.locator(".chart .cross").count() == 1
     points = page.locator(".chart .point")
     assert page.locator('.chart .point[tabindex="0"]').count() == 1

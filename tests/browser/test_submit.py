@@ -25,18 +25,22 @@ def write(page: Page, text: str, editor: int = 0) -> None:
     page.keyboard.insert_text(text)
 
 
+def advanced(page: Page) -> None:
+    page.locator("details.advanced > summary").click()
+
+
 def test_from_the_link_to_a_run(server, page_of_alice, people):
     page = page_of_alice
-    page.get_by_role("link", name="Start with softmax").click()
-    expect(page.locator(".cm-content")).to_contain_text("torch.softmax")
+    page.get_by_role("link", name="Start with an example").click()
+    expect(page.locator(".cm-content")).to_contain_text("masked_fill")
     expect(page.locator(".verdict")).to_contain_text("Model, get_inputs and get_init_inputs found")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
     run = Run.objects.get()
     assert page.url == f"{server}/runs/{run.pk}/"
-    assert (run.title, run.created_by, run.device_kind) == ("softmax", people.alice, "cpu")
+    assert (run.title, run.created_by, run.device_kind, run.workflow) == ("masked pool", people.alice, "cpu", "descend")
     page.goto(server)
-    expect(page.locator("table.runs")).to_contain_text("softmax")
+    expect(page.locator("table.runs")).to_contain_text("masked pool")
 
 
 def test_what_is_wrong_appears_while_typing_and_leads_to_its_line(server, page_of_alice):
@@ -57,6 +61,7 @@ def test_a_refused_form_keeps_what_was_typed(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
     write(page, "def nothing():\n    return 41\n")
+    advanced(page)
     page.get_by_label("Title").fill("my model")
     page.get_by_role("button", name="Submit", exact=True).click()
     expect(page.get_by_role("alert").first).to_contain_text("Not submitted. Your input is kept.")
@@ -70,10 +75,12 @@ def test_an_example_and_undo(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
     page.get_by_label("Start from an example").select_option("layer_norm_gelu")
-    expect(page.get_by_label("Title")).to_have_value("layer norm gelu")
-    expect(page.locator(".cm-content")).not_to_contain_text("torch.relu")
+    expect(page.locator(".cm-content")).not_to_contain_text("masked_fill")
     page.keyboard.press("Control+z")
-    expect(page.locator(".cm-content")).to_contain_text("torch.relu")
+    expect(page.locator(".cm-content")).to_contain_text("masked_fill")
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator(".cm-content")).to_have_text("")
+    expect(page.locator(".cm-content")).to_be_focused()
 
 
 @pytest.mark.slow
@@ -180,7 +187,7 @@ def test_the_widest_screen_and_the_menu_of_a_phone(server, page_of_alice):
     page.set_viewport_size({"width": 390, "height": 844})
     expect(page.get_by_role("link", name="Leaderboard", exact=True).first).to_be_hidden()
     page.get_by_role("button", name="Menu").click()
-    for name in ("Leaderboard", "Strategies", "Devices"):
+    for name in ("Leaderboard", "Devices", "All pages"):
         expect(page.get_by_role("link", name=name, exact=True).first).to_be_visible()
 
 
@@ -191,12 +198,12 @@ def test_groups_of_the_bar_open_one_at_a_time_and_by_keyboard(server, page_of_al
     bar = page.get_by_role("navigation", name="Main")
     expect(bar.locator(":scope > a:visible")).to_have_text(["Runs", "Submit", "Leaderboard", "Review"])
     page.get_by_role("button", name="Advanced").click()
-    expect(page.get_by_role("link", name="Documents")).to_be_visible()
+    expect(page.get_by_role("link", name="All pages")).to_be_visible()
     page.keyboard.press("Escape")
-    expect(page.get_by_role("link", name="Documents")).to_be_hidden()
+    expect(page.get_by_role("link", name="All pages")).to_be_hidden()
     page.get_by_role("button", name="Advanced").focus()
     page.keyboard.press("ArrowDown")
-    expect(bar.get_by_role("link", name="Compare")).to_be_focused()
+    expect(bar.get_by_role("link", name="Devices")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="Advanced")).to_be_focused()
     page.keyboard.press("g")

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_submit import write
+from tests.browser.test_submit import advanced, write
 from tests.unit.webapp.cast import SOURCE
 from webapp.arena.models import Arena
 from webapp.fleet.models import Device
@@ -75,6 +75,40 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
     assert source.count("class Model(Net)") == 1 and "torch.randint(0, 100, (16,))" in source and "return [64, 0.5]" in source
 
 
+def test_a_plain_module_is_submitted_without_seeing_its_task(server, page_of_alice):
+    """Three clicks: to the page, into the editor, and the button that says what is missing."""
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    write(page, PLAIN)
+    go = page.get_by_role("button", name="Missing: width, shape of x, shape of ids")
+    go.click()
+    expect(page.get_by_label("width int")).to_be_focused()
+    page.keyboard.type("64")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Shape of x")).to_have_value("16, 64")
+    page.get_by_label("Shape of ids").fill("16")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
+    run = Run.objects.get()
+    assert (run.title, run.workflow) == ("Net", "descend") and "torch.randint(0, 100, (16,))" in run.task.source
+
+
+@pytest.mark.slow
+def test_a_budget_fills_in_the_limits_and_a_limit_is_ones_own(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    page.get_by_text("Quick", exact=True).click()
+    expect(page.locator("[data-limits]")).to_have_text("3 candidates, 4 min on the device, 10 min in all")
+    advanced(page)
+    page.get_by_text("Budget and target").click()
+    expect(page.get_by_label("Candidates at most")).to_have_value("3")
+    page.get_by_label("Candidates at most").fill("5")
+    expect(page.get_by_role("radio", name="Own limits")).to_be_checked()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
+    assert Run.objects.get().settings["budget"]["candidates"] == 5
+
+
 @pytest.mark.slow
 def test_what_is_typed_while_the_form_is_on_its_way_stays(server, page_of_alice):
     page = page_of_alice
@@ -124,6 +158,7 @@ def test_what_was_typed_comes_back_until_it_is_submitted(server, people, page_of
     page = page_of_alice
     page.goto(f"{server}/submit/")
     write(page, SOURCE + "# half a thought\n")
+    advanced(page)
     page.get_by_label("Title").fill("not yet")
     while not page.evaluate("Object.keys(localStorage).some((key) => localStorage[key].includes('not yet'))"):
         page.wait_for_timeout(50)
@@ -138,7 +173,7 @@ def test_what_was_typed_comes_back_until_it_is_submitted(server, people, page_of
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
     page.goto(f"{server}/submit/")
-    expect(page.locator(".cm-content")).to_contain_text("torch.relu")
+    expect(page.locator(".cm-content")).to_contain_text("masked_fill")
     expect(page.get_by_text("Draft restored")).to_be_hidden()
 
 
@@ -163,7 +198,7 @@ def test_a_zip_becomes_suites_and_a_suite_becomes_one_suite_run(server, people, 
     expect(page.get_by_text("3 chosen")).to_be_visible()
     page.get_by_role("button", name="Submit 3 tasks").click()
     page.wait_for_url(re.compile(r"/arena/[0-9a-f-]{36}/"))
-    assert Arena.objects.get().name == "KernelBench L1, stitch"
+    assert Arena.objects.get().name == "KernelBench L1, descend"
     assert [run.title for run in Run.objects.order_by("created_at")] == ["1_Softmax", "2_Softmax", "10_Softmax"]
 
 

@@ -16,7 +16,6 @@ from verifier.correctness.examining import Examiner, compared, equal
 from verifier.correctness.expectation import SHORT, Expectations, Skipped, first_lines
 from verifier.correctness.inputs import DISTRIBUTIONS
 from verifier.correctness.not_a_number import NOTE, judged, prepared
-from verifier.correctness.shortcuts import shortcut
 from verifier.correctness.trial_plan import Plan, Step, Way, constant
 from verifier.correctness.triviality import trivial_guess
 from verifier.correctness.weights import DIFFER, Constructions
@@ -55,7 +54,6 @@ class Verdict:
     flags: list[Flag] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)  # each with the reason
-    shortcut: str = ""  # why its time would be a special case's (`verifier.correctness.shortcuts`)
 
 
 class Trials:
@@ -151,8 +149,6 @@ class Trials:
             if verdict.wrong:
                 break
         verdict.wrong = verdict.wrong or self._overwritten()
-        if not verdict.wrong:
-            verdict.shortcut = shortcut(self, subject)
         if self.laid:
             message = "outputs have another layout than the task's: they are copied to the task's layout before the clock stops"
             verdict.findings.append(Finding(rule="layout", severity="note", message=message, source="runtime"))

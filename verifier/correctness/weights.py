@@ -100,6 +100,7 @@ class Constructions:
         self.reference = reference
         self.seed = seed  # the weights that both sides have unless others are given
         self.binding = Binding()
+        self.drawn = seed  # of the last construction with random weights
 
     def construct(self, runner: Party, state: list[torch.Tensor] | None, seed: int | None = None, vary: int | None = None) -> str:
         """A fresh `ModelNew`; returns why the state dict was refused, or nothing. Null `state`: as its constructor makes it.
@@ -149,6 +150,7 @@ class Constructions:
     def anew(self, runner: Party, seed: int) -> str:
         """Constructs both sides under another seed with all weights random. Returns which weight has stayed unchanged, in which case nothing is known
         about other weights; empty if none has."""
+        self.drawn = seed
         before = self.reference.redraw(seed ^ 1, vary=seed ^ 1)
         after = self.reference.redraw(seed, vary=seed)
         self.construct(runner, None, seed, seed)

@@ -86,13 +86,16 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
 class Observed:
     """What the judge itself saw of the timed process. `replay_ms`: time of its further calls, zero where there were none. `unlike`: how their outputs
     differ from the timed call's. `sampled`: on the CPU, in whose code they spent their time. `needless`: own functions or kernels without which the
-    outputs are the same, as `sampled` and the recorder name them. `unskipped`: why that could not be tried."""
+    outputs are the same, as `sampled` and the recorder name them. `unskipped`: why that could not be tried. `wrong`: how outputs
+    of calls like the timed ones are wrong. `shortcut`: what `verifier.integrity.shortcuts` found."""
 
     replay_ms: float = 0.0
     unlike: str = ""
     sampled: Sampled | None = None
     needless: list[str] = field(default_factory=list)
     unskipped: str = ""
+    wrong: str = ""
+    shortcut: str = ""
 
 
 def judge_evidence(
@@ -101,6 +104,10 @@ def judge_evidence(
     """Judges the evidence. `program_ms`: the timed call, by the clock of the tournament."""
     seen = seen or Observed()
     judged = Judged(reason=evidence.failure)
+    if seen.wrong:
+        judged.end("wrong_result", "later-calls", seen.wrong)
+    if seen.shortcut:
+        judged.end("inconclusive", "shortcut", seen.shortcut)
     if evidence.failure:
         return judged
     built = libraries(artefacts.index, artefacts.data)

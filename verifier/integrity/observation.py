@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from verifier.build.artefacts import Artefacts
+from verifier.correctness.examining import CLONE, OVERWRITTEN, borrowed
 from verifier.correctness.trials import Subject, Trials
 from verifier.integrity.artefacts import libraries
 from verifier.integrity.evidence import Evidence
@@ -21,12 +22,14 @@ from verifier.integrity.replays import Replaying
 from verifier.integrity.sampling.native import SamplerError
 from verifier.integrity.sampling.observing import Observing, Sampled
 from verifier.integrity.sampling.patching import Patches
+from verifier.integrity.shortcuts import Shortcuts
 from verifier.integrity.skipping import Gone, Skipping
 from verifier.integrity.timed_process import TimedProcess
 from verifier.integrity.variants import Variant, without
 from verifier.judge.asking import Party
 from verifier.judge.party_failure import PartyFailure
 from verifier.profiling.own_kernels import OwnKernels
+from verifier.timing.series import Form
 
 MOST_PROCESSES = 4  # for variants that need processes of their own
 RECORDED = (2, 4)  # calls under the recorder; the first one repeats a timed call
@@ -35,7 +38,7 @@ RECORDED = (2, 4)  # calls under the recorder; the first one repeats a timed cal
 @dataclass
 class Observation:
     """`fresh` makes a runner; `enlist` imports the program, or a variant of it, into one; `folder` keeps the compiled sampler; `call_ms` is the time
-    of the timed call."""
+    of the timed call, `form` that of its series."""
 
     timed: TimedProcess
     trials: Trials
@@ -46,6 +49,7 @@ class Observation:
     folder: Path
     call_ms: float
     rng: random.Random
+    form: Form | None = None
 
     def look(self) -> tuple[Evidence, Observed]:
         """Makes the observation. Raises `PartyFailure`."""
@@ -63,6 +67,12 @@ class Observation:
                 observing, seen.sampled = self._sample(subject, replaying)
             seen.replay_ms, seen.unlike = replaying.replays.ms, replaying.differs()
             del replaying  # gigabytes, perhaps
+            first = self.trials.expectations.first
+            if self.timed.caller.overwritten([borrowed(words) for words in first.run.aliased] if first is not None else []):
+                seen.wrong = f"{OVERWRITTEN} (an early timed call's, found after all timed calls): {CLONE}"
+            shortcuts = Shortcuts(self.timed, self.trials, self.form, self.rng)
+            shortcuts.look()
+            seen.wrong, seen.shortcut = seen.wrong or shortcuts.wrong, shortcuts.said
         evidence = ask(self.trials, subject)
         try:
             evidence = Evidence.model_validate({**evidence.model_dump(), **recorded})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import secrets
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,15 @@ from verifier.timing.outside import Charge, Laps
 from verifier.timing.series import Form, Line, Use, Uses, single
 
 GIVEN_BACK_SECONDS = 5.0
+HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # turns of which the party holds outputs to the end; bytes of a call's outputs
+
+
+@dataclass
+class Early:
+    """Outputs of an early timed call: a ring of buffers, however long, has been written around by the end."""
+
+    specs: list[Spec]
+    prints: list[Fingerprint]
 
 
 @dataclass
@@ -42,8 +52,9 @@ class Caller:
     previous: list[Spec] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)  # for a baseline: watches of the programs
     processor: int | None = None  # one of those on which sides are timed
+    early: list[Early] = field(default_factory=list)  # timed calls whose outputs the party holds, by their number there
 
-    def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
+    def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False, hold: bool = False) -> Call:
         party, device = self.party, self.party.device
         self.slot = 1 - self.slot if fresh_address else self.slot
         offsets, half = place(self.expected)
@@ -76,7 +87,7 @@ class Caller:
             "again": again,
             "backward": self.backward,
             "layout": self.layout,
-            "hold": reread and not later,
+            "hold": hold or (reread and not later),
             **message,
         }
         if self.processor is not None:
@@ -126,19 +137,37 @@ class Caller:
         return views(memory.bytes, specs, offsets) if answer.get("copied") is True else None
 
     def turn(self, uses: list[Use], in_series: bool) -> list[Call]:
-        """Makes the counted calls of these uses: in a series, or one by one."""
+        """Makes the counted calls of these uses: in a series, or one by one. The party holds outputs of a few of its first turns (`overwritten`)."""
+        counted = [number for number, use in enumerate(uses) if use.counted]
+        holds = self.party.has_program and len(self.early) < HELD_EARLY and place(self.expected)[1] <= HELD_EARLY_BYTES
+        hold = secrets.choice(counted) if holds else None
         if not in_series:
-            return [self.call(use.values, use.rng or 0) for use in uses]
+            return [self._noted(self.call(use.values, use.rng or 0, hold=hold is not None), hold is not None) for use in uses]
         if self.processor is not None:
             self.party.binding.stand_on(self.processor)
         self.previous = []  # its last result lies where the series writes
         try:
-            calls = self._line().calls(uses, self._waited)
+            calls = self._line().calls(uses, self._waited, hold)
         except PartyFailure as failure:
             if failure.error_class == "OutOfMemoryError":
                 self._short(failure)
             raise
-        return [call for use, call in zip(uses, calls, strict=True) if use.counted]
+        return [self._noted(call, number == hold) for number, call in enumerate(calls) if number in counted]
+
+    def _noted(self, call: Call, held: bool) -> Call:
+        if held:
+            self.early.append(Early(call.specs, [fingerprint(output) for output in call.outputs]))
+        return call
+
+    def overwritten(self, borrowed: Sequence[bool]) -> bool:
+        """Whether an output of an early timed call has changed since. `borrowed`: for each output, whether the task itself hands out memory that
+        later calls may write to. Outputs that the party does not hold any more say nothing."""
+        for number, early in enumerate(self.early):
+            now = self.held(number, early.specs) if early.prints else None
+            for at, (tensor, then) in enumerate(zip(now or [], early.prints, strict=False)):
+                if fingerprint(tensor) != then and not (at < len(borrowed) and borrowed[at]):
+                    return True
+        return False
 
     def empty(self, rounds: int) -> int:
         """Returns nanoseconds of an exchange without a call: as in a user's loop where calls are timed in series; else of a round trip."""
@@ -210,6 +239,9 @@ class Side:
         calls = calm or calls
         for name in ("inner", "wall", "ahead", "copied", *(("between",) if calls[0].in_series else ())):
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
+        new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
+        if new and known:
+            laps.remembered.append(int(statistics.median(new) - statistics.median(known)))
         return laps.inner[-1] / 1e6
 
 

@@ -1,9 +1,12 @@
 """Charges a program for the time that it needs outside its interval beyond eager's: moving work does not make it shorter.
 
-There are four parts: the time from the key of the inputs until the party is ready for the go (`ahead`); from the end until the outputs are copied
-(`copied`); in a series, from there until the party waits for its next key (`between`); and, where the clock beside the program is the finer one, what
-the judge's clock counts beyond it (`within`). Eager, timed in turn with the program, has all of them too; only a difference of more than three
-standard errors counts.
+Nor does remembering: what a call takes longer with inputs of a new draw than with inputs that the party has seen but for an element (`remembered`)
+is charged too. A user's inputs are new each time, where the judge draws only one of a series anew.
+
+Outside there are four parts: the time from the key of the inputs until the party is ready for the go (`ahead`); from the end until the outputs are
+copied (`copied`); in a series, from there until the party waits for its next key (`between`); and, where the clock beside the program is the finer
+one, what the judge's clock counts beyond it (`within`). Eager, timed in turn with the program, has all of them too; only a difference of more than
+three standard errors counts.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ PARTS = {
     "copied": "work goes on after the clock has stopped",
     "between": "work is done between calls",
     "within": "the clock beside the program counts too little",
+    "remembered": "calls with inputs that it has seen before are shorter",
 }
+LEAST_TURNS = 4  # of a side, below which nothing is known about what it remembers
 
 
 @dataclass
@@ -39,6 +44,7 @@ class Laps:
     ahead: list[int] = field(default_factory=list)
     copied: list[int] = field(default_factory=list)
     between: list[int] = field(default_factory=list)
+    remembered: list[int] = field(default_factory=list)  # of the series with both: a call with a new draw less the others
     made: int = 0  # counted calls
     preempted: int = 0  # those during which other work on the host had the processors
 
@@ -68,9 +74,10 @@ def charge(program: Side, eager: Side) -> Charge:
     """Computes what the program's calls need outside their interval beyond eager's: the larger of the sum over parts, since one part may be shorter
     than eager's by nature, and the total per call, since work may hide in another place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
-    pairs = {name: (ours, theirs) for name, (ours, theirs) in pairs.items() if ours and theirs}
+    least = {"remembered": LEAST_TURNS}
+    pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}
     found = {name: _beyond(*pair, COPIES if name == "copied" else 1.0) for name, pair in pairs.items()}
-    together = _beyond(program.laps.outside(), eager.laps.outside(COPIES))
+    together = _beyond(program.laps.outside(), eager.laps.outside(COPIES)) + found.get("remembered", 0.0)
     most = max(sum(found.values()), together)
     if most <= 0:
         return Charge()
@@ -115,7 +122,8 @@ def clock_finding(program: Side, eager: Side) -> str:
             f"(eager: {usual / 1e6:.3f} ms)"
         )
     if gain > 0 and found.ns > max(MOVED * gain, CLOCK_SHARE * inner) + CLOCK_SLACK_NS + _doubts(laps.outside(), eager.laps.outside()):
-        return f"of {gain / 1e6:.3f} ms that the program saves a call, {found.ns / 1e6:.3f} ms are spent outside the interval: {PARTS[found.part]}"
+        where = "due to what it remembers" if found.part == "remembered" else "spent outside the interval"
+        return f"of {gain / 1e6:.3f} ms that the program saves a call, {found.ns / 1e6:.3f} ms are {where}: {PARTS[found.part]}"
     if claims(program, eager) and unsteady(eager) > gain:
         return (
             f"this host is busy: the program seems to save {gain / 1e6:.3f} ms a call, and the judge's clock is unsteady by "
@@ -124,14 +132,19 @@ def clock_finding(program: Side, eager: Side) -> str:
     return ""
 
 
+def disturbed(sides: Sequence[Side], most: float) -> str:
+    """Says that other work took the processors in more than the share `most` of these sides' calls; empty otherwise. Of baselines alone it says so of
+    the host, since the programs are frozen during their calls."""
+    share = sum(side.laps.preempted for side in sides) / max(sum(side.laps.made for side in sides), 1)
+    return f"this host is busy: other work took the processors in {share:.0%} of the calls" if share > most else ""
+
+
 def busy(pairs: Sequence[tuple[Side, Side]], ratio: float, most: float) -> str:
     """Says why a program that seems `ratio` times as fast as eager is not called faster on this host: more than the share `most` of calls of each
     program and its eager were preempted, or the quicker calls do not agree with the middle ones. Empty otherwise."""
-    sides = [side.laps for pair in pairs for side in pair]
-    share = sum(laps.preempted for laps in sides) / max(sum(laps.made for laps in sides), 1)
-    if share > most:
-        return f"this host is busy: other work took the processors in {share:.0%} of the calls"
-    quiet = [_low(eager.laps.inner) / max(_low(program.laps.inner) + program.charged.ns, 1.0) for program, eager in pairs]
+    if said := disturbed([side for pair in pairs for side in pair], most):
+        return said
+    quiet = [low(eager.laps.inner) / max(low(program.laps.inner) + program.charged.ns, 1.0) for program, eager in pairs]
     middle_of_them = statistics.median(quiet)
     if ratio > 1 > middle_of_them:
         quiet_ratio = f"by the quickest quarter {middle_of_them:.2f}"
@@ -139,7 +152,8 @@ def busy(pairs: Sequence[tuple[Side, Side]], ratio: float, most: float) -> str:
     return ""
 
 
-def _low(values: Sequence[float]) -> float:
+def low(values: Sequence[float]) -> float:
+    """Returns the lower quartile."""
     return statistics.quantiles(values, n=4)[0] if len(values) > 1 else float(values[0])
 
 

@@ -25,7 +25,7 @@ from verifier.timing.call import POISON, Call
 MOST_BYTES = 512 << 20  # bytes of the inputs and outputs of all calls of a series
 LEAD, COUNTED = 2, 6  # most calls
 LONG_MS, WHOLE_MS = 10.0, 60.0  # length of a call beside which waking up is negligible; total length of the longest side's calls of a series
-KEPT_DRAWS, KEPT_BYTES = 3, 64 << 20
+KEPT_DRAWS, KEPT_BYTES = 3, 64 << 20  # earlier draws that are used again: one of any size, more where each is this small
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Use:
     values: Values
     rng: int | None  # null: the call draws no random numbers, and is not seeded
     counted: bool
+    new: bool = True  # the first use of its draw: the party has seen no inputs like these
     changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # a tensor, the element, whose value it takes
 
     def copied(self) -> Values:
@@ -88,7 +89,8 @@ class Use:
 
 @dataclass
 class Uses:
-    """Makes each turn's uses, the same for all its sides. Draw, element and random seed are chosen at random."""
+    """Makes each turn's uses, the same for all its sides. Element and random seed are chosen at random. One counted call, at a random place, has
+    a new draw, the others have earlier ones: a program that remembers results is slower in that call."""
 
     draw: Callable[[int], tuple[Values, int]]
     rng: random.Random
@@ -99,16 +101,17 @@ class Uses:
         """Returns the uses of one turn, whose first counted call is input number `first`."""
         values, seed = self.draw(first)
         pool = [kept for kept in self._kept if kept.specs == values.specs and kept.tree == values.tree]
-        seeds = random.Random(seed)
-        chosen = [values] + [self.rng.choice([values, *pool]) for _ in range(self.form.calls - 1)]
-        self.rng.shuffle(chosen)
-        if values.nbytes <= KEPT_BYTES:
-            self._kept = [values, *self._kept][:KEPT_DRAWS]
+        seeds, calls = random.Random(seed), self.form.calls
+        at = self.rng.randrange(self.form.lead, calls) if pool else 0
+        chosen = [values if number == at else self.rng.choice(pool or [values]) for number in range(calls)]
+        if calls > 1:
+            self._kept = [values, *self._kept][: KEPT_DRAWS if values.nbytes <= KEPT_BYTES else 1]
         return [
             Use(
                 one,
                 seeds.getrandbits(32) if self.form.seeded else None,
                 number >= self.form.lead,
+                number == at,
                 [change for tensor in one.tensors if (change := self._change(tensor))],
             )
             for number, one in enumerate(chosen)
@@ -137,14 +140,15 @@ class Line:
     limit: float
     backward: dict[str, Any] | None = None
 
-    def calls(self, uses: list[Use], before: Callable[[], None]) -> list[Call]:
-        """Makes one call per use, lead-ins included. `before` is called when the party is ready, before the judge writes. Raises `PartyFailure`."""
+    def calls(self, uses: list[Use], before: Callable[[], None], hold: int | None = None) -> list[Call]:
+        """Makes one call per use, lead-ins included. `before` is called when the party is ready, before the judge writes. The party holds the outputs
+        of call number `hold`. Raises `PartyFailure`."""
         party, device = self.party, self.party.device
         specs = uses[0].values.specs
         size, half = place(specs)[1], place(self.expected)[1]
         keys = [(secrets.randbits(64), secrets.randbits(64)) for _ in uses]
         begins = [number * size for number in range(len(uses))]
-        message = self._request(uses, specs, begins, size, half)
+        message = {**self._request(uses, specs, begins, size, half), "hold": hold}
         party.arena("in", len(uses) * size)
         out = party.arena("out", len(uses) * half).bytes
         out.fill_(POISON)

@@ -1,4 +1,5 @@
-"""The stage `timing`: measures a credible interval. A suspicious measurement is repeated once, in a fresh process with fresh seeds."""
+"""The stage `timing`: measures a credible interval. A suspicious measurement is repeated once, in a fresh process with fresh seeds. On a host whose
+other work disturbs PyTorch's calls too, nothing suspicious is called the program's doing."""
 
 from __future__ import annotations
 
@@ -29,7 +30,12 @@ def measure(tournament: Tournament, trials: Trials, report: Report, floor: float
         if outputs.rival_off:
             raise Ended("inconclusive", f"the program that it is timed against is wrong: {outputs.rival_off}")
         last = attempt == ATTEMPTS[-1]
-        if tournament.burning:
+        accused = tournament.burning or tournament.crowded or problem
+        if tournament.disturbed and accused:
+            find("busy-host", f"{tournament.disturbed}, which may be why {accused}")
+            if last:
+                raise Ended("inconclusive", tournament.disturbed)
+        elif tournament.burning:
             find("burns-cpu", tournament.burning, "downgrade")
             if last:
                 raise Ended("rejected", tournament.burning)

@@ -18,7 +18,7 @@ from verifier.report import CLOCK, Timing, Trial
 from verifier.timing.blocks import Side, measure, median_ms
 from verifier.timing.intervals import Estimate
 from verifier.timing.judges_clock import clocks
-from verifier.timing.outside import PARTS, busy
+from verifier.timing.outside import PARTS, busy, disturbed
 from verifier.timing.pairs import Pair, compare, estimate_of, useless
 from verifier.timing.processes import PAIRS, Processes, Round
 from verifier.timing.series import Form, form
@@ -53,6 +53,7 @@ class Tournament(Processes):
     burning: str = ""  # how the program kept the machine busy while others were timed
     crowded: str = ""  # how somebody else kept it busy
     _warm: dict[int, int] = field(default_factory=dict)  # ns of each side's last call of the warm-up
+    disturbed: str = ""  # how other work on the host disturbed the baselines: then nothing is the program's fault
     busy: str = ""  # why a program that seems faster is not called faster on this host
     form: Form | None = None  # form of the last round's series; null: calls were timed one by one
     timed: TimedProcess | None = None  # the program's process in the last pairs, which determines its class
@@ -217,6 +218,7 @@ class Tournament(Processes):
             self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
         of_pairs = [(pair.program, pair.baselines[0]) for pair in pairs]
         self.busy = busy(of_pairs, speedup.ratio, self.trials.limits.preempted) if speedup.low > 1 else ""
+        self.disturbed = disturbed([side for pair in pairs for side in pair.baselines], self.trials.limits.preempted)
         judged, problem = clocks(pairs, self.known, self.seed)
         self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")
         self.crowded = next(filter(None, (pair.watch.crowded() for pair in pairs)), "")

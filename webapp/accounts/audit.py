@@ -41,6 +41,7 @@ ACTIONS = {
     "run.restored": "run restored",
     "budget.raised": "budget raised",
     "document.deleted": "document deleted",
+    "device.enrolled": "GPU host connected",
     "share.made": "share link made",
     "share.revoked": "share link revoked",
     "verdict.given": "verdict given",

@@ -24,6 +24,11 @@ class DeviceChoice:
         return [device for device in self.devices if device.online and not (device.doctor or {}).get("unusable")]
 
     @property
+    def needs_sandbox(self) -> str:
+        """What keeps the verifiers that are there from taking jobs, where a sandbox does."""
+        return next((device.needs_sandbox for device in self.devices if device.online and device.needs_sandbox), "") if not self.online else ""
+
+    @property
     def usable(self) -> bool:
         """A kind that no verifier ever announced cannot be chosen; one that is offline can, and waits."""
         return bool(self.devices) or self.kind == "cpu"

@@ -26,5 +26,10 @@ class Device(models.Model):
     def online(self) -> bool:
         return timezone.now() - self.heartbeat_at < ONLINE_FOR
 
+    @property
+    def needs_sandbox(self) -> str:
+        """What its host lacks to confine submitted code, and how to get it; empty where it takes jobs. Until then they stay queued."""
+        return str((self.doctor or {}).get("needs_sandbox") or "")
+
     def __str__(self) -> str:
         return f"{self.name} ({self.device})"

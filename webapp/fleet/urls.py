@@ -1,9 +1,13 @@
-"""Devices: what is there, what it can do, what is missing."""
+"""Devices: what is there, what it can do, what is missing, and how another one is connected."""
 
 from django.urls import path
 
-from webapp.fleet import views
+from webapp.fleet import views, views_connect
 
 app_name = "fleet"
 
-urlpatterns = [path("devices/", views.devices, name="devices")]
+urlpatterns = [
+    path("devices/", views.devices, name="devices"),
+    path("devices/connect/", views_connect.connect, name="connect"),
+    path("devices/enrol", views_connect.enrol, name="enrol"),
+]

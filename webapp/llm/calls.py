@@ -12,7 +12,8 @@ from webapp.runs.models import Run
 
 
 def forget(run: Run) -> None:
-    ModelCall.objects.filter(run=run).delete()
+    """What events tell; replays are not in them."""
+    ModelCall.objects.filter(run=run, seq__gt=0).delete()
 
 
 def completed(run: Run, event: Event, p: LlmCompleted) -> None:

@@ -51,7 +51,7 @@ class ModelCall(models.Model):
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="model_calls")
-    seq = models.BigIntegerField()
+    seq = models.BigIntegerField()  # of its event; of a replay, which has none: its number, below zero
     at = models.DateTimeField()
     profile = models.CharField(max_length=64)
     model = models.CharField(max_length=200, blank=True)
@@ -68,6 +68,28 @@ class ModelCall(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_model_call_an_event")]
         indexes = [models.Index(fields=["team", "at"])]
+
+
+class Replay(models.Model):
+    """A request of a run that somebody has sent again, edited or to another model. It belongs to no trace: the run is as it was."""
+
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="replays")
+    seq = models.BigIntegerField()  # of the run's event `llm.requested`
+    profile = models.CharField(max_length=64)
+    request = models.JSONField()  # agents.llm.messages.Request
+    reply = models.JSONField(null=True)  # agents.llm.messages.Reply
+    failure = models.TextField(blank=True)  # why there is no reply, with what to do
+    asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    asked_at = models.DateTimeField(default=timezone.now)
+    answered_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "seq"])]
+
+    @property
+    def seconds(self) -> float | None:
+        return (self.answered_at - self.asked_at).total_seconds() if self.answered_at else None
 
 
 class Letter(models.Model):

@@ -48,9 +48,17 @@ def letter(request: HttpRequest, letter_id: uuid.UUID) -> HttpResponse:
             refused = f"Not sent: this prompt was {found.state} meanwhile."
         else:
             messages.success(request, "The reply is sent. The run goes on.")
-            return redirect("llm:mailbox")
+            return redirect("runs:run", found.run_id)
     context = {"letter": found, "prompt": prompt_of(found), "may_answer": may_answer, "refused": refused, "text": text}
     return render(request, "llm/letter.html", context, status=422 if refused else 200)
+
+
+@login_required
+@require_GET
+def reply(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """To the request of this run that has waited longest; to the run where none waits."""
+    waiting = _visible(request).filter(run=run_id, reply=None, withdrawn_at=None).order_by("asked_at").first()
+    return redirect("llm:letter", waiting.pk) if waiting else redirect("runs:run", run_id)
 
 
 def prompt_of(letter: Letter) -> str:

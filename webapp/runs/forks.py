@@ -13,6 +13,7 @@ from webapp.accounts.models import Team, User
 from webapp.runs.jobs import enqueue_run
 from webapp.runs.models import Event as EventRow
 from webapp.runs.models import Run
+from webapp.runs.services import QuotaReached, check_quota
 from webapp.runs.trace.append import append
 from webapp.runs.trace.on_disk import INSERT, row_of
 from webapp.runs.trace.projection import event_of, project
@@ -38,7 +39,12 @@ def refused_at(run: Run) -> int | None:
 
 
 def fork_run(run: Run, at: int, settings: Settings, *, user: User, team: Team | None = None) -> Run:
-    """Put a run into the queue that begins with `run`'s events up to `at`; raises `ForkRefused` where that is not possible."""
+    """Put a run into the queue that begins with `run`'s events up to `at`; raises `ForkRefused` where that is not possible, or where
+    the person or the team has too many unfinished runs."""
+    try:
+        check_quota(user, team or run.team)
+    except QuotaReached as reached:
+        raise ForkRefused(str(reached)) from None
     new = uuid.uuid4()
     inherited, event = fork(events_of(run), at, settings, by=user.get_username(), run=str(new))
     kept = settings.model_dump(mode="json") | ({"program": run.settings["program"]} if run.settings.get("program") else {})

@@ -96,6 +96,45 @@ class Run(models.Model):
         return searches(self.workflow)
 
 
+class Tag(models.Model):
+    """A word that a team puts on a run to find it again. People's own order: it is in no trace and no ranking."""
+
+    LONGEST = 40
+
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="tags")
+    name = models.CharField(max_length=LONGEST)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "name"], name="one_tag_a_name")]
+        indexes = [models.Index(fields=["team", "name"])]
+
+
+class SavedFilter(models.Model):
+    """A question to the list of runs that somebody keeps."""
+
+    LONGEST = 60
+
+    user = models.ForeignKey(django_settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
+    name = models.CharField(max_length=LONGEST)
+    query = models.CharField(max_length=1000)  # as it stands in the address, without cursors
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "team", "name"], name="one_saved_filter_a_name")]
+
+
+class Dismissed(models.Model):
+    """Somebody has seen why a run asked for attention; it asks them no more for that reason."""
+
+    user = models.ForeignKey(django_settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="+")
+    reason = models.CharField(max_length=12)  # of webapp/runs/pages/attention.py
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "run", "reason"], name="one_dismissal_a_reason")]
+
+
 class Event(models.Model):
     """Append only, through the SQL function `stitchwork_append` (migration 0002): never `Event.objects.create`."""
 

@@ -16,14 +16,17 @@ from webapp.tasks.models import Task
 
 
 class QuotaReached(ValueError):
-    """The person has as many runs that have not ended as one may have; the sentence says so, and what to do."""
+    """The person or the team has as many runs that have not ended as it may have; the sentence says so, and what to do."""
 
 
-def check_quota(user: User | None) -> None:
-    """Raises `QuotaReached` where another run would be one too many."""
-    most = django_settings.MOST_OPEN_RUNS
-    if user is not None and Run.objects.filter(created_by=user, imported=False).exclude(state="finished").count() >= most:
+def check_quota(user: User | None, team: Team) -> None:
+    """Raises `QuotaReached` where another run would be one too many for the person, or for the team."""
+    unfinished = Run.objects.filter(imported=False).exclude(state="finished")
+    most, of_team = django_settings.MOST_OPEN_RUNS, django_settings.MOST_OPEN_RUNS_OF_TEAM
+    if user is not None and unfinished.filter(created_by=user).count() >= most:
         raise QuotaReached(f"You have reached the limit of {most} unfinished runs: wait for some to finish, or cancel some.")
+    if unfinished.filter(team=team).count() >= of_team:
+        raise QuotaReached(f"{team.name} has reached the limit of {of_team} unfinished runs: wait for some to finish, or have members cancel some.")
 
 
 def create_run(*, team: Team, user: User | None, task_source: str, title: str, settings: Settings, program_source: str | None = None) -> Run:
@@ -31,7 +34,7 @@ def create_run(*, team: Team, user: User | None, task_source: str, title: str, s
     sha = TaskSource.read(task_source).sha
     if program_source is not None:
         Program.read(program_source)
-    check_quota(user)
+    check_quota(user, team)
     with transaction.atomic():
         name = "".join(character if character.isalnum() else "_" for character in title).strip("_")[:120] or "task"
         task, _ = Task.objects.get_or_create(team=team, sha=sha, defaults={"name": name, "source": task_source, "created_by": user})

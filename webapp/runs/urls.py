@@ -1,14 +1,19 @@
 """Runs: the list at the root, one run and all that hangs below it."""
 
 from django.urls import path
+from django.views.generic import RedirectView
 
-from webapp.runs.pages import views_artefact, views_candidate, views_list, views_run, views_steer, views_timeline, views_trace
+from webapp.runs.pages import views_artefact, views_candidate, views_list, views_run, views_steer, views_ticked, views_timeline, views_trace
 
 app_name = "runs"
 
 urlpatterns = [
     path("", views_list.run_list, name="list"),
+    path("runs/", RedirectView.as_view(pattern_name="runs:list", query_string=True)),
     path("runs/live", views_list.run_list_live, name="live"),
+    path("runs/ticked", views_ticked.ticked, name="ticked"),
+    path("runs/filters", views_ticked.save_filter, name="save_filter"),
+    path("runs/<uuid:run_id>/dismiss", views_ticked.dismiss, name="dismiss"),
     path("runs/<uuid:run_id>/again", views_list.run_again, name="rerun"),
     path("runs/<uuid:run_id>/archive", views_list.run_archive, name="archive"),
     path("runs/<uuid:run_id>/publish", views_list.run_publish, name="publish"),

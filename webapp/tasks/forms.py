@@ -13,6 +13,7 @@ from verifier.source import MAX_SOURCE_BYTES, Problem, SourceError
 from verifier.task import Mode, Precision, Task
 from webapp.tasks.modules import read_module
 from webapp.tasks.search_fields import SearchFields
+from webapp.tasks.written import ModuleForm
 
 PRECISIONS = {
     "fp32-strict": "fp32, no TF32 in either program or baseline",
@@ -33,7 +34,7 @@ def problems_of(source: str, kind: str) -> list[Problem]:
         if module is None:
             return error.problems
         names = ", ".join(f"`{found.name}`" for found in module.classes)
-        hint = "enter constructor arguments and input shapes in the form below the editor, then press “Generate task”"
+        hint = "enter constructor arguments and input shapes in the form beside the code"
         return [Problem(line=module.first.line, message=f"this is a plain module ({names}) without `get_inputs` and `get_init_inputs`", hint=hint)]
     return []
 
@@ -68,6 +69,7 @@ class RunForm(forms.Form):
         self.fields["device"].choices = [(choice.kind, choice.label) for choice in devices if choice.usable]
         self.fields["team"].choices = [(str(team.pk), team.name) for team in teams]
         self.problems: dict[str, list[Problem]] = {}
+        self.module: ModuleForm | None = None  # of a plain module, as it was filled in beside the code
         for name, field in self.fields.items():
             field.widget.attrs["aria-describedby"] = f"{self[name].id_for_label}_help"
 
@@ -75,12 +77,26 @@ class RunForm(forms.Form):
         cleaned = super().clean()
         for name in self.sources:
             source = self._uploaded(name) or cleaned.get(name, "")
+            kept, source = source, self._written(name, source)
             found = self.problems.get(name) or self._check(name, source)
             if found:
                 self.problems[name] = found
                 self.add_error(name, "; ".join(p.message for p in found))
-            cleaned[name] = source
+            cleaned[name] = kept if found else source
         return cleaned
+
+    def _written(self, name: str, source: str) -> str:
+        """A plain module with the form that stands beside it becomes a task; what the form lacks is a problem of the source."""
+        plain = name == "task" and "class" in self.data and len(source) <= MAX_SOURCE_BYTES
+        module = read_module(source) if plain else None
+        if module is None:
+            return source
+        self.module = form = ModuleForm.open(module, self.data)
+        if form.is_valid():
+            return form.task(source)
+        hint = "fill it in beside the code, then submit again"
+        self.problems[name] = [Problem(line=form.chosen.line, message=f"`{form.chosen.name}`: {trouble}", hint=hint) for trouble in form.troubles]
+        return source
 
     def _check(self, name: str, source: str) -> list[Problem]:
         kind = self.fields[name].kind
@@ -110,6 +126,8 @@ class RunForm(forms.Form):
 
 
 class SubmitForm(SearchFields, RunForm):
+    asked = ("task", "device", "amount")  # in sight; all else stands under Advanced
+
     def __init__(self, *given, **named):
         super().__init__(*given, **named)
         self.offer()
@@ -119,6 +137,11 @@ class SubmitForm(SearchFields, RunForm):
         if not self.errors:
             self.check(self.settings())
         return cleaned
+
+    @property
+    def advanced_errors(self) -> bool:
+        """Whether something under Advanced was refused: then it is open."""
+        return any(name not in self.asked and name != "__all__" for name in self.errors)
 
 
 class VerifyForm(RunForm):

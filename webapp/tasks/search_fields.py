@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
@@ -15,6 +16,15 @@ from webapp.llm.models import Profile
 BUILT_IN = "built-in"
 LANGUAGES = {"": "the device's: CUDA C++ or C++", "cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ on the CPU"}
 CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it right, one makes it fast"}
+AUTO = "auto"
+AUTO_SAYS = "The built-in compiler searches by descend, a language model by stitch."
+# Limits that a newcomer chooses by a word; "own": those of the fields. What a budget does not name limits models, and stays as it is given.
+BUDGETS = {
+    "quick": ("Quick", {"candidates": 3, "minutes": 10, "verifier_minutes": 4}),
+    "normal": ("Normal", {"candidates": 8, "minutes": 30, "verifier_minutes": 10}),
+    "thorough": ("Thorough", {"candidates": 32, "minutes": 180, "verifier_minutes": 60}),
+}
+OWN_BUDGET = ("own", "Own limits")
 MINUTES = {"minutes": "seconds", "verifier_minutes": "verifier_seconds"}  # limits that people give in minutes
 SIMPLE = tuple(unit for unit in LIMITS if unit not in MINUTES.values())  # limits whose unit is that of the field
 
@@ -43,7 +53,9 @@ class AnnouncedModels:
 class SearchFields(forms.Form):
     """`llm` is one model for all roles; a role's own field, where it is not empty, goes before it."""
 
-    workflow = forms.ChoiceField(choices=[(name, flow.sentence) for name, flow in SEARCHES.items()], initial=DEFAULT, required=False)
+    workflow = forms.ChoiceField(
+        choices=[(AUTO, AUTO_SAYS), *((name, flow.sentence) for name, flow in SEARCHES.items())], initial=AUTO, required=False
+    )
     llm = forms.ChoiceField(required=False, initial=BUILT_IN)
     planner = forms.ChoiceField(required=False)
     coder = forms.ChoiceField(required=False)
@@ -51,6 +63,12 @@ class SearchFields(forms.Form):
     coder_mode = forms.ChoiceField(choices=list(CODER_MODES.items()), required=False, initial="one")
     language = forms.ChoiceField(choices=list(LANGUAGES.items()), required=False)
     review_plan = forms.BooleanField(required=False)
+    amount = forms.ChoiceField(
+        choices=[*((name, label) for name, (label, _) in BUDGETS.items()), OWN_BUDGET],
+        initial="normal",
+        required=False,
+        label="Budget",
+    )
     candidates = limit_field("candidates", required=True)
     calls = limit_field("calls")
     tokens = limit_field("tokens")
@@ -83,9 +101,10 @@ class SearchFields(forms.Form):
         """The chosen values by the names of `Settings`, budget included."""
         cleaned = self.cleaned_data
         llm = cleaned.get("llm") or BUILT_IN
+        roles = {role: cleaned.get(role) or llm for role in ROLES}
         return {
-            "workflow": cleaned.get("workflow") or DEFAULT,
-            **{role: cleaned.get(role) or llm for role in ROLES},
+            "workflow": workflow_of(cleaned.get("workflow", ""), roles.values()),
+            **roles,
             "coder_mode": cleaned.get("coder_mode") or "one",
             "language": cleaned.get("language") or None,
             "workers": cleaned.get("workers") or Settings().workers,
@@ -95,9 +114,22 @@ class SearchFields(forms.Form):
         }
 
     def limits(self) -> Budget:
-        cleaned = self.cleaned_data
+        _, named = BUDGETS.get(self.cleaned_data.get("amount", ""), ("", {}))
+        cleaned = self.cleaned_data | named
         in_seconds = {unit: cleaned[field] * 60 if cleaned.get(field) else None for field, unit in MINUTES.items()}
         return Budget.model_validate({unit: cleaned.get(unit) for unit in SIMPLE} | in_seconds)
+
+
+def workflow_of(chosen: str, models: Iterable[str]) -> str:
+    """The workflow behind what was chosen; `models` are those of the roles. A form that does not ask means `stitch`."""
+    if chosen != AUTO:
+        return chosen or DEFAULT
+    return "descend" if set(models) == {BUILT_IN} else DEFAULT
+
+
+def amount_of(limits: Mapping[str, Any]) -> str:
+    """The word for these values of the fields."""
+    return next((name for name, (_, named) in BUDGETS.items() if all(limits.get(field) == value for field, value in named.items())), OWN_BUDGET[0])
 
 
 def initial_of(settings: Settings) -> dict[str, Any]:
@@ -118,4 +150,4 @@ def initial_of(settings: Settings) -> dict[str, Any]:
     for field, unit in MINUTES.items():
         limit = getattr(settings.budget, unit)
         found[field] = float(f"{limit / 60:.2f}") if limit and limit % 60 else limit and int(limit // 60)
-    return found
+    return found | {"amount": amount_of(found)}

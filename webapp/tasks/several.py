@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from django import forms
 
-from agents.choices.workflows import DEFAULT
 from agents.settings import Settings
 from webapp.accounts.models import Team
 from webapp.arena.services import MOST_RUNS, Chosen
@@ -102,8 +101,8 @@ class SeveralForm(SearchFields):
         wanted = set(self.cleaned_data["tasks"])
         for group in self.groups:
             if wanted == {task.value for task in group.tasks}:
-                return f"{group.label}, {self.cleaned_data['workflow'] or DEFAULT}"
-        return f"{len(tasks)} tasks, {self.cleaned_data['workflow'] or DEFAULT}" if len(tasks) > 1 else tasks[0][0]
+                return f"{group.label}, {self.search()['workflow']}"
+        return f"{len(tasks)} tasks, {self.search()['workflow']}" if len(tasks) > 1 else tasks[0][0]
 
 
 class OnePolicy(Chosen):

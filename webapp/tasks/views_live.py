@@ -20,7 +20,7 @@ from webapp.tasks import estimates, trying
 from webapp.tasks.forms import MODES, PRECISIONS, problems_of
 from webapp.tasks.models import TryOut
 from webapp.tasks.modules import is_task, read_module
-from webapp.tasks.search_fields import BUILT_IN, ROLES
+from webapp.tasks.search_fields import BUILT_IN, ROLES, workflow_of
 from webapp.tasks.written import DTYPES, MARK, ModuleForm, plain_part
 
 
@@ -106,11 +106,12 @@ def _shown(request: HttpRequest, row: TryOut) -> HttpResponse:
 def estimate(request: HttpRequest) -> HttpResponse:
     """Cost, time and queue for the settings that are chosen now."""
     get = request.GET.get
-    workflow = get("workflow", "")
-    workflow = workflow if workflow in WORKFLOWS else DEFAULT
     kind = get("device", "cpu")
     llm = get("llm") or BUILT_IN
-    models = {BUILT_IN} if without_models(workflow) else {get(role) or llm for role in ROLES}
+    chosen = {get(role) or llm for role in ROLES}
+    workflow = workflow_of(get("workflow", ""), chosen)
+    workflow = workflow if workflow in WORKFLOWS else DEFAULT
+    models = {BUILT_IN} if without_models(workflow) else chosen
     context = {
         "queue": estimates.queue(kind),
         "estimate": estimates.estimate(teams_with(request), workflow=workflow, device_kind=kind, models=models, task_sha=get("task_sha", "")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 
@@ -19,10 +20,11 @@ from webapp.fleet.choices import device_choices
 from webapp.runs import services
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
-from webapp.tasks.examples import PROGRAM_SKELETON, SKELETON, described, example, examples
+from webapp.tasks.examples import PROGRAM_SKELETON, SKELETON, described, example, examples, first_source
 from webapp.tasks.forms import PRECISIONS, RunForm, SubmitForm, VerifyForm
 from webapp.tasks.models import Task
-from webapp.tasks.search_fields import initial_of
+from webapp.tasks.search_fields import BUDGETS, initial_of
+from webapp.tasks.written import DTYPES, MARK
 
 DRAFT = re.compile(r"[0-9a-f]{24}")  # names what the browser keeps until it was submitted (static/tasks/draft.js)
 
@@ -31,7 +33,7 @@ DRAFT = re.compile(r"[0-9a-f]{24}")  # names what the browser keeps until it was
 @require_http_methods(["GET", "POST"])
 def submit(request: HttpRequest) -> HttpResponse:
     """A model for the agents to work on."""
-    return _run_page(request, SubmitForm, "tasks/submit.html", {"task": SKELETON})
+    return _run_page(request, SubmitForm, "tasks/submit.html", {"task": first_source()})
 
 
 @login_required
@@ -73,6 +75,9 @@ def _run_page(request: HttpRequest, form_class: type[RunForm], template: str, sk
         "devices": devices,
         "teams": teams,
         "examples": examples(),
+        "amounts": json.dumps({name: named for name, (_, named) in BUDGETS.items()}),
+        "module_form": form.module,
+        "dtypes": DTYPES,
         "precisions": PRECISIONS,
         "max_kib": MAX_SOURCE_BYTES // 1024,
         "max_bytes": MAX_SOURCE_BYTES,
@@ -91,7 +96,7 @@ def _start(request: HttpRequest, form_class: type[RunForm]) -> dict:
         found = example(request.GET["example"])
         if found is None:
             raise Http404("no such example")
-        return {"task": found.source, "title": found.slug.replace("_", " ")}
+        return {"task": found.source}
     if "task" in request.GET:
         task = Task.objects.filter(team__in=teams_with(request), pk=_uuid(request.GET["task"])).first()
         if task is None:
@@ -124,7 +129,8 @@ def _uuid(text: str) -> uuid.UUID:
 
 def _title(source: str) -> str:
     known = next((found for found in examples() if found.source == source), None)
-    return (known.slug.replace("_", " ") if known else described(source) or "model")[:140]
+    said = described(source).removesuffix(" as a task") if MARK in source else described(source)
+    return (known.slug.replace("_", " ") if known else said or "model")[:140]
 
 
 @login_required

@@ -118,6 +118,18 @@ class ModuleForm:
             given = given and one.values != "default"
         return not self.problem and not any(a.error for a in self.arguments) and not any(i.errors for i in self.inputs)
 
+    @property
+    def troubles(self) -> list[str]:
+        """What `is_valid` found, in sentences that name the field; what is empty comes first, in one of them."""
+        missing = self.missing
+        found = [f"still needed: {', '.join(missing)}"] if missing else []
+        found += [self.problem] if self.problem else []
+        found += [f"{a.parameter.name} {a.error}" for a in self.arguments if a.error and a.value]
+        for one in self.inputs:
+            empty = {f"{what} of {one.parameter.name}" for what in ("shape", "range", "value")} & set(missing)
+            found += [] if empty else [f"{what} of {one.parameter.name}: {said}" for what, said in one.errors.items()]
+        return found
+
     def task(self, source: str) -> str:
         """The source with what makes a task of it. Only after `is_valid`."""
         lines = [plain_part(source).rstrip(), "", "", MARK]

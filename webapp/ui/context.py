@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from django.db.models import Exists
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from verifier.confinement.probe import waived
+from webapp.accounts.models import ApiToken, Team
+from webapp.arena.models import Arena
 from webapp.fleet.models import ONLINE_FOR, Device
-from webapp.llm.models import Letter
+from webapp.knowledge.models import Document, Learned
+from webapp.llm.models import Letter, Profile
 from webapp.review.guests import share_of
 from webapp.review.notices import unread
 
@@ -21,47 +26,60 @@ class Place(NamedTuple):
     url: str  # name of the URL
     label: str
     prefixes: tuple[str, ...]  # paths on which it is the current one
+    about: str = ""  # what one does there, in a sentence
+    used: str = ""  # name of a column of `in_use`: it stands in the bar once that is true; "": always
     count: str = ""  # name of the context variable with the number that waits there
 
 
-# Four destinations stand open in the bar; the group beside them holds what most people never need. The last part of the bar is one's own.
-NAVIGATION: list[tuple[str, list[Place]]] = [
-    (
-        "",
-        [
-            Place("g r", "runs:list", "Runs", ("/runs/",)),
-            Place("g s", "tasks:submit", "Submit", ("/submit/", "/verify/", "/tasks/")),
-            Place("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",)),
-            Place("g i", "review:overview", "Review", ("/review/",)),
-        ],
+# Four destinations stand open in the bar.
+DESTINATIONS = [
+    Place("g r", "runs:list", "Runs", ("/runs/",), "What was submitted, and how fast it is now."),
+    Place("g s", "tasks:submit", "Submit", ("/submit/", "/verify/", "/tasks/"), "Try a model."),
+    Place("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",), "What works best on which tasks and devices."),
+    Place("g i", "review:overview", "Review", ("/review/",), "Comments and verdicts of the team."),
+]
+# What most people never need: in the bar only where the team uses it, all of it on one page (`ui:advanced`).
+ADVANCED = [
+    Place("g d", "fleet:devices", "Devices", ("/devices/",), "What each verifier's host can do, and how to connect a GPU."),
+    Place(
+        "g b", "llm:mailbox", "Mailbox", ("/mailbox/",), "Requests that a person answers in place of a language model.", "mailbox", "waiting_letters"
     ),
-    (
-        "Advanced",
-        [
-            Place("g c", "compare:compare", "Compare", ("/compare/",)),
-            Place("g e", "arena:list", "Arena", ("/arena/",)),
-            Place("g k", "knowledge:strategies", "Strategies", ("/strategies/",)),
-            Place("g o", "knowledge:documents", "Documents", ("/documents/",)),
-            Place("g m", "llm:models", "Models", ("/models/",)),
-            Place("g b", "llm:mailbox", "Mailbox", ("/mailbox/",), "waiting_letters"),
-            Place("g d", "fleet:devices", "Devices", ("/devices/",)),
-            Place("g x", "api_reference", "API", ("/api/",)),
-        ],
-    ),
+    Place("g m", "llm:models", "Models", ("/models/",), "Language models that the orchestrator knows, and what they cost.", "models"),
+    Place("g e", "arena:list", "Arena", ("/arena/",), "Several workflows on the same tasks with the same budget.", "arenas"),
+    Place("g k", "knowledge:strategies", "Strategies", ("/strategies/",), "The optimizations that agents know, and what they gained.", "learned"),
+    Place("g o", "knowledge:documents", "Documents", ("/documents/",), "Texts of your team that agents look up and cite.", "documents"),
+    Place("g x", "api_reference", "API", ("/api/",), "Everything that the pages do, for programs.", "tokens"),
+    Place("g c", "compare:compare", "Compare", ("/compare/",), "Two to six runs or candidates side by side. Tick them in Runs.", "never"),
 ]
 # Pages with a key that are reached from a neighbour instead of the bar.
 ELSEWHERE = [
-    Place("g t", "tasks:list", "Tasks", ()),
-    Place("g v", "tasks:verify", "Verify my program", ()),
-    Place("g n", "review:notifications", "Notifications", ()),
+    Place("g t", "tasks:list", "Tasks", (), "Models that your team keeps, and suites of them."),
+    Place("g v", "tasks:verify", "Verify my program", (), "Measure a program of your own against its task."),
+    Place("g n", "review:notifications", "Notifications", (), "What happened to things that you follow."),
 ]
+
+
+def in_use(user, team) -> dict[str, bool]:
+    """Which of the advanced pages have something of the team's: one statement, one index look-up each."""
+    if not team:  # somebody who has left the last one
+        return {}
+    exists = {
+        "arenas": Arena.objects.filter(team=team),
+        "documents": Document.objects.filter(team=team),
+        "learned": Learned.objects.filter(team=team),
+        "mailbox": Letter.objects.filter(team__in=user.teams.all(), run__isnull=False),
+        "models": Profile.objects.all(),
+        "tokens": ApiToken.objects.filter(user=user, revoked_at=None),
+    }
+    found = Team.objects.filter(pk=team.pk).values(**{f"has_{name}": Exists(rows) for name, rows in exists.items()}).first() or {}
+    return {name: bool(found.get(f"has_{name}")) for name in exists}
 
 
 def unprotected_devices() -> list[dict[str, str]]:
     """Devices without bubblewrap, each with what its doctor says about that: `needs` of those that run nothing until they have it."""
     recent = Device.objects.filter(heartbeat_at__gt=timezone.now() - ONLINE_FOR).only("name", "device", "doctor")
     return [
-        {"name": str(device), "protection": protection_words(device.doctor), "needs": device.doctor.get("needs_sandbox") or ""}
+        {"name": str(device), "protection": protection_words(device.doctor), "needs": device.needs_sandbox}
         for device in recent
         if not sandboxed(device.doctor)
     ]
@@ -84,24 +102,32 @@ def waiting_letters(user) -> int:
     return Letter.objects.filter(team__in=user.teams.all(), run__isnull=False, reply=None, withdrawn_at=None).count()
 
 
-def navigation(path: str) -> list[dict]:
-    """The groups with their places that are served here, each with its address."""
-    groups = []
-    for label, places in NAVIGATION:
-        items = [item for place in places if (item := _item(place, path))]
-        groups.append(
-            {"label": label, "items": items, "current": any(item["current"] for item in items), "counts": [i["count"] for i in items if i["count"]]}
-        )
-    return groups
+def navigation(path: str, used: Callable[[], Mapping[str, bool]]) -> list[dict]:
+    """The groups with their places that are served here, each with its address. `used`: what `in_use` says; asked once, for the advanced group."""
+    groups = [_group("", [item for place in DESTINATIONS if (item := item_of(place, path))])]
+    known = used()
+    shown = [item for place in ADVANCED if (item := item_of(place, path)) and (not place.used or known.get(place.used) or item["current"])]
+    return [*groups, _group("Advanced", shown)]
 
 
-def _item(place: Place, path: str) -> dict | None:
+def _group(label: str, items: list[dict]) -> dict:
+    return {"label": label, "items": items, "current": any(item["current"] for item in items), "counts": [i["count"] for i in items if i["count"]]}
+
+
+def item_of(place: Place, path: str = "") -> dict | None:
+    """None where nothing serves it."""
     try:
         href = reverse(place.url)
     except NoReverseMatch:
         return None
     current = path.startswith(place.prefixes) or path == href
-    return {"key": place.key, "href": href, "label": place.label, "current": current, "count": place.count}
+    return {"key": place.key, "href": href, "label": place.label, "about": place.about, "current": current, "count": place.count, "used": place.used}
+
+
+def elsewhere(path: str, groups: list[dict]) -> list[dict]:
+    """Places that a key leads to although the bar does not show them now."""
+    shown = {item["key"] for group in groups for item in group["items"]}
+    return [item for place in [*ADVANCED, *ELSEWHERE] if place.key not in shown and (item := item_of(place, path))]
 
 
 def frame(request: HttpRequest) -> dict:
@@ -109,9 +135,10 @@ def frame(request: HttpRequest) -> dict:
     if user is None or not user.is_authenticated or share_of(user):
         return {"navigation": [], "elsewhere": [], "unprotected": [], "waiting_letters": 0, "waived": waived()}
     # An error page has to appear even where the database does not answer: nothing is asked before the template uses it.
+    groups = SimpleLazyObject(lambda: navigation(request.path, lambda: in_use(user, getattr(request, "team", None))))
     return {
-        "navigation": navigation(request.path),
-        "elsewhere": [item for place in ELSEWHERE if (item := _item(place, request.path))],
+        "navigation": groups,
+        "elsewhere": SimpleLazyObject(lambda: elsewhere(request.path, groups)),
         "unprotected": SimpleLazyObject(unprotected_devices),
         "waiting_letters": SimpleLazyObject(lambda: waiting_letters(user)),
         "waived": waived(),

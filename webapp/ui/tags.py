@@ -69,6 +69,7 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "available": ("ok", "✓", "available"),
     "missing": ("warn", "!", "missing"),
     "unusable": ("bad", "✕", "unusable"),
+    "needs a sandbox": ("bad", "✕", "needs a sandbox"),
     "absent": ("idle", "–", "not here"),
     # what people judged of a candidate
     "accepted": ("ok", "✓", "accepted"),

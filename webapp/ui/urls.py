@@ -1,4 +1,4 @@
-"""The living style page."""
+"""What there is beside the four destinations, and the living style page."""
 
 from django.urls import path
 
@@ -6,4 +6,7 @@ from webapp.ui import views
 
 app_name = "ui"
 
-urlpatterns = [path("styleguide/", views.styleguide, name="styleguide")]
+urlpatterns = [
+    path("advanced/", views.advanced, name="advanced"),
+    path("styleguide/", views.styleguide, name="styleguide"),
+]

@@ -1,4 +1,5 @@
-"""The living style page: tokens as the stylesheet defines them, and every component as pages use it."""
+"""Pages about the pages: what there is beside the four destinations, and the living style page, with tokens as the stylesheet defines them and every
+component as pages use it."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from webapp.environment import ROOT
+from webapp.ui.context import ADVANCED, ELSEWHERE, in_use, item_of
 from webapp.ui.tags import CLASSES, FLAGS, STATUSES, whisker_scale
 
 TOKEN = re.compile(r"^  --([\w-]+): ([^;]+);(?: /\* (.*) \*/)?$", re.MULTILINE)
@@ -34,6 +36,16 @@ PROBLEMS = [
 def tokens() -> list[tuple[str, str]]:
     """(name, value) of every token, in the order of tokens.css."""
     return [(name, value) for name, value, _ in TOKEN.findall((ROOT / "static/css/tokens.css").read_text())]
+
+
+@login_required
+@require_GET
+def advanced(request: HttpRequest) -> HttpResponse:
+    """Everything beside the four destinations, each with what it is for; what the team uses stands in the bar too."""
+    used = in_use(request.user, request.team)
+    items = [item | {"in_bar": not item["used"] or used.get(item["used"], False)} for place in ADVANCED if (item := item_of(place))]
+    more = [item | {"in_bar": False} for place in ELSEWHERE if (item := item_of(place))]
+    return render(request, "ui/advanced.html", {"places": [*items, *more]})
 
 
 @login_required

@@ -9,7 +9,9 @@ const FINISHES = { stop: "finished", length: "cut off at its longest", filter: "
 
 // Profiles whose requests are answered by a person.
 let byPerson = null;
-const mailboxes = () => (byPerson ??= new Set(JSON.parse(document.getElementById("run-config")?.textContent ?? "{}").mailboxes));
+const config = () => JSON.parse(document.getElementById("run-config")?.textContent ?? "{}");
+const mailboxes = () => (byPerson ??= new Set(config().mailboxes));
+const mayReplay = () => Boolean(config().control); // whoever may steer the run
 
 export function callLine(item, agent, open) {
   const { usage } = item;
@@ -24,7 +26,7 @@ export function callLine(item, agent, open) {
   const byHand = !item.done && mailboxes().has(item.profile);
   if (!item.done) parts.push(byHand ? "waits for a person" : "waiting for the answer …");
   const details = item.request ? h("button", { type: "button", class: "more inline", "data-call": item.id, "aria-expanded": String(open) }, open ? "close" : "details and prompts") : null;
-  return h("p", null, parts.join(" · "), byHand ? [" ", h("a", { href: "/mailbox/" }, "open the mailbox")] : null, details ? [" ", details] : null);
+  return h("p", null, parts.join(" · "), byHand ? [" ", h("a", { href: "reply" }, "reply")] : null, details ? [" ", details] : null);
 }
 
 // `opened` is {texts, settings, loading, error}.
@@ -47,6 +49,7 @@ export function callDetails(item, opened) {
     "div",
     { class: "call" },
     h("dl", { class: "call-facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
+    mayReplay() ? h("p", null, h("a", { class: "button small", href: `calls/${item.seq}/replay` }, "Replay this request")) : null,
     opened.loading ? h("p", { class: "faint" }, "loading the prompts …") : null,
     opened.error ? h("p", null, opened.error) : null,
     opened.texts.map((text, index) => callText(item, text, index)),
@@ -58,7 +61,7 @@ function callText(item, text, index) {
   const extent = `${counted(text.lines, "line")}, ${counted(text.characters, "character")}`;
   return h(
     "details",
-    { class: "call-text", open: text.name === "reply" || index === 0 },
+    { class: `call-text by-${text.name}`, open: text.name === "reply" || index === 0 },
     h("summary", null, NAMES[text.name] ?? text.name, " ", h("span", { class: "faint" }, extent)),
     text.name === "reasoning" || !text.text.includes("```") ? h("pre", { class: "fence wrapped", tabindex: "0" }, text.text) : codeBlock(text.text, "text"),
     text.next == null ? null : h("button", { type: "button", class: "more", "data-call-next": `${item.id} ${index}` }, `Show more (${shown.toLocaleString("en")} of ${counted(text.characters, "character")} shown)`),

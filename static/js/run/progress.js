@@ -33,8 +33,9 @@ export function roughly(value) {
 export const leftText = (value) => (value == null ? "" : `About ${roughly(value)} left.`);
 
 // The place in the queue in words, from what the server answers (webapp/runs/workers/standing.py).
-export function standingText({ what, before, at_work: busy, seconds: wait, online, device }) {
+export function standingText({ what, before, at_work: busy, seconds: wait, online, device, needs_sandbox: needs }) {
   if (!what) return "";
+  if (what === "verifier" && needs) return `Needs a sandbox: ${needs}. The run starts by itself once the verifier's host has one.`;
   if (what === "verifier" && !online) return `Waiting for a ${device === "cpu" ? "CPU" : "GPU"} verifier: none is online. The run starts when one connects.`;
   const whom = what === "verifier" ? "verifier" : "orchestrator";
   const place = before ? `${counted(before, "job")} ahead` : busy ? "next in line" : "starting";

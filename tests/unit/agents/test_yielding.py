@@ -42,7 +42,7 @@ class Told:
 
     async def propose(self, source, **facts):
         self.proposed.append((source, facts))
-        return SimpleNamespace(payload={"candidate": 2})
+        return SimpleNamespace(candidate=2)
 
     async def verify(self, source, number, tier, *, last=False, rival=None):
         assert tier == "full" and last and rival is None

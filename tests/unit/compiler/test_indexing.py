@@ -29,19 +29,21 @@ CASES = {
     "slice_scatter": ("return torch.slice_scatter(x, y, 1, 8, 24) + 1", f"{BIG}, torch.randn(6, 16, 32)", "x, y"),
     "select_scatter": ("return torch.select_scatter(x, y, 1, -3) * 2", f"{BIG}, torch.randn(6, 32)", "x, y"),
     "written": ("z = x.clone()\nz[:, 3:7] = y\nreturn z.relu()", f"{BIG}, torch.randn(4, 32)", "x, y"),
+    "minus infinity": ("z = x.clone()\nz[z < 0] = -float('inf')\nreturn z.exp() * 2", BIG, "x"),
     "pad": ("return F.pad(x, (1, 2, 3, -4), value=2.5) * 2", BIG, "x"),
     "shifts": ("return ((x[:, None] >> y) & 15) * 0.5", "torch.randint(-2**31, 2**31 - 1, (4, 99)).int(), torch.arange(8)[:, None].int()", "x, y"),
     "a mean of the gathered": ("return x[i].mean(-1)", f"{BIG}, torch.randint(0, 6, (9,))", "x, i"),
     "edges": ("return F.leaky_relu(x[i] + y[j], 0.2).sum(-1)", "*torch.randn(2, 50, 32), *torch.randint(0, 50, (2, 300))", "x, y, i, j"),
     "booleans": ("return torch.where(x[i], y, -y)", "torch.rand(50, 32) > 0.5, torch.randn(70, 32), torch.randint(0, 50, (70,))", "x, y, i"),
 }  # fmt: skip
+AROUND = ("minus infinity",)  # the library moves the elements, kernels are around it
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_moved_elements_are_loads_of_a_kernel(compiled, task, name):
     body, inputs, arguments = CASES[name]
     found = compiled(task(body, inputs, arguments=arguments))
-    assert {group.space for group in found.plan.groups} == {"own kernel"}, found.plan.groups
+    assert name in AROUND or {group.space for group in found.plan.groups} == {"own kernel"}, found.plan.groups
     found.check()
 
 

@@ -32,6 +32,21 @@ def test_a_transposed_parameter_of_a_kernel_for_the_gpu(compiled, task):
     assert "launch_mul_relu(x, packed[0], relu)" in print_program(plan, found.source, Options())
 
 
+AS_IT_LAY = {
+    "images with their channels innermost": (
+        "h = x.contiguous(memory_format=torch.channels_last) * 2\ns = h.stride()\nreturn h.as_strided((2, 8, 3), (s[0], s[1], 2 * s[3])), h.exp()",
+        "torch.randn(2, 8, 6, 6)",
+    ),
+    "windows of a sum": ("h = torch.tanh(x) + 1\nreturn h.as_strided((9, 4), (2, 1), 3) * 2", "torch.randn(30, 70)"),
+    "a part of a sum": ("h = (torch.tanh(x) + 1)[2:]\nreturn h.as_strided((9, 4), (2, 1)) * 2", "torch.randn(30, 70)"),
+}
+
+
+@pytest.mark.parametrize("kind", AS_IT_LAY)
+def test_as_strided_reads_memory_as_it_lay_in_the_model(compiled, task, kind):
+    compiled(task(*AS_IT_LAY[kind])).check()
+
+
 def rows(length: int, stride: int, offset: int = 0) -> Kernel:
     """Sums over rows that lie side by side, `stride` elements from one element of a row to the next."""
     arguments = {

@@ -77,3 +77,10 @@ def test_names_of_the_task_s_module(compiled, task):
 def test_underscores_until_nobody_has_the_name():
     assert free("key", {"key", "key_"}) == "key__" and free("key", ()) == "key"
     assert parameters(["stream", "x", "stream_"], {"stream"}) == ["stream__", "x", "stream_"]
+
+
+def test_what_several_operators_of_a_kernel_hand_on_has_names_of_its_own(compiled, task):
+    """The graph numbers its operators (`mul_3`), and so does a kernel: each of the two products over `x` has memory of its own."""
+    found = compiled(task("return x * 2.5, y * 3, y * 4, x * 5.5", "torch.randn(32, 70), torch.randn(9000)", arguments="x, y"))
+    assert ["mul", "mul_3"] in [group.operators for group in found.plan.groups]
+    found.check()

@@ -43,6 +43,13 @@ BODIES = {
         "x, m",
         f", {MASK}",
     ),
+    "sparse tensors": ("h = torch.tanh(self.fc(x)) * 2\ns = h.relu().to_sparse()\nreturn F.softmax(h + 1, -1), torch.sparse.mm(s, h.t())", "x", ""),
+    "two names": (
+        "h = torch.tanh(self.fc(x)) * 2\nv = h.view(-1)\nif h.sum() > 1e6:\n    h = h + 1\nv[3:9] = 7.0\nreturn F.softmax(h, -1) + v.sum()",
+        "x",
+        "",
+    ),
+    "memory by its strides": ("h = torch.tanh(self.fc(x)) * 2\nh.T.fill_diagonal_(0.5)\nreturn F.softmax(h + 1, -1)", "x", ""),
     "a number in arithmetic": ("s = x.std().item() + 1e-5\nreturn torch.tanh(self.fc(x) / s) * s", "x", ""),
     "a number by float": ("s = float(x.abs().max()) / 127.0\nreturn torch.clamp(torch.round(x / s), -128, 127) * s", "x", ""),
     "a whole number": ("n = int((x > 0).sum())\nreturn torch.exp(-x) * (n // 2) + n % 7 - max(n, 3)", "x", ""),
@@ -123,6 +130,37 @@ def test_a_cache_that_changes_nothing_is_no_state():
     body = "if self.row is None:\n    self.row = torch.arange(12.0).cos()\nreturn torch.tanh(self.fc(x)) * self.row"
     plan, _ = checked(written(body, "x", "", INIT + "        self.row = None\n"))
     assert not plan.captured.parts and not plan.left
+
+
+def test_what_functions_remember_is_not_the_exporters():
+    """The mask is made by a memoised function, within a forward that cannot be captured as a whole."""
+    before = "import functools\n\n\n@functools.cache\ndef mask(n):\n    return torch.ones(n, n).tril()\n\n\n"
+    plan, _ = checked(
+        written(
+            "h = torch.tanh(self.fc(x)) @ mask(12)\nif h.sum() > 0:\n    h = h * 2\nreturn F.softmax(h + mask(12)[0], -1)", "x", "", before=before
+        )
+    )
+    assert plan.own and [why.partition(": ")[2] for why in plan.left] == ["a branch, an index or a size depends on values of tensors"]
+
+
+def test_matrices_are_inverted_by_the_library():
+    plan, text = checked(
+        written("a = torch.tanh(x[:, :8]) + 9 * torch.eye(8)\nreturn torch.linalg.inv(a) * 2 + torch.linalg.solve(a, a) + 1", "x", "")
+    )
+    assert not plan.captured.parts and plan.own and "linalg_inv" in text
+
+
+def test_what_a_script_module_stands_beside_is_captured():
+    body = "h = torch.tanh(self.fc(x)) * 2\nh = self.script(h)\nreturn F.softmax(h + 1, -1)"
+    plan, _ = checked(written(body, "x", "", INIT + "        self.script = torch.jit.script(nn.Linear(12, 12))\n"))
+    assert plan.own and plan.left == ["line 14: a script module (torch.jit.script) cannot be looked into"]
+
+
+def test_gradients_in_forward_are_told_with_their_line():
+    body = "with torch.enable_grad():\n    p = x.detach().requires_grad_()\n    g = torch.autograd.grad(self.fc(p).sum(), p)[0]\nreturn g"
+    source = written(body, "x", "")
+    task = load(source, "task")
+    assert capture(task["Model"](), task["get_inputs"](), source, "train").reason.startswith("line 12: gradients are computed inside forward")
 
 
 def test_a_script_module_is_named_as_the_cause():

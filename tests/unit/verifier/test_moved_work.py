@@ -128,3 +128,31 @@ def test_small_calls_of_an_honest_program_are_believed(slow, fast):
     for seed in range(20):
         eager = side(slow, 12_000 + seed, 300, jitter=10 * US, unsteady=40, calls=16)
         assert clock_finding(side(fast, 12_000 - seed, 300, jitter=10 * US, unsteady=40, calls=16), eager) == ""
+
+
+def remembering(side: Side, shorter: int, turns: int = 40) -> Side:
+    """The same calls, of which those with inputs that it has seen are so many microseconds shorter than those with new ones."""
+    draws = random.Random(shorter * 1000 + turns)
+    side.laps.remembered = [shorter * US + draws.randrange(-20 * US, 20 * US) for _ in range(turns)]
+    return side
+
+
+def test_what_a_program_remembers_is_charged_and_is_no_saving():
+    eager = remembering(side(800, 100, 300), 0)
+    found = charge(remembering(side(300, 100, 300), 200), eager)
+    assert 170 < found.ns / US < 230 and found.part == "remembered"
+    assert "due to what it remembers" in clock_finding(remembering(side(100, 100, 300), 700), eager)
+    assert not clock_finding(remembering(side(300, 100, 300), 200), eager), "most of it is saved with new inputs too"
+
+
+def test_few_series_say_nothing_about_what_a_program_remembers():
+    eager = remembering(side(800, 100, 300), 0)
+    assert charge(remembering(side(100, 100, 300), 700, turns=3), eager).part != "remembered"
+
+
+def test_an_honest_program_is_hardly_ever_charged_for_remembering():
+    charged = [
+        charge(remembering(side(400, 12_000, 300), 0, turns=16 + seed % 7), remembering(side(800, 12_000, 300), 0, turns=17 + seed % 5)).part
+        for seed in range(40)
+    ]
+    assert charged.count("remembered") <= 1

@@ -62,6 +62,30 @@ def test_no_two_uses_have_the_same_inputs_and_draws_stay_as_they_were():
     assert all(change[0].is_floating_point() for use in given for change in use.changes)
 
 
+@pytest.mark.parametrize("shape", [Form(2, 6), Form(0, 2), Form(1, 1)])
+def test_one_counted_call_of_a_series_has_inputs_of_a_new_draw(shape):
+    """What a program remembers of earlier inputs does not help it there."""
+    uses, seen, places = Uses(drawn, random.Random(1), shape), set(), set()
+    for number in range(40):
+        given = uses.next(number)
+        new = [use for use in given if use.new]
+        assert len(new) == 1 and (new[0].counted or not number)
+        for use in given:
+            draw = tuple(use.values.tensors[1].tolist())
+            assert use.new is (draw not in seen) or not number
+        seen |= {tuple(use.values.tensors[1].tolist()) for use in given}
+        places |= {at for at, use in enumerate(given) if use.new}
+    assert len(places - {0}) >= shape.counted - (shape.lead == 0)
+
+
+def test_draws_of_any_size_are_used_again(monkeypatch):
+    monkeypatch.setattr("verifier.timing.series.KEPT_BYTES", 1)
+    uses = Uses(drawn, random.Random(1), Form(1, 1))
+    uses.next(0)
+    given = uses.next(1)
+    assert [use.new for use in given] == [False, True]
+
+
 def led(library, party, count=3, seconds=20.0):
     """The judge's side of a series, with `party(clock, fd, inputs)` in a process of its own; inputs lie masked. What the judge stamped."""
     native = Native(library)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from verifier.correctness.bounds import judge
-from verifier.correctness.moved_state import STATE_OFF, state_limit
+from verifier.correctness.moved_state import GRANTED, STATE_OFF, state_limit
 
 
 def averaged(dtype: torch.dtype, means: list[torch.Tensor], skipped: int = 0) -> torch.Tensor:
@@ -28,4 +28,14 @@ def test_rounding_is_told_from_updates_that_are_left_out(dtype):
 
 
 def test_single_precision_keeps_its_limit():
-    assert state_limit(torch.float32) == STATE_OFF
+    assert state_limit(torch.float32) == STATE_OFF and state_limit(torch.float32, GRANTED) == GRANTED
+
+
+def test_updates_that_are_left_out_once_an_average_has_settled_are_seen():
+    generator = torch.Generator().manual_seed(3)
+    means = [torch.rand(40_000, 16, generator=generator).mean(0) for _ in range(120)]
+    expected = averaged(torch.float32, means)
+    sound = averaged(torch.float32, [mean * (1 + 1e-6) for mean in means])
+    settled = averaged(torch.float32, means[:80])
+    assert judge(sound, expected, state_limit(torch.float32)).ok
+    assert not judge(settled, expected, state_limit(torch.float32)).ok and judge(settled, expected, GRANTED).ok

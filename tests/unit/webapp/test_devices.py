@@ -26,7 +26,7 @@ def cpu(db) -> Device:
 
 def test_without_any_verifier_the_page_says_how_to_start_one(people):
     page = people.client("alice").get(DEVICES).content.decode()
-    assert "No GPU is online" in page and "No CPU verifier is online" in page and "manage.py verifier --device cuda:0" in page
+    assert "No GPU is online" in page and "No CPU verifier is online" in page and reverse("fleet:connect") in page
 
 
 def test_a_device_says_what_it_does_and_what_protects_it(people, cpu):
@@ -71,6 +71,15 @@ def test_every_page_says_that_a_host_needs_a_sandbox_and_how_it_gets_one(people,
         page = people.client("alice").get(url).content.decode()
         assert "Needs a sandbox: Example CPU (cpu)" in page and fix in page, url
         assert "It starts automatically" in page and "No sandbox: Example" not in page, url
+
+
+def test_the_device_its_queue_and_the_choice_of_devices_say_what_they_wait_for(people, cpu):
+    fix = "bubblewrap is not installed: apt-get install bubblewrap"
+    Device.objects.update(doctor={**BARE, "unusable": f"needs a sandbox: {fix}", "needs_sandbox": fix})
+    page = people.client("alice").get(DEVICES).content.decode()
+    assert "its jobs wait for a sandbox" in page and "they start by themselves once this is fixed" in page and "✕" in page
+    form = people.client("alice").get(reverse("tasks:submit")).content.decode()
+    assert f"Needs a sandbox: {fix}. The run stays queued" in form
 
 
 def test_jobs_wait_for_a_sandbox_and_begin_by_themselves(tmp_path, monkeypatch):

@@ -7,11 +7,14 @@ import json
 import pytest
 from django.urls import reverse
 
+from agents.settings import Settings
 from tests.unit.webapp.arena.test_arena_pages import FORM
 from tests.unit.webapp.cast import SOURCE, make_run
 from tests.unit.webapp.test_submit_form import typed
 from webapp.arena.models import Arena
+from webapp.runs.forks import ForkRefused, fork_run
 from webapp.runs.models import Run
+from webapp.runs.services import QuotaReached, check_quota
 
 SENTENCE = "reached the limit of 2 unfinished runs"
 
@@ -46,6 +49,23 @@ def test_an_arena_begins_whole_or_not_at_all(full, settings):
     answer = full.client("alice").post(reverse("arena:start"), FORM)
     assert answer.status_code == 422 and "reached the limit of 3 unfinished runs" in answer.content.decode()
     assert Run.objects.count() == 3 and not Arena.objects.exists()
+
+
+def test_a_fork_counts_like_any_other_run(full):
+    run = Run.objects.filter(state="finished").get()
+    with pytest.raises(ForkRefused, match=SENTENCE):
+        fork_run(run, 1, Settings(), user=full.alice)
+    assert Run.objects.count() == 3
+
+
+def test_a_team_has_a_limit_of_its_own(people, settings):
+    settings.MOST_OPEN_RUNS_OF_TEAM = 2
+    team = make_run(people.alice).team
+    make_run(people.alice, state="paused")
+    make_run(people.alice, state="finished")
+    with pytest.raises(QuotaReached, match=f"{team.name} has reached the limit of 2 unfinished runs: wait"):
+        check_quota(people.charlie, team)
+    check_quota(people.charlie, make_run(people.charlie).team)
 
 
 def test_somebody_elses_runs_do_not_count(full):

@@ -184,3 +184,68 @@ def test_what_cannot_work_together_is_refused_at_its_field(people):
         answer = client.post(SUBMIT, typed(**change))
         assert answer.status_code == 422 and said in answer.content.decode(), change
     assert not Run.objects.exists()
+
+
+def test_the_page_opens_with_an_example_that_has_something_to_gain(people):
+    page = people.client("alice").get(SUBMIT).content.decode()
+    assert "Mean and maximum over the valid positions" in page and 'name="workflow" value="auto" checked' in page
+    people.client("alice").post(SUBMIT, typed(title="", task=examples_by_slug()["masked_pool"]))
+    assert Run.objects.get().title == "masked pool"
+
+
+def examples_by_slug() -> dict[str, str]:
+    return {example.slug: example.source for example in examples()}
+
+
+@pytest.mark.parametrize(("chosen", "workflow"), [({}, "descend"), ({"llm": "fast"}, "stitch"), ({"judge": "fast"}, "stitch")])
+def test_the_automatic_workflow_follows_the_models(people, chosen, workflow):
+    Profile.objects.create(name="fast", kind="openai", model="m-1")
+    people.client("alice").post(SUBMIT, typed(workflow="auto", **chosen))
+    assert Run.objects.get().workflow == workflow
+
+
+@pytest.mark.parametrize(
+    ("amount", "limits"), [("quick", (3, 600, 240)), ("thorough", (32, 10800, 3600)), ("own", (5, 1200, 240)), ("", (5, 1200, 240))]
+)
+def test_a_budget_is_a_word_or_ones_own_limits(people, amount, limits):
+    client = people.client("alice")
+    client.post(SUBMIT, typed(amount=amount, calls="7"))
+    run = Run.objects.get()
+    budget = run.settings["budget"]
+    assert (budget["candidates"], budget["seconds"], budget["verifier_seconds"], budget["calls"]) == (*limits, 7)
+    again = client.get(SUBMIT, {"from": str(run.pk)}).content.decode()
+    assert f'name="amount" value="{amount or "own"}" checked' in again
+
+
+PLAIN = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x, ids):
+        return self.linear(x) + ids.unsqueeze(-1)
+"""
+FILLED = {
+    **{"class": "Net", "init.width": "64", "input.x.values": "normal", "input.x.shape": "16, 64", "input.x.dtype": "float32"},
+    **{"input.ids.values": "integers", "input.ids.shape": "16", "input.ids.dtype": "int64", "input.ids.low": "0", "input.ids.high": "9"},
+}
+
+
+def test_a_plain_module_is_submitted_with_the_form_beside_it(people):
+    people.client("alice").post(SUBMIT, typed(task=PLAIN, title="", **FILLED))
+    run = Run.objects.get()
+    assert "torch.randn(16, 64)" in run.task.source and "return [64]" in run.task.source and run.title == "Net"
+
+
+def test_what_a_plain_module_lacks_is_said_once_and_what_was_filled_in_stays(people):
+    answer = people.client("alice").post(SUBMIT, typed(task=PLAIN, **FILLED | {"init.width": "", "input.x.shape": "16, many"}))
+    page = answer.content.decode()
+    assert answer.status_code == 422 and not Run.objects.exists()
+    assert page.count("still needed: width") == 1 and "shape of x: &#x27;many&#x27; is not a size" in page.partition('class="module-place"')[0]
+    assert (
+        'name="input.ids.high" value="9"' in page and "class Net(nn.Module)" in page and "# --- Written from" not in page.partition("</textarea>")[0]
+    )

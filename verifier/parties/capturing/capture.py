@@ -42,9 +42,11 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
         try:
             result.graph = captured(model, inputs, plain, task_source)
         except Exception as error:  # whatever export or a stranger's forward raises is the reason
-            line = line_of(error, frame_file(model))
-            cause = f"{f'line {line}: ' if line else ''}{reason(error, model)}"
-            result.graph = pieces(model, inputs, plain, task_source, error)
+            line, why = line_of(error, frame_file(model)), reason(error, model)
+            result.graph, left = pieces(model, inputs, plain, task_source, error)
+            if line is None:  # the statement at which a part stopped for the same reason
+                line = next((place for place, cause in left if cause == why), None)
+            cause = f"{f'line {line}: ' if line else ''}{why}"
             if result.graph is None:
                 result.reason = cause
             elif not result.graph.left:
@@ -57,18 +59,25 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
     return result
 
 
-def pieces(model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str, error: Exception) -> Graph | None:
-    """Captures pieces of a model whose whole cannot be captured because of `error`."""
+def pieces(
+    model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str, error: Exception
+) -> tuple[Graph | None, list[tuple[int | None, str]]]:
+    """Captures pieces of a model whose whole cannot be captured because of `error`. Returns them, if any, and the lines that stay Python, each with
+    its reason."""
     plain.restore()
+    left: list[tuple[int | None, str]] = []
     try:
         method = method_of(model, source)
         if method is None:
-            return None
+            return None, left
         frozen = frozenset(name.rpartition(".")[2] for name in error.names) if isinstance(error, StateOutside) else frozenset()
         args, kwargs = forward_arguments(model, inputs)
-        return Cutter(method, args, kwargs, plain, frozen, ast.parse(source.removeprefix("\ufeff"))).graph()
+        cutter = Cutter(method, args, kwargs, plain, frozen, ast.parse(source.removeprefix("\ufeff")))
+        graph = cutter.graph()
+        return graph, sorted(cutter.left.values(), key=lambda one: one[0] or 0)
     except Exception:  # the reason is what stopped the whole
-        return None
+        logger.debug("no pieces were captured", exc_info=True)
+        return None, left
 
 
 class StateOutside(ValueError):

@@ -14,6 +14,7 @@ import copy
 import functools
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +71,8 @@ class Cutter:
                 self._cover(self.tree.body, 0, len(self.tree.body), loop=False)
                 if time.monotonic() > self.deadline or not self._take_apart():
                     break
-            self.runs = [run for run in self.runs if worth(run.found.graph) and self._finished(run) and worth(run.found.graph)]
+            finished = [part for run in self.runs if worth(run.found.graph) for part in self._finished(run)]
+            self.runs = [run for run in finished if worth(run.found.graph)]
         if not self.runs:
             return None
         self._put_together()
@@ -184,7 +186,7 @@ class Cutter:
             if any(list(value) != before_ for value, before_ in held):
                 self.known.pop(key, None)
                 raise ValueError("it changes a list or a dict in place")
-        return Run(items, self.known[key], given, names, returns, lines)
+        return Run(items, self.known[key], given, names, returns, lines, loop)
 
     def _exported(self, call: FlatCall) -> Found:
         changed: set[str] = set()
@@ -193,17 +195,30 @@ class Cutter:
         self.plain.restore()
         if changed:
             raise ValueError(f"it changes {sorted(changed)[0]} outside of the state dict")
-        return Found(exported, call, read_graph(exported, call, self.method.model, PART_FILE))
+        graph = read_graph(exported, call, self.method.model, PART_FILE)
+        if graph.mutated_inputs and shared(leaf.value for leaf in call.tensors):
+            raise ValueError("it changes a tensor in place that has another name as well")
+        return Found(exported, call, graph)
 
-    def _finished(self, run: Run) -> bool:
-        """Whether a run suits the compiler too; if so, its graph uses the compiler's operators."""
+    def _finished(self, run: Run) -> list[Run]:
+        """The run in the compiler's operators; those of its halves that can be told in them, where the whole cannot."""
         try:
             run.found.graph = read_graph(decomposed(run.found.exported), run.found.call, self.method.model, PART_FILE)
+            return [run]
         except Exception as error:
-            for item in run.items:
-                self._leave(item, reason(error, self.method.model))
-            return False
-        return True
+            if len(run.items) == 1 or time.monotonic() > self.deadline:
+                for item in run.items:
+                    self._leave(item, reason(error, self.method.model))
+                return []
+        middle = len(run.items) // 2
+        found: list[Run] = []
+        for first, end in ((0, middle), (middle, len(run.items))):
+            try:
+                found += self._finished(self._captured(run.items, first, end, run.loop))
+            except Exception as error:
+                self.plain.restore()
+                self._leave(run.items[first], reason(error, self.method.model))
+        return found
 
     def _variables(self, item: ast.stmt) -> dict[str, Any]:
         found = self.trace.at(item) or self.other.at(item)
@@ -273,6 +288,8 @@ class Cutter:
         """Inlines the statements of a submodule's forward, or of another method of the model."""
         target = self._module(call.func)
         owner: ast.expr = call.func
+        if isinstance(target, torch.jit.ScriptModule):
+            return None
         if isinstance(target, torch.nn.Module):
             if target._forward_hooks or target._forward_pre_hooks or type(target).__call__ is not torch.nn.Module.__call__:
                 return None
@@ -361,6 +378,12 @@ class Placed(ValueError):
     def __init__(self, message: str, at: int):
         super().__init__(message)
         self.at = at
+
+
+def shared(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether two of the tensors lie in the same memory."""
+    places = [tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout is torch.strided and tensor.numel()]
+    return len(places) != len(set(places))
 
 
 def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None) -> ast.FunctionDef:

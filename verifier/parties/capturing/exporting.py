@@ -15,6 +15,7 @@ from torch._decomp import decompositions as torch_decompositions
 
 from verifier.parties.capturing.calling import FlatCall, called_as
 from verifier.parties.capturing.numbers import numbers_stay
+from verifier.parties.plain_state import source_of
 
 # Composite operators that say more than their decomposition: a compiler fuses them as a whole or passes them to the library unchanged.
 KEEP = frozenset(
@@ -82,6 +83,12 @@ KEEP = frozenset(
         "logaddexp",
         "addmm",
         "baddbmm",
+        "inverse",  # these and the following raise an error for a singular matrix, which their parts would do by an effect outside of the graph
+        "linalg_inv",
+        "linalg_solve",
+        "linalg_cholesky",
+        "linalg_lu_factor",
+        "linalg_ldl_factor",
     ]
 )
 READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # exporter errors about a value where a number is needed
@@ -104,7 +111,7 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
     tensors = tuple(leaf.value for leaf in call.tensors)
 
     def once() -> torch.export.ExportedProgram:
-        with recurrent_layers_by_shape(), called_as(model, call, call.signature()):
+        with forgotten(model), recurrent_layers_by_shape(), called_as(model, call, call.signature()):
             exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
             return exported
 
@@ -116,6 +123,23 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
                 raise
             with numbers_stay(model):
                 return once()
+
+
+@contextlib.contextmanager
+def forgotten(model: torch.nn.Module) -> Iterator[None]:
+    """Empties what functions of the task's source remember (`functools.cache`), before and after: an exporter's tensors hold no values."""
+    names = source_of(model)
+    classes = [value for value in names.values() if isinstance(value, type) and value.__module__ == names.get("__name__")]
+    functions = [value for table in (names, *map(vars, classes)) for value in table.values()]
+    held = [value.__func__ if isinstance(value, (staticmethod, classmethod)) else value for value in functions]
+    memories = [value for value in held if isinstance(value, functools._lru_cache_wrapper)]
+    try:
+        for memory in memories:
+            memory.cache_clear()
+        yield
+    finally:
+        for memory in memories:
+            memory.cache_clear()
 
 
 @contextlib.contextmanager

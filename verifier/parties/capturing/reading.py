@@ -48,8 +48,11 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
         elif kind == "CONSTANT_TENSOR":
             entry.kind, entry.target = "constant", spec.target
             _constant(entry, exported.constants[spec.target], model)
+        elif kind == "CUSTOM_OBJ":
+            word = type(exported.constants.get(spec.target)).__name__
+            raise ValueError(f"an object that is no tensor ({word}) computes or keeps something")
         else:
-            raise ValueError(f"an input of kind {kind} cannot be captured")
+            raise ValueError("an operator does more than to return its results" if kind == "TOKEN" else f"an input of kind {kind} cannot be captured")
         graph_inputs.append(entry)
     graph_inputs += place
 
@@ -67,7 +70,7 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
             mutated_inputs[spec.target] = value.name
         elif kind == "USER_OUTPUT":
             if isinstance(value, torch.fx.Node) and value.name in numbers.values:
-                raise ValueError("forward returns a number that is read from a tensor")
+                raise ValueError("a number is read from a tensor, for Python")
             returned.append(json_value(value))
         else:
             raise ValueError(f"an output of kind {kind} cannot be captured")
@@ -219,7 +222,9 @@ def json_value(value: Any) -> Any:
 
 
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
-    """Returns shape, dtype and, where not contiguous, strides. Raises `ValueError` where a size depends on data."""
+    """Returns shape, dtype and, where not contiguous, strides. Raises `ValueError` where a size depends on data, and for tensors without strides."""
+    if tensor.layout is not torch.strided:
+        raise ValueError("sparse tensors are left to PyTorch" if "sparse" in str(tensor.layout) else f"a tensor has the layout {tensor.layout}")
     if any(isinstance(size, torch.SymInt) and size.node.maybe_as_int() is None for size in tensor.shape):
         raise ValueError("the size of a tensor depends on data")
     shape = tuple(int(size) for size in tensor.shape)

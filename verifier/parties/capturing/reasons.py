@@ -38,7 +38,7 @@ def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
         return _SCRIPT
     first = next((line for line in str(error).splitlines() if line.strip()), "")
     first = re.sub(r"^line \d+: ", "", first)
-    return (first if isinstance(error, ValueError) else f"{type(error).__name__}: {first}")[:300]
+    return (first if isinstance(error, ValueError) else f"torch.export stops here ({type(error).__name__}: {first[:200]})")[:300]
 
 
 def line_of(error: BaseException, file: str) -> int | None:

@@ -38,6 +38,7 @@ class Run:
     writes: list[str]
     returns: bool
     lines: list[int]  # source lines of its statements
+    loop: bool = False  # within a loop
 
 
 def worth(graph: Graph) -> bool:

@@ -7,14 +7,15 @@ import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, F, IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce, JSONObject
 from django.http import QueryDict
 
 from webapp.accounts.models import Team
-from webapp.runs.models import RATIO, TOOK, Candidate, Run, Verification
+from webapp.runs.models import RATIO, TOOK, Candidate, Run, Tag, Verification
 from webapp.runs.pages.census import FILTERS, STATES, Census
 
 PAGE_SIZE = 50
@@ -42,6 +43,7 @@ class Listing:
     text: str = ""
     order: str = "-created"
     chosen: dict[str, str] = field(default_factory=dict)  # of FILTERS
+    tag: str = ""
     after: str = ""
     before: str = ""
 
@@ -56,13 +58,20 @@ class Listing:
             clean("q"),
             order if order in ORDERS else "-created",
             {name: clean(name) for name in FILTERS if clean(name)},
+            clean("tag"),
             clean("after"),
             clean("before"),
         )
 
     @property
     def narrowed(self) -> bool:
-        return bool(self.text or self.chosen)
+        return bool(self.text or self.chosen or self.tag)
+
+    @property
+    def query(self) -> str:
+        """As it stands in an address, without the place in the list: what a saved filter keeps."""
+        named = {"q": self.text, "state": self.state, "tag": self.tag, **self.chosen, "sort": "" if self.order == "-created" else self.order}
+        return urlencode({name: value for name, value in named.items() if value})
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,7 @@ def team_runs(team: Team) -> QuerySet[Run]:
     best = _of_the_best()
     latest = Verification.objects.filter(run=OuterRef("pk"), device_name__gt="").order_by("-queued_at")
     proposed = Candidate.objects.filter(run=OuterRef("pk")).order_by().values("run").annotate(n=Count("pk")).values("n")
-    runs = Run.objects.filter(team=team).select_related("task", "team", "created_by")
+    runs = Run.objects.filter(team=team).select_related("task", "team", "created_by").prefetch_related("tags")
     annotated = with_best(runs).annotate(
         program_class=Subquery(best.values("program_class")[:1]),
         own_share=Subquery(best.values("own_share")[:1]),
@@ -126,13 +135,15 @@ def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
 def page_of(team: Team, listing: Listing, census: Census) -> Page:
     def narrowed(runs: QuerySet[Run]) -> QuerySet[Run]:
         runs = searched(runs.filter(STATES[listing.state][1]), listing.text)
+        if listing.tag:
+            runs = runs.filter(Exists(Tag.objects.filter(run=OuterRef("pk"), name=listing.tag)))
         return runs.filter(**{FILTERS[name]: value for name, value in listing.chosen.items()})
 
     expression, largest_first = ORDERS[listing.order]
     keyed = narrowed(Run.objects.filter(team=team)).annotate(key=expression)
     if listing.order.endswith("time"):
         keyed = keyed.filter(key__isnull=False)  # what has not ended has no time yet
-    counted = not listing.text and not listing.order.endswith("time")
+    counted = not listing.text and not listing.tag and not listing.order.endswith("time")
     total = census.total(listing.state, listing.chosen) if counted else keyed.count()
     backwards = bool(listing.before)
     edge = read_cursor(listing.before or listing.after)

@@ -1,4 +1,4 @@
-"""The list of runs: search, filter, run again, archive. What changes while it is open is swapped cell by cell."""
+"""The list of runs: what asks for somebody, search, filter, run again, archive. What changes while it is open is swapped cell by cell."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import uuid
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts import alone, audit
@@ -20,9 +18,11 @@ from webapp.accounts.access import has_right
 from webapp.accounts.lost_access import access_changed
 from webapp.runs import services
 from webapp.runs.access import run_for
-from webapp.runs.models import Run
+from webapp.runs.models import Run, SavedFilter, Tag
+from webapp.runs.pages.attention import asking
 from webapp.runs.pages.census import STATES, Census
 from webapp.runs.pages.listing import PAGE_SIZE, Listing, page_of, team_runs
+from webapp.runs.pages.views_ticked import back
 
 LABELS = {"outcome": "Outcome", "workflow": "Workflow", "device": "Device", "precision": "Precision", "author": "Person"}
 
@@ -41,6 +41,12 @@ def run_list(request: HttpRequest) -> HttpResponse:
         "order": listing.order,
         "filters": [{"name": name, "label": LABELS[name], "chosen": listing.chosen.get(name, ""), "options": options[name]} for name in LABELS],
         "narrowed": listing.narrowed,
+        "tag": listing.tag,
+        "tags": sorted(set(Tag.objects.filter(team=request.team).values_list("name", flat=True))),
+        "query": listing.query,
+        "saved": SavedFilter.objects.filter(user=request.user, team=request.team).order_by("name"),
+        # The head of the list alone: whoever searches or turns pages looks for something else.
+        "asking": asking(request.team, request.user) if not listing.query and not listing.after and not listing.before else [],
         "states": [{"name": name, "label": label, "count": counts[name]} for name, (label, _) in STATES.items()],
         "may_act": has_right(request, request.team, "act"),
         "may_publish": has_right(request, request.team, "own"),
@@ -65,12 +71,6 @@ def run_list_live(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/list_live.html", context)
 
 
-def _back(request: HttpRequest) -> HttpResponse:
-    wanted = request.POST.get("next", "")
-    allowed = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-    return HttpResponseRedirect(wanted if allowed and wanted.startswith(("/", "http")) else reverse("runs:list"))
-
-
 @login_required
 @require_POST
 def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
@@ -91,12 +91,12 @@ def run_archive(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     restore = "restore" in request.POST
     if run.state != "finished" and not restore:
         messages.error(request, f"{run.title} has not finished: cancel it first, then archive it.")
-        return _back(request)
+        return back(request)
     with transaction.atomic():
         Run.objects.filter(pk=run.pk).update(archived_at=None if restore else timezone.now())
         audit.record(request, run.team, "run.restored" if restore else "run.archived", run.title, {"run": str(run.pk)})
     messages.success(request, f"{run.title}: {'back in the list' if restore else 'archived; its results stay where they are published'}.")
-    return _back(request)
+    return back(request)
 
 
 @login_required
@@ -113,4 +113,4 @@ def run_publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         if withdraw:
             access_changed()  # who followed it from outside sees no more of it
     messages.success(request, f"{run.title} is now {'visible only to its team' if withdraw else 'published: visible to everyone who can sign in'}.")
-    return _back(request)
+    return back(request)

@@ -24,7 +24,8 @@ Owner = tuple[str, str, str]  # team, person, run
 
 @dataclass(frozen=True)
 class Standing:
-    """`before` jobs begin sooner, `at_work` are running; `seconds` until its own begins, about, where recent jobs tell; `online` verifiers listen."""
+    """`before` jobs begin sooner, `at_work` are running; `seconds` until its own begins, about, where recent jobs tell; `online` verifiers take jobs.
+    `needs_sandbox`: what keeps those that are online from taking any, with the way to get it, where there are no others."""
 
     what: str  # "verifier", "orchestrator"; "" where nothing of the run waits
     before: int = 0
@@ -32,6 +33,7 @@ class Standing:
     seconds: float | None = None
     online: int = 0
     device: str = ""  # "cpu", "cuda"
+    needs_sandbox: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,12 @@ def standing_of(run: Run) -> Standing:
     mine = (str(run.team_id), str(run.created_by_id or ""), str(run.pk))
     before = places_before(here, turns(queue), lambda job: job.owner == mine)
     kind = run.device_kind
-    online = Device.objects.filter(kind=kind, heartbeat_at__gt=timezone.now() - ONLINE_FOR).count()
+    devices = list(Device.objects.filter(kind=kind, heartbeat_at__gt=timezone.now() - ONLINE_FOR))
+    lacking = [device.needs_sandbox for device in devices if device.needs_sandbox]
+    online = len(devices) - len(lacking)
     each = _each_takes(queue) if waiting else None
     seconds = None if each is None or not online else each * (before + at_work / 2) / online
-    return Standing("verifier" if waiting else "orchestrator", before, at_work, seconds, online, kind)
+    return Standing("verifier" if waiting else "orchestrator", before, at_work, seconds, online, kind, "" if online else next(iter(lacking), ""))
 
 
 def jobs_of(queue: str) -> tuple[list[Waiting], int]:

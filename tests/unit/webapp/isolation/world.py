@@ -24,7 +24,7 @@ from webapp.fleet.models import Device
 from webapp.knowledge.documents import save
 from webapp.leaderboard.models import Entry, Result
 from webapp.leaderboard.models import Suite as RankedSuite
-from webapp.llm.models import Letter
+from webapp.llm.models import Letter, Replay
 from webapp.notifications.models import Hook
 from webapp.review import services, shares
 from webapp.review.models import Notification
@@ -117,6 +117,10 @@ def make_world() -> World:
         profile="by-hand",
         waiting={"request": {"purpose": "coder", "messages": [{"role": "user", "content": MARK}]}},
     )
+    replay = Replay.objects.create(
+        team=team, run=run, seq=asked.seq, profile="p", request={"messages": [{"role": "user", "content": MARK}]}, failure=MARK, asked_by=owner,
+        answered_at=timezone.now(),
+    )  # fmt: skip
     invitation, _ = teams.invite(request, team, Membership.MEMBER, days=7, most_uses=1, note=f"note {MARK}")
     token, _ = tokens.issue(owner, team, f"token {MARK}", ["read"])
     tried = TryOut.objects.create(
@@ -149,6 +153,7 @@ def make_world() -> World:
         "arena_id": arena.pk,
         "document_id": document.pk,
         "letter_id": letter.pk,
+        "replay_id": replay.pk,
         "team_id": team.pk,
         "hook_id": hook.pk,
         "invitation_id": invitation.pk,
@@ -168,6 +173,7 @@ def make_world() -> World:
     timeline = best.timeline.sha
     world.by_name = {
         ("runs:call", "seq"): asked.seq,
+        ("llm:replay", "seq"): asked.seq,
         ("runs:timeline", "sha"): timeline,
         ("runs:timeline_trace", "sha"): timeline,
     }

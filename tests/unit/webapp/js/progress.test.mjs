@@ -33,6 +33,8 @@ test("it grows once it is passed, and never beyond the budget", () => {
 test("a place in the queue is said with what is before it", () => {
   const waits = { what: "verifier", before: 2, at_work: 1, seconds: 130, online: 1, device: "cpu" };
   assert.equal(standingText(waits), "Waiting for a free verifier: 2 jobs ahead, about 2 min.");
+  const lacking = standingText({ ...waits, online: 0, needs_sandbox: "bubblewrap is not installed: apt-get install bubblewrap" });
+  assert.match(lacking, /^Needs a sandbox: .*apt-get install bubblewrap.*starts by itself/);
   assert.equal(standingText({ ...waits, before: 1, seconds: null }), "Waiting for a free verifier: 1 job ahead.");
   assert.equal(standingText({ ...waits, before: 0, seconds: 0 }), "Waiting for a free verifier: next in line.");
   assert.equal(standingText({ ...waits, online: 0, device: "cuda" }), "Waiting for a GPU verifier: none is online. The run starts when one connects.");

@@ -49,11 +49,26 @@ def test_a_run_that_waits_is_told_its_place(people):
     def told(run: Run) -> dict:
         return people.client("alice").get(reverse("runs:standing", args=[run.pk])).json()
 
-    assert told(first) == {"what": "verifier", "before": 0, "at_work": 0, "seconds": None, "online": 1, "device": "cpu"}
+    assert told(first) == {"what": "verifier", "before": 0, "at_work": 0, "seconds": None, "online": 1, "device": "cpu", "needs_sandbox": ""}
     assert told(second)["before"] == 1
     Verification.objects.filter(run=second).update(state="running")
     assert told(second)["what"] == ""
     assert people.client("charlie").get(reverse("runs:standing", args=[first.pk])).status_code == 404
+
+
+def test_a_run_whose_verifier_needs_a_sandbox_is_told_what_to_do(people):
+    run, fix = make_run(people.alice), "bubblewrap is not installed: apt-get install bubblewrap"
+    Run.objects.update(state="running")
+    asked(run, "one")
+    kept = {"kind": "cpu", "device": "cpu", "name": "A CPU", "model": "cpu", "queue": "verify.cpu"}
+    Device.objects.create(worker="w", doctor={"unusable": f"needs a sandbox: {fix}", "needs_sandbox": fix}, **kept)
+
+    def told() -> dict:
+        return people.client("alice").get(reverse("runs:standing", args=[run.pk])).json()
+
+    assert (told()["online"], told()["needs_sandbox"]) == (0, fix)
+    Device.objects.create(worker="v", **kept)
+    assert (told()["online"], told()["needs_sandbox"]) == (1, ""), "another verifier takes its jobs"
 
 
 def test_a_run_that_no_orchestrator_has_taken_waits_for_one(people):

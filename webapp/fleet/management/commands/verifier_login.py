@@ -11,10 +11,14 @@ from django.db import ProgrammingError
 
 from webapp import roles
 from webapp.environment import role_name
+from webapp.fleet.enrolling import keep_url
 
 
 class Command(BaseCommand):
-    help = "Give the verifiers of other hosts a new password in the database of DATABASE_URL, and print the URL that they need. The former one ends."
+    help = (
+        "Give the verifiers of other hosts a new password in the database of DATABASE_URL. Print the URL that they need, and keep it for the page"
+        " “Connect a GPU”. The former one ends."
+    )
 
     def handle(self, **options):
         url = os.environ.get("DATABASE_URL")
@@ -28,7 +32,9 @@ class Command(BaseCommand):
             raise CommandError(
                 f"the role {role_name('verifier')} cannot be made ({str(error).strip()}): DATABASE_URL's own role needs CREATEROLE"
             ) from None
-        self.stdout.write(as_role(url, role_name("verifier"), password))
+        found = as_role(url, role_name("verifier"), password)
+        keep_url(found)  # for the page “Connect a GPU”
+        self.stdout.write(found)
 
 
 def as_role(url: str, name: str, password: str) -> str:

@@ -1,0 +1,62 @@
+"""Outputs of a few early timed calls are held to the end, so that a ring of buffers is seen, however long it is."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from verifier.judge.session import Values
+from verifier.layout import Spec
+from verifier.parties.owning import HeldOutputs
+from verifier.timing import blocks
+from verifier.timing.blocks import HELD_EARLY, Caller
+from verifier.timing.series import Use
+
+X = torch.rand(8)
+
+
+class Program(Caller):
+    """A party of a program that hands out `buffers` in turn, or new memory where there are none."""
+
+    def __init__(self, buffers: int, has_program: bool = True):
+        super().__init__(SimpleNamespace(has_program=has_program), [Spec.of(X)], 1.0)
+        self.ring, self.kept, self.asked, self.turns = [torch.zeros(8) for _ in range(buffers)], HeldOutputs(), [], 0
+
+    def call(self, values, rng, flush=True, fresh_address=True, reread=False, hold=False):
+        place = self.ring[self.turns % len(self.ring)] if self.ring else torch.zeros(8)
+        self.turns += 1
+        place.fill_(self.turns)
+        if hold:
+            self.kept.add([place], [])
+        return SimpleNamespace(specs=[Spec.of(place)], outputs=[place.clone()])
+
+    def held(self, number, specs):
+        return self.kept.of(number)
+
+    def times(self, count):
+        for _ in range(count):
+            self.turn([Use(Values({"l": []}, []), 0, True)], in_series=False)
+        return self
+
+
+def test_a_ring_longer_than_what_trials_hold_is_seen():
+    assert Program(40).times(60).overwritten([False]) and not Program(40).times(30).overwritten([False])
+
+
+def test_new_memory_and_what_the_task_itself_lends_may_be_held():
+    assert not Program(0).times(60).overwritten([]) and not Program(40).times(60).overwritten([True])
+
+
+def test_only_a_program_holds_and_only_a_few_outputs_of_some_size(monkeypatch):
+    assert len(Program(0).times(20).early) == HELD_EARLY and not Program(0, has_program=False).times(20).early
+    monkeypatch.setattr(blocks, "HELD_EARLY_BYTES", 1)
+    assert not Program(0).times(20).early
+
+
+@pytest.mark.parametrize("gone", [[], None])
+def test_what_is_not_held_any_more_says_nothing(gone):
+    program = Program(40).times(60)
+    program.held = lambda number, specs: gone
+    assert not program.overwritten([False])

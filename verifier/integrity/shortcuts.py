@@ -1,0 +1,293 @@
+"""Programs that are quick only with what never varies while they are timed: the weights that the constructor makes, and inputs of equal elements.
+
+A gate that begins at zero, a matrix that begins as the identity, or a mask that is all true lets a program that tests for them leave work out: it is
+right with any, and its time is that of a special case. So once the timed calls have ended, further calls in their form are made in the same process,
+with other weights and then with other inputs. Their outputs are compared like those of timed calls. Where they take longer than the timed ones, the
+object is constructed again as it was timed, and gets as many calls as it needs to become as quick: a young object may be slow for other reasons.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from verifier.correctness.comparison import compare_outputs
+from verifier.correctness.examining import compared
+from verifier.correctness.expectation import SHORT
+from verifier.correctness.inputs import domains
+from verifier.correctness.trial_plan import Weights, other_weights
+from verifier.correctness.trials import Trials
+from verifier.integrity.timed_process import TimedProcess
+from verifier.judge.memory import large
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.session import ReferenceSession, Values
+from verifier.timing.blocks import median_ms
+from verifier.timing.call import Call
+from verifier.timing.outside import low
+from verifier.timing.series import Form, Use, Uses, single
+
+FEW = 2  # turns of a new object: the first may pack weights
+MOST_SECONDS = 3.0  # for an object to become as quick as the timed one
+SLOWER = 1.5  # times as long as the timed call, beyond what PyTorch's own time depends on the same change
+ALIKE = 1.2
+LEAST_NS = 20_000  # per call: a smaller difference may be noise
+EAGER_CALLS = 5
+DISTRIBUTION = "heavy-tailed"
+Draw = Callable[[int], tuple[Values, int]]
+
+
+@dataclass
+class Changed:
+    """A change under which the program's calls are timed again. `weights` is null where inputs change, and where both sides are only constructed."""
+
+    what: str
+    advice: str
+    draw: Draw
+    weights: Weights | None = None
+
+
+@dataclass
+class Pace:
+    """Turns of one object. `quickest`: nanoseconds of a call in the quickest turn; `made`: all uses in order, with the calls of that turn."""
+
+    quickest: float = float("inf")
+    turns: int = 0
+    made: list[tuple[Use, Call | None]] = field(default_factory=list)
+
+    def add(self, uses: list[Use], calls: list[Call]) -> None:
+        found = statistics.median(call.inner for call in [call for call in calls if not call.preempted] or calls)
+        if found < self.quickest:
+            self.quickest = found
+            self.made = [(use, None) for use, _ in self.made]
+            by_use = {id(use): call for use, call in zip([use for use in uses if use.counted], calls, strict=True)}
+            self.made += [(use, by_use.get(id(use))) for use in uses]
+        else:
+            self.made += [(use, None) for use in uses]
+        self.turns += 1
+
+
+@dataclass
+class Shortcuts:
+    """`form` is that of the timed series. Use it with exclusive use of the device."""
+
+    timed: TimedProcess
+    trials: Trials
+    form: Form | None
+    rng: random.Random
+    wrong: str = ""  # how outputs are wrong under a change
+    said: str = ""  # how the timed calls are a special case
+
+    def look(self) -> None:
+        """Sets `wrong` or `said`. Afterwards both sides are as constructed. Raises `PartyFailure` for a process that has ended."""
+        if large(self.trials.input_bytes):
+            return
+        for find in (self._weights, self._inputs):
+            try:
+                changed = find()
+                if changed is not None:
+                    self._try(changed)
+            except PartyFailure as failure:
+                if failure.kind != "raised" or failure.error_class == SHORT:
+                    raise
+            self._own()
+            if self.wrong or self.said:
+                break
+        self._back()
+
+    # What may change
+
+    def _weights(self) -> Changed | None:
+        trials, seed = self.trials, self.rng.getrandbits(32)
+        if not any(entry.spec.floating and entry.spec.numel for entry in trials.reference.state):
+            return None
+        weights = None if self._seeded else other_weights(trials.reference.state, trials.original, seed)
+        return Changed("other weights", "give the task weights that are not all zero or one, or drop the test", self._draw, weights)
+
+    def _inputs(self) -> Changed | None:
+        """Inputs whose elements are all equal, with drawn ones; null where there are none, or none that the task accepts."""
+        reference, seed = self.trials.reference, self.rng.getrandbits(32)
+        own = reference.inputs(seed)
+        same = [index for index, tensor in enumerate(own.tensors) if _uniform(tensor)]
+        if not same:
+            return None
+        for domain in domains(own.tensors):
+            other = reference.reshaped(reference.inputs(seed), DISTRIBUTION, domain, seed)
+            if other is None or all(torch.equal(own.tensors[index], other.tensors[index]) for index in same):
+                continue
+            drawn = {index: other.tensors[index] for index in same}
+            try:
+                reference.eager(_with(own, drawn), 1)
+            except PartyFailure as failure:
+                if failure.kind != "raised" or failure.error_class == SHORT:
+                    raise
+                continue
+            finally:
+                reference.rollback()
+            names = ", ".join(map(str, same))
+            advice = "give the task inputs that vary, or drop the test"
+            return Changed(f"other values in input {names}, whose elements are all equal,", advice, partial(self._mixed, drawn))
+        return None
+
+    def _draw(self, number: int) -> tuple[Values, int]:
+        seed = self.rng.getrandbits(32)
+        return self.trials.reference.inputs(seed), seed
+
+    def _mixed(self, drawn: dict[int, torch.Tensor], number: int) -> tuple[Values, int]:
+        values, seed = self._draw(number)
+        return _with(values, drawn), seed
+
+    # One change
+
+    def _try(self, changed: Changed) -> None:
+        timed, quiet = median_ms(self.timed.side) * 1e6, low(self.timed.side.laps.inner)  # a busy host adds to the median
+        self._construct(changed)
+        found = self._pace(changed.draw, FEW, ALIKE * quiet)
+        self.wrong = self._off(found, changed)
+        if self.wrong or not _slower(found.quickest, quiet, ALIKE):
+            return
+        ratio = SLOWER * max(self._eager(changed), 1.0)
+        if not _slower(found.quickest, quiet, ratio):
+            return
+        self._own()
+        own = self._pace(self._draw, self._timed_turns, ALIKE * quiet)
+        if _slower(own.quickest, timed, SLOWER):
+            self.said = (
+                f"constructed again, a call takes {own.quickest / timed:.1f} times as long as when it was timed ({_ms(own.quickest)} instead of "
+                f"{_ms(timed)} ms), which is no time that a user sees"
+            )
+            return
+        self._construct(changed)
+        found = self._pace(changed.draw, own.turns + FEW, ALIKE * own.quickest)
+        if _slower(found.quickest, own.quickest, ratio):
+            times = f"{_ms(found.quickest)} instead of {_ms(own.quickest)} ms; PyTorch: {ratio / SLOWER:.1f} times"
+            self.said = (
+                f"with {changed.what} a call takes {found.quickest / own.quickest:.1f} times as long as in the timed calls ({times}): the program "
+                f"leaves work out in what is timed; {changed.advice}"
+            )
+
+    @property
+    def _seeded(self) -> bool:
+        return self.trials.constructions.binding.how == "seeded"
+
+    @property
+    def _timed_turns(self) -> int:
+        return max(2 * len(self.timed.side.blocks), FEW)
+
+    def _construct(self, changed: Changed) -> None:
+        constructions, party = self.trials.constructions, self.timed.caller.party
+        if changed.weights is not None:
+            constructions.construct(party, changed.weights)
+        elif changed.draw == self._draw and self._seeded:
+            constructions.anew(party, self.rng.getrandbits(32))
+        else:
+            constructions.construct(party, self.trials.original)
+
+    def _own(self) -> None:
+        self.trials.constructions.construct(self.timed.caller.party, self.trials.original)
+
+    def _back(self) -> None:
+        """Restores the task's model too."""
+        if self._seeded:
+            self.trials.reference.redraw(self.trials.constructions.seed)
+        else:
+            self.trials.reference.take_state(self.trials.original)
+
+    def _pace(self, draw: Draw, turns: int, until: float) -> Pace:
+        """Makes turns until a call is as quick as `until`, but at least `FEW` and at most `turns`."""
+        caller, pace, begin = self.timed.caller, Pace(), time.monotonic()
+        caller.previous = []
+        uses = Uses(draw, random.Random(self.rng.getrandbits(64)), self.form) if self.form is not None else None
+        while pace.turns < turns and (pace.turns < FEW or pace.quickest > until) and (pace.turns < FEW or time.monotonic() - begin < MOST_SECONDS):
+            given = uses.next(pace.turns) if uses is not None else single(draw, pace.turns)
+            pace.add(given, caller.turn(given, in_series=uses is not None))
+        return pace
+
+    def _eager(self, changed: Changed) -> float:
+        """Returns how many times as long PyTorch takes under the change; 1 for sides that are only constructed."""
+        reference, trials = self.trials.reference, self.trials
+        if self._seeded and changed.draw == self._draw:
+            return 1.0
+        reference.take_state(changed.weights or trials.original)
+        other = quickest_eager(reference, changed.draw(0)[0])
+        reference.take_state(trials.original)
+        return other / quickest_eager(reference, self._draw(0)[0])
+
+    # The outputs
+
+    def _off(self, pace: Pace, changed: Changed) -> str:
+        """Says how the calls of the quickest turn are wrong: they are compared with eager's and, where they are too far from it, judged like trials.
+        Where calls change the task's state, eager makes all of them."""
+        reference, trials = self.trials.reference, self.trials
+        moves = bool(reference.mutated or reference.remembers)
+        steps = pace.made if moves else [(use, call) for use, call in pace.made if call is not None]
+        detail = ""
+        for judge in (self._beside_eager, self._beside_fp64):
+            if changed.weights is not None or not self._seeded:
+                reference.take_state(changed.weights or trials.original)
+            elif changed.draw != self._draw:
+                reference.redraw(trials.constructions.seed)
+            else:
+                reference.redraw(trials.constructions.drawn, vary=trials.constructions.drawn)
+            detail = ""
+            for use, call in steps:
+                detail = judge(use.copied(), use.rng or 1, call)
+                if not moves:
+                    reference.rollback()
+                if detail:
+                    break
+            if not detail:
+                return ""
+        return f"with {changed.what.rstrip(',')}, in calls like the timed ones: {detail}"
+
+    def _beside_eager(self, values: Values, rng: int, call: Call | None) -> str:
+        run = self.trials.reference.eager(values, rng)
+        if call is None:
+            return ""
+        outputs = run.outputs.tensors
+        trial = compare_outputs("shortcut", 0, call, run.outputs, outputs, outputs, *self.trials.expectations.timed_bounds())
+        return "" if trial.ok else trial.detail or "the output is off"
+
+    def _beside_fp64(self, values: Values, rng: int, call: Call | None) -> str:
+        expectations, precision = self.trials.expectations, self.trials.reference.precision
+        expected = expectations.expect(values, rng, strict=True)
+        if call is None:
+            return ""
+        trial = compared("shortcut", 0, call, expected, precision)
+        if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
+            expectations.appeal(expected)
+            trial = compared("shortcut", 0, call, expected, precision)
+        return "" if trial.ok else trial.detail or "the output is off"
+
+
+def quickest_eager(reference: ReferenceSession, values: Values) -> float:
+    """Returns the shortest of a few calls of the task in seconds, the exchange included. The state stays."""
+    taken = []
+    for _ in range(EAGER_CALLS):
+        begin = time.monotonic()
+        reference.eager(values, 1)
+        taken.append(time.monotonic() - begin)
+        reference.rollback()
+    return min(taken)
+
+
+def _slower(one: float, other: float, times: float) -> bool:
+    return one > times * other and one - other > LEAST_NS
+
+
+def _ms(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1e6:.3f}"
+
+
+def _uniform(tensor: torch.Tensor) -> bool:
+    """Whether all elements are equal."""
+    return tensor.numel() > 0 and not tensor.is_complex() and bool((tensor == tensor.flatten()[0]).all())
+
+
+def _with(values: Values, drawn: dict[int, torch.Tensor]) -> Values:
+    return Values(values.tree, values.specs, [drawn.get(index, tensor) for index, tensor in enumerate(values.tensors)])

@@ -1,0 +1,67 @@
+"""*Connect a GPU*: the command with a token, the device the moment that it is there, and the question that the command asks."""
+
+from __future__ import annotations
+
+import json
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_POST
+
+from webapp.accounts import alone, audit
+from webapp.environment import manage_line
+from webapp.fleet.doctor import Doctor
+from webapp.fleet.enrolling import VALID_SECONDS, NotEnrolled, may_connect, reach, token_for, way
+from webapp.fleet.models import ONLINE_FOR, Device
+
+LONGEST_TOKEN = 1000
+
+
+@login_required
+@require_GET
+def connect(request: HttpRequest) -> HttpResponse:
+    """The page; asked by htmx with what it shows (`shown`), its list of devices, or 204 where nothing has changed."""
+    since = parse_datetime(request.GET.get("since", "")) or timezone.now()
+    rows = [
+        {"device": device, "doctor": Doctor.read(device.doctor, device.device), "new": device.started_at >= since}
+        for device in Device.objects.filter(kind="cuda", heartbeat_at__gt=timezone.now() - ONLINE_FOR).order_by("-started_at", "pk")
+    ]
+    state = ",".join(f"{row['device'].pk}-{row['device'].started_at:%H%M%S}" for row in rows)
+    context = {"rows": rows, "since": since.isoformat(), "state": state}
+    if request.htmx:
+        same = request.GET.get("shown", "") == state
+        return HttpResponse(status=204) if same else render(request, "fleet/_connected.html", context)
+    allowed = may_connect(request.user)
+    context |= {
+        "allowed": allowed,
+        "way": way(),
+        "base": request.build_absolute_uri("/").rstrip("/"),
+        "token": token_for(request.user) if allowed else "",
+        "minutes": VALID_SECONDS // 60,
+        "login": manage_line("verifier_login"),
+        "here": manage_line("verifier", "--device", "cuda:0"),
+    }
+    return render(request, "fleet/connect.html", context)
+
+
+@csrf_exempt  # a host asks, not a browser: it has no cookie, and the token is what it proves
+@require_POST
+def enrol(request: HttpRequest) -> JsonResponse:
+    """What `python -m webapp.fleet.connect` needs to know, for `{"token"}`; 403 with a sentence for any other."""
+    try:
+        alone.refuse("other hosts")
+        given = json.loads(request.body) if len(request.body) <= LONGEST_TOKEN else {}
+        user, found = reach(str(given.get("token", "")) if isinstance(given, dict) else "")
+    except (NotEnrolled, PermissionDenied) as refused:
+        return JsonResponse({"error": str(refused)}, status=403)
+    except ValueError:
+        return JsonResponse({"error": "The body is no JSON object with a token."}, status=400)
+    audit.record(user, None, "device.enrolled", str(audit.client_address(request) or ""))
+    response = JsonResponse(found)
+    response["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,104 @@
+"""What is done with ticked rows of the list, and what a person keeps of it: tags, saved filters, reasons that were dismissed."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect, QueryDict
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST
+
+from webapp.accounts import audit
+from webapp.accounts.access import require
+from webapp.runs.access import run_for
+from webapp.runs.models import Dismissed, Run, SavedFilter, Tag
+from webapp.runs.pages.attention import REASONS
+from webapp.runs.pages.listing import PAGE_SIZE, Listing
+from webapp.ui.tags import counted
+
+MOST_FILTERS = 30
+
+
+def back(request: HttpRequest) -> HttpResponse:
+    """To the page that the form named as `next`, where it is one of ours; else to the list."""
+    wanted = request.POST.get("next", "")
+    allowed = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return HttpResponseRedirect(wanted if allowed and wanted.startswith(("/", "http")) else reverse("runs:list"))
+
+
+@login_required
+@require_POST
+def ticked(request: HttpRequest) -> HttpResponse:
+    """`action` (archive, restore, tag, untag) for the runs that are named as `with`, of the current team."""
+    require(request, request.team, "act")
+    try:
+        named = [uuid.UUID(value) for value in request.POST.getlist("with")][:PAGE_SIZE]
+    except ValueError:
+        return HttpResponseBadRequest("`with` is the id of a run")
+    runs = list(Run.objects.filter(team=request.team, pk__in=named))
+    action, tag = request.POST.get("action", ""), " ".join(request.POST.get("tag", "").replace("\0", "").split())[: Tag.LONGEST]
+    if not runs:
+        messages.error(request, "Tick at least one run first.")
+    elif action in ("archive", "restore"):
+        _archive(request, runs, restore=action == "restore")
+    elif action in ("tag", "untag") and not tag:
+        messages.error(request, "Type a tag first.")
+    elif action == "tag":
+        Tag.objects.bulk_create([Tag(team=request.team, run=run, name=tag) for run in runs], ignore_conflicts=True)
+        messages.success(request, f"Tagged {counted(len(runs), 'run')} “{tag}”.")
+    elif action == "untag":
+        Tag.objects.filter(run__in=runs, name=tag).delete()
+        messages.success(request, f"Removed “{tag}” from {counted(len(runs), 'run')}.")
+    else:
+        return HttpResponseBadRequest("the action is archive, restore, tag or untag")
+    return back(request)
+
+
+def _archive(request: HttpRequest, runs: list[Run], *, restore: bool) -> None:
+    """Nothing is deleted; what still runs stays in the list."""
+    taken = [run for run in runs if restore or run.state == "finished"]
+    with transaction.atomic():
+        Run.objects.filter(pk__in=[run.pk for run in taken]).update(archived_at=None if restore else timezone.now())
+        for run in taken:
+            audit.record(request, run.team, "run.restored" if restore else "run.archived", run.title, {"run": str(run.pk)})
+    if taken:
+        messages.success(request, f"{'Restored' if restore else 'Archived'} {counted(len(taken), 'run')}.")
+    if left := len(runs) - len(taken):
+        messages.error(request, f"{counted(left, 'run')} not finished yet: cancel first, then archive.")
+
+
+@login_required
+@require_POST
+def save_filter(request: HttpRequest) -> HttpResponse:
+    """Keeps the question of `query` under `name` for this person in this team; with `forget` it is dropped."""
+    name = " ".join(request.POST.get("name", "").replace("\0", "").split())[: SavedFilter.LONGEST]
+    mine = SavedFilter.objects.filter(user=request.user, team=request.team)
+    if "forget" in request.POST:
+        mine.filter(name=name).delete()
+        return redirect("runs:list")
+    query = Listing.of(QueryDict(request.POST.get("query", "")[:2000])).query[:1000]
+    if not name or not query:
+        messages.error(request, "Name the filter; an empty one is the whole list.")
+    elif mine.exclude(name=name).count() >= MOST_FILTERS:
+        messages.error(request, f"You keep {MOST_FILTERS} filters already: forget one first.")
+    else:
+        SavedFilter.objects.update_or_create(user=request.user, team=request.team, name=name, defaults={"query": query})
+    return HttpResponseRedirect(f"{reverse('runs:list')}?{query}")
+
+
+@login_required
+@require_POST
+def dismiss(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The run asks this person no more for this reason."""
+    run, _ = run_for(request, run_id)
+    reason = request.POST.get("reason", "")
+    if reason not in REASONS:
+        return HttpResponseBadRequest(f"the reason is one of {', '.join(REASONS)}")
+    Dismissed.objects.get_or_create(user=request.user, run=run, reason=reason)
+    return back(request)
