@@ -7,7 +7,6 @@ from django.db import transaction
 
 from webapp.accounts import audit
 from webapp.accounts.access import Asker, has_right, require, user_of
-from webapp.notifications import announce
 from webapp.review import notices
 from webapp.review.desk import next_seq
 from webapp.review.models import Verdict
@@ -53,5 +52,5 @@ def give(asker: Asker, run: Run, number: int, value: str, reason: str = "") -> V
         Candidate.objects.filter(pk=candidate.pk).update(verdict="" if value == Verdict.WITHDRAWN else value)
         detail = {"run": str(run.pk), "candidate": number, "value": value, "before": before.value if before else "", "reason": reason[:200]}
         audit.record(asker, run.team, "verdict.given", f"candidate {number} of {run.title}", detail)
-        announce.verdict_changed(verdict, notices.of_verdict(verdict, user))
+        notices.of_verdict(verdict, user)
     return verdict

@@ -109,6 +109,7 @@ def test_a_pass_over_all_operations(people, alice, whole):
     call("post", f"{there}/replies", {"text": "and another"}, status=201, of="/runs/{run_id}/comments/{thread_id}/replies")
     call("post", f"{there}/resolution", {"resolved": True}, status=200, of="/runs/{run_id}/comments/{thread_id}/resolution")
     started = call("post", "/verifications", {"task_source": SOURCE, "program_source": PROGRAM}, status=201, of="/verifications")
+    call("post", "/leaderboard/results", {"task_source": SOURCE, "program_source": PROGRAM + "# ranked\n"}, status=201)
     call("get", f"/verifications/{started['id']}", status=200, of="/verifications/{run_id}")
     for status in ("passed", "wrong_result"):
         started = call("post", "/verifications", {"task_source": SOURCE, "program_source": PROGRAM + f"# {status}\n"}, status=201)
