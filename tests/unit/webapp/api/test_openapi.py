@@ -219,7 +219,8 @@ def test_a_viewer_may_look_and_change_nothing(people, caller, whole):
         if method == "get" and not path.endswith("/stream") and "verifications" not in path:
             assert viewer.get(path).status_code == 200, path
         elif method == "post":
-            body = {"verifications": {"task_source": SOURCE, "program_source": PROGRAM}, "tasks": {"source": SOURCE}, "runs": {"task_source": SOURCE}}
+            both = {"task_source": SOURCE, "program_source": PROGRAM}
+            body = {"verifications": both, "results": both, "tasks": {"source": SOURCE}, "runs": {"task_source": SOURCE}}
             body |= {name: json.loads(text) for name, text in BODY.items()}
             answer = viewer.post(path, json.dumps(body[path.rpartition("/")[2]]), content_type="application/json")
             assert answer.status_code == 403 and judge("post", path, answer)["detail"], path
