@@ -219,6 +219,7 @@ class Candidate(models.Model):
     step = models.CharField(max_length=60, blank=True)
     strategy = models.CharField(max_length=60, blank=True)
     sha = models.CharField(max_length=64)
+    kernels = models.TextField(blank=True, default="", db_default="")  # names of those in its program, with a space between
     program = models.ForeignKey(Artefact, on_delete=models.PROTECT, related_name="+")
     # Latest verification's verdict; the tier "full" one wins over "quick".
     verification = models.ForeignKey(Verification, on_delete=models.SET_NULL, null=True, related_name="+")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from django.db import DatabaseError, connection, transaction
@@ -13,6 +12,7 @@ from django.db import DatabaseError, connection, transaction
 from agents.events import EVENT_VERSION, UNSTORABLE, Event, NewEvent, storable
 from agents.ports import LeaseLost
 from webapp.runs.trace.projection import project
+from webapp.runs.trace.reading import stamp
 
 CHANNEL = "stitchwork_run"  # as in the SQL function; the payload is "RUN:SEQ"
 
@@ -63,8 +63,3 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
 
 def written_out(rows: list[dict[str, Any]]) -> str:
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def stamp(at: datetime) -> str:
-    """A time as it stands in a trace: UTC with microseconds."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds")

@@ -22,7 +22,7 @@ from agents.run import Engine
 from agents.settings import Settings
 from agents.workflows import FUNCTIONS
 from webapp.database import in_thread
-from webapp.diffs.measuring import rescue_hunks
+from webapp.diffs.rescue import rescue_hunks
 from webapp.knowledge.ports import TeamInspirations, TeamLibrary, split_of
 from webapp.llm.announce import keep_announcing
 from webapp.llm.mailbox import DatabaseMailbox
