@@ -234,7 +234,7 @@ class MessageCompleted(Message):
 class NoteAdded(Payload):
     """A person writes to the agents."""
 
-    text: Annotated[str, says("the note")]
+    text: Annotated[str, says("the note")] = ""
     to: Annotated[str, says('"all", "planner", "coder" or "verifier"')] = "all"
     by: Annotated[str, says("who wrote it")] = ""
 
