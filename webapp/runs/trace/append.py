@@ -53,6 +53,10 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
                 for (seq, at), e, row in zip(stamps, events, json.loads(text), strict=True)
             ]  # fmt: skip
             project(run, written)
+            if any(event.kind == "run.finished" for event in written):
+                from webapp.notifications.announce import run_ended  # it reads what was projected, and wakes pages through this module
+
+                run_ended(run)
     except DatabaseError as error:
         named = ERRORS.get(getattr(error.__cause__, "sqlstate", None) or "")
         if named is None:
