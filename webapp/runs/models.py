@@ -12,6 +12,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from agents.choices.workflows import DEFAULT, searches
+from agents.payloads import Payload, read
 from webapp.runs.fields import ExactJSONField
 
 # By what the list of runs is ordered, besides their age.
@@ -150,6 +151,11 @@ class Event(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_event_a_seq")]
+
+    @property
+    def body(self) -> Payload:
+        """What it says, in its type."""
+        return read(self.kind, self.payload)
 
 
 class Verification(models.Model):

@@ -39,6 +39,7 @@ from webapp.runs import artefacts
 from webapp.runs.models import Artefact, Candidate, Run, Verification
 from webapp.runs.models import Event as EventRow
 from webapp.runs.trace.kernels import names_in
+from webapp.runs.trace.reading import stamp
 
 EARLIER_CLOCK = "earlier clock"  # a flag: the times are no others' by the clock of today
 
@@ -86,8 +87,6 @@ def rebuild(run_id: uuid.UUID | str) -> None:
 
 
 def event_of(row: EventRow) -> Event:
-    from webapp.runs.trace.append import stamp  # append projects
-
     return Event(
         v=row.v, run=str(row.run_id), seq=row.seq, at=stamp(row.at), span=row.span, parent=row.parent, agent=row.agent, kind=row.kind,
         payload=row.payload,
