@@ -199,7 +199,7 @@ class Party:
             raise self.failure("series", ChannelError("an answer out of turn"), limit)
         hand_over()
         try:
-            with queueing(self.spawned) as threads:
+            with queueing(self.spawned) as threads, self.looking:
                 stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit, threads)
         except SeriesFailed as failed:
             if failed.cause == "time":

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from django.db import DatabaseError, connection, transaction
 
 from agents.events import EVENT_VERSION, UNSTORABLE, Event, NewEvent, storable
 from agents.ports import LeaseLost
+from webapp.runs.signals import run_ended
 from webapp.runs.trace.projection import project
+from webapp.runs.trace.reading import stamp
 
 CHANNEL = "stitchwork_run"  # as in the SQL function; the payload is "RUN:SEQ"
 
@@ -54,9 +55,7 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
             ]  # fmt: skip
             project(run, written)
             if any(event.kind == "run.finished" for event in written):
-                from webapp.notifications.announce import run_ended  # it reads what was projected, and wakes pages through this module
-
-                run_ended(run)
+                run_ended.send(sender=None, run=run)
     except DatabaseError as error:
         named = ERRORS.get(getattr(error.__cause__, "sqlstate", None) or "")
         if named is None:
@@ -67,8 +66,3 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
 
 def written_out(rows: list[dict[str, Any]]) -> str:
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def stamp(at: datetime) -> str:
-    """A time as it stands in a trace: UTC with microseconds."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds")
