@@ -33,3 +33,11 @@ def test_memory_that_an_earlier_store_writes_is_read_before(compiled, task, figu
     if figures is not None:
         found.text = as_cpp(found.text)
     found.check()
+
+
+def test_a_counter_that_is_returned_as_well(compiled, task):
+    body = "self.calls.add_(1)\nself.seen.add_(1)\nreturn torch.relu(x) * 2, self.calls"
+    init = "self.register_buffer('calls', torch.tensor(0))\nself.register_buffer('seen', torch.tensor(0))"
+    found = compiled(task(body, "torch.randn(30, 70)", init))
+    assert "self.seen += 1" in found.text
+    found.check()
