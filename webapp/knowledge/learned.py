@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from agents.events import Event
+from agents.payloads import CandidateProposed, DecisionMade, PlanEdited, PlanProposed, RunFinished, RunStarted, VerificationFinished
 from agents.strategies.ledger import entries
 from webapp.knowledge.models import Learned
 from webapp.runs.models import Event as EventRow
 from webapp.runs.models import Run, Verification
 
-NEEDED = ["run.started", "plan.proposed", "plan.edited", "candidate.proposed", "verification.finished", "decision.made", "run.finished"]
+NEEDED = [said.kind for said in (RunStarted, PlanProposed, PlanEdited, CandidateProposed, VerificationFinished, DecisionMade, RunFinished)]
 
 
 def forget(run: Run) -> None:

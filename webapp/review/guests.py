@@ -10,6 +10,7 @@ from django.shortcuts import render
 from webapp.accounts.access import grant_of
 from webapp.review import shares
 from webapp.review.models import Share
+from webapp.runs.access import visible_runs
 
 SESSION_KEY = "shares"  # {run: share}
 MOST_HELD = 50  # links that one browser remembers
@@ -72,8 +73,6 @@ class Guests:
 
 
 def sees_anyway(user, run_id: str) -> bool:
-    from webapp.runs.access import visible_runs  # it asks this module's Guest in turn
-
     return user.is_authenticated and visible_runs(user).filter(pk=run_id).exists()
 
 
@@ -83,11 +82,6 @@ def hold(request: HttpRequest, share: Share) -> None:
     held.pop(str(share.run_id), None)
     held[str(share.run_id)] = str(share.pk)
     request.session[SESSION_KEY] = dict(list(held.items())[-MOST_HELD:])
-
-
-def share_of(asker) -> Share | None:
-    """The link that somebody looks through; None for people with an account."""
-    return getattr(getattr(asker, "user", asker), "share", None)
 
 
 def ended(request: HttpRequest, share: Share | None) -> HttpResponse:

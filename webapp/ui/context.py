@@ -17,8 +17,8 @@ from webapp.arena.models import Arena
 from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.knowledge.models import Document, Learned
 from webapp.llm.models import Letter, Profile
-from webapp.review.guests import share_of
 from webapp.review.notices import unread
+from webapp.review.shares import share_of
 
 
 class Place(NamedTuple):

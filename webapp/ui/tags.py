@@ -13,6 +13,7 @@
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
 {% progress 12 20 %}             how long something has taken, of how long it usually does
 {{ n|counted:"run" }}             a number with its noun: 1 run, 2 runs
+{{ x|sentence }}                 a clause of an engine as a sentence
 {{ x|ticked }}                   text in which `this` is code
 {{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ x|whole }} {{ run|duration }}    figures with units; "–" for None
 """
@@ -317,6 +318,12 @@ def bytes(value: float | None) -> str:
 def plain(name: str) -> str:
     """For comparing names: "Layer norm" and "layer_norm" say the same."""
     return name.replace("_", " ").casefold()
+
+
+@register.filter
+def sentence(text: str) -> str:
+    """What an engine says as a clause, as a sentence of its own."""
+    return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
 
 
 @register.filter

@@ -76,7 +76,7 @@ def result_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 def _plain(name: str) -> str:
     """A name that means nothing to Markdown."""
-    return "".join(letter for letter in name if letter not in "[]()<>\\`*_!|#")
+    return "".join(" " if letter in "[]()<>\\`*_!|#" else letter for letter in name)
 
 
 @require_GET

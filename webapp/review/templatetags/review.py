@@ -17,8 +17,8 @@ from django.urls import reverse
 
 from webapp.accounts.access import has_right
 from webapp.review import listing, reading, standing, views_verdicts
-from webapp.review.guests import share_of
 from webapp.review.markdown import plain
+from webapp.review.shares import share_of
 from webapp.runs.models import Run
 from webapp.ui.tags import status
 

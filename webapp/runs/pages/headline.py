@@ -79,12 +79,14 @@ def of_verification(row: Verification | None) -> Headline:
 
 
 def of_run(run: Run, best: Verification | None, latest: str = "") -> Headline:
-    """`best` is the verification that counts of the run's best candidate; `latest` the status of its last one, for a run that verifies a program."""
+    """`best` is the verification that counts of the run's best candidate; `latest` the status of its last one."""
     found = of_verification(best)
     if found.outcome or run.state != "finished":
         return found
     if run.outcome == "inconclusive" or run.outcome == "cancelled":
         return Headline("noisy" if run.outcome == "inconclusive" else "cancelled")
+    if run.outcome == "out_of_budget" and latest in UNMEASURED:  # it ran out because nothing could be measured, which is no judgement of the model
+        return Headline(UNMEASURED[latest])
     if not run.searches and latest and latest != "passed":
         return Headline(UNMEASURED.get(latest, "wrong"))
     if run.speedup:  # of a trace that names its result and carries no report

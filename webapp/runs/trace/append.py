@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from django.db import DatabaseError, connection, transaction
@@ -13,6 +12,7 @@ from django.db import DatabaseError, connection, transaction
 from agents.events import EVENT_VERSION, UNSTORABLE, Event, NewEvent, storable
 from agents.ports import LeaseLost
 from webapp.runs.trace.projection import project
+from webapp.runs.trace.reading import stamp
 
 CHANNEL = "stitchwork_run"  # as in the SQL function; the payload is "RUN:SEQ"
 
@@ -53,6 +53,10 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
                 for (seq, at), e, row in zip(stamps, events, json.loads(text), strict=True)
             ]  # fmt: skip
             project(run, written)
+            if any(event.kind == "run.finished" for event in written):
+                from webapp.notifications.announce import run_ended  # it reads what was projected, and wakes pages through this module
+
+                run_ended(run)
     except DatabaseError as error:
         named = ERRORS.get(getattr(error.__cause__, "sqlstate", None) or "")
         if named is None:
@@ -63,8 +67,3 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
 
 def written_out(rows: list[dict[str, Any]]) -> str:
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def stamp(at: datetime) -> str:
-    """A time as it stands in a trace: UTC with microseconds."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds")

@@ -38,6 +38,8 @@ from webapp.review import standing
 from webapp.runs import artefacts
 from webapp.runs.models import Artefact, Candidate, Run, Verification
 from webapp.runs.models import Event as EventRow
+from webapp.runs.trace.kernels import names_in
+from webapp.runs.trace.reading import stamp
 
 EARLIER_CLOCK = "earlier clock"  # a flag: the times are no others' by the clock of today
 
@@ -85,8 +87,6 @@ def rebuild(run_id: uuid.UUID | str) -> None:
 
 
 def event_of(row: EventRow) -> Event:
-    from webapp.runs.trace.append import stamp  # append projects
-
     return Event(
         v=row.v, run=str(row.run_id), seq=row.seq, at=stamp(row.at), span=row.span, parent=row.parent, agent=row.agent, kind=row.kind,
         payload=row.payload,
@@ -178,6 +178,7 @@ def _unanswered(run: Run, event: Event, p: LlmFailed) -> None:
 
 @ROWS.on(CandidateProposed)
 def _candidate(run: Run, event: Event, p: CandidateProposed) -> None:
+    program = _artefact(run, p.program)
     Candidate.objects.update_or_create(
         run=run,
         number=p.candidate,
@@ -188,7 +189,8 @@ def _candidate(run: Run, event: Event, p: CandidateProposed) -> None:
             "step": p.step[:60],
             "strategy": p.strategy[:60],
             "sha": p.sha,
-            "program": _artefact(run, p.program),
+            "program": program,
+            "kernels": names_in(program),
             "created_at": _at(event),
         },
     )
