@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db import DatabaseError, transaction
+from django.dispatch import receiver
 from django.utils import timezone
 
 from webapp.arena.models import ArenaRun
@@ -20,6 +21,8 @@ from webapp.notifications.overtaking import overtaken_by
 from webapp.review import notices
 from webapp.review.listing import sentence
 from webapp.review.models import Notification, Verdict
+from webapp.review.signals import verdict_given
+from webapp.runs import signals
 from webapp.runs.models import Run
 from webapp.runs.pages.headline import OUTCOMES, headline_of
 
@@ -27,21 +30,25 @@ log = logging.getLogger(__name__)
 TEST = "test"
 
 
-def run_ended(run_id: uuid.UUID | str) -> None:
+@receiver(signals.run_ended)
+def run_ended(run: uuid.UUID | str, **_: Any) -> None:
     """Of a run whose end was just written. Whatever goes wrong here is logged: it must not keep a run from ending."""
     try:
         with transaction.atomic():
-            run = Run.objects.select_related("task", "team").get(pk=run_id)
-            if run.imported:
-                return
-            if run.outcome != "cancelled" and not ArenaRun.objects.filter(run=run).exists():  # an arena's runs are told of by the arena
-                _tell(run, ENDED, ended_detail(run), [run.created_by_id])
-            result = Result.objects.select_related("provenance").filter(run=run).first()
-            for found in overtaken_by(result) if result is not None else []:
-                detail = {"baseline": found.baseline, "baseline_ms": found.baseline_ms, "program_ms": found.program_ms}
-                _tell(found.run, OVERTAKEN, detail, [found.run.created_by_id])
+            _told_of_end(Run.objects.select_related("task", "team").get(pk=run))
     except DatabaseError:
-        log.exception("nobody was told that run %s ended", run_id)
+        log.exception("nobody was told that run %s ended", run)
+
+
+def _told_of_end(run: Run) -> None:
+    if run.imported:
+        return
+    if run.outcome != "cancelled" and not ArenaRun.objects.filter(run=run).exists():  # an arena's runs are told of by the arena
+        _tell(run, ENDED, ended_detail(run), [run.created_by_id])
+    result = Result.objects.select_related("provenance").filter(run=run).first()
+    for found in overtaken_by(result) if result is not None else []:
+        detail = {"baseline": found.baseline, "baseline_ms": found.baseline_ms, "program_ms": found.program_ms}
+        _tell(found.run, OVERTAKEN, detail, [found.run.created_by_id])
 
 
 def ended_detail(run: Run) -> dict[str, Any]:
@@ -53,7 +60,8 @@ def ended_detail(run: Run) -> dict[str, Any]:
     return detail
 
 
-def verdict_changed(verdict: Verdict, told: Iterable[int]) -> None:
+@receiver(verdict_given)
+def verdict_changed(verdict: Verdict, told: Iterable[int], **_: Any) -> None:
     """`told`: the people whom the page tells."""
     detail = {"candidate": verdict.candidate, "verdict": verdict.value, "reason": verdict.reason[:500]}
     about = Notification(kind=Notification.VERDICT, run=verdict.run, verdict=verdict, actor=verdict.by)

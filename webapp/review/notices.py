@@ -11,6 +11,7 @@ from webapp.accounts.models import Membership, Team, User
 from webapp.review import jobs
 from webapp.review.desk import person_key, wake
 from webapp.review.models import Comment, Notification, Thread, Verdict, Wishes
+from webapp.review.signals import verdict_given
 from webapp.runs.models import Run
 
 # What people do, as others choose among it; the order is also which one wins where several hold.
@@ -56,9 +57,7 @@ def of_verdict(verdict: Verdict, by: User) -> None:
     judges = Verdict.objects.filter(run=verdict.run, candidate=verdict.candidate).values_list("by_id", flat=True)
     people = {verdict.run.created_by_id, *judges} - {None}
     _tell(dict.fromkeys(people, Notification.VERDICT), verdict.run.team, actor=by, run=verdict.run, verdict=verdict)
-    from webapp.notifications import announce  # it tells through this module
-
-    announce.verdict_changed(verdict, people - {by.pk})
+    verdict_given.send(sender=None, verdict=verdict, told=people - {by.pk})
 
 
 def of_event(run: Run, kind: str, detail: dict[str, Any], people: Iterable[int]) -> None:

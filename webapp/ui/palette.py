@@ -20,6 +20,7 @@ from webapp.accounts.access import teams_with
 from webapp.accounts.models import User
 from webapp.runs.access import visible_runs
 from webapp.runs.models import Candidate
+from webapp.sql import statements
 from webapp.tasks.models import Task
 
 MOST = 6  # of a kind
@@ -39,18 +40,7 @@ PAGES = [
     ("All pages", "ui:advanced", "advanced menu"),
     ("Style guide", "ui:styleguide", "components colours"),
 ]
-# Kinds of events that people look for by their words; migration 0010 of the runs has an index of exactly these.
-SAID = ("note.added", "decision.made", "diagnosis.made", "plan.proposed", "plan.edited", "candidate.proposed", "error", "run.finished")
-EVENTS = f"""
-SELECT run_id, seq, kind, title, payload FROM (
-  SELECT e.run_id, e.seq, e.kind, r.title, e.payload::text AS payload, e.at
-  FROM runs_event e JOIN runs_run r ON r.id = e.run_id
-  WHERE e.kind IN ({", ".join(f"'{kind}'" for kind in SAID)})
-    AND to_tsvector('simple', e.payload) @@ to_tsquery('simple', %(query)s)
-    AND r.team_id = ANY(%(teams)s) AND r.archived_at IS NULL
-  LIMIT {LOOKED_AT}) found
-ORDER BY at DESC, seq DESC LIMIT {MOST}
-"""
+EVENTS = statements(__file__)["events"]
 KINDS = {"note.added": "note", "decision.made": "decision", "diagnosis.made": "diagnosis", "candidate.proposed": "candidate", "run.finished": "end"}
 
 
@@ -122,7 +112,7 @@ def events(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
         return
     query, teams = " & ".join(f"{stem}:*" for stem in stems), list(teams_with(request).values_list("pk", flat=True))
     with connection.cursor() as cursor:
-        cursor.execute(EVENTS, {"query": query, "teams": teams})
+        cursor.execute(EVENTS, {"query": query, "teams": teams, "looked_at": LOOKED_AT, "most": MOST})
         for run, seq, kind, title, payload in cursor.fetchall():
             yield Hit(
                 excerpt(payload, stems[0]), f"{reverse('runs:run', args=[run])}#event={seq}", f"{KINDS.get(kind, kind.partition('.')[0])} of {title}"

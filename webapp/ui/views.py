@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from webapp.environment import ROOT
-from webapp.review.guests import share_of
+from webapp.review.shares import share_of
 from webapp.ui import palette
 from webapp.ui.context import ADVANCED, ELSEWHERE, in_use, item_of
 from webapp.ui.tags import CLASSES, FLAGS, STATUSES, whisker_scale

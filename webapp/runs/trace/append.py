@@ -11,6 +11,7 @@ from django.db import DatabaseError, connection, transaction
 
 from agents.events import EVENT_VERSION, UNSTORABLE, Event, NewEvent, storable
 from agents.ports import LeaseLost
+from webapp.runs.signals import run_ended
 from webapp.runs.trace.projection import project
 from webapp.runs.trace.reading import stamp
 
@@ -54,9 +55,7 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
             ]  # fmt: skip
             project(run, written)
             if any(event.kind == "run.finished" for event in written):
-                from webapp.notifications.announce import run_ended  # it reads what was projected, and wakes pages through this module
-
-                run_ended(run)
+                run_ended.send(sender=None, run=run)
     except DatabaseError as error:
         named = ERRORS.get(getattr(error.__cause__, "sqlstate", None) or "")
         if named is None:
