@@ -79,6 +79,7 @@ lint: setup-dev
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 	.venv/bin/mypy
+	node_modules/.bin/biome lint --error-on-warnings
 
 browser-packages:
 	@scripts/test-packages

@@ -109,7 +109,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
     kind = get("device", "cpu")
     llm = get("llm") or BUILT_IN
     chosen = {get(role) or llm for role in ROLES}
-    workflow = workflow_of(get("workflow", ""), chosen)
+    workflow = workflow_of(get("workflow", ""), chosen, request.team, kind)
     workflow = workflow if workflow in WORKFLOWS else DEFAULT
     models = {BUILT_IN} if without_models(workflow) else chosen
     context = {

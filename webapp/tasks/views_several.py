@@ -31,6 +31,7 @@ def several(request: HttpRequest) -> HttpResponse:
     preferred = "cuda" if any(choice.kind == "cuda" and choice.online for choice in devices) else "cpu"
     ticked = request.POST.getlist("tasks") if request.method == "POST" else _opened_with(request, groups)
     form = SeveralForm(request.POST or None, devices=devices, teams=teams, groups=groups, initial={"device": preferred, "tasks": ticked})
+    form.arenas_of = request.team
     if request.method == "POST" and form.is_valid():
         team = team_for(request, form.cleaned_data["team"])
         tasks = form.chosen_tasks()

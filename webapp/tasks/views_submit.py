@@ -48,6 +48,7 @@ def _run_page(request: HttpRequest, form_class: type[RunForm], template: str, sk
     devices, teams = device_choices(), writable_teams(request)
     initial = {"device": _preferred(devices), **skeletons, **_start(request, form_class)}
     form = form_class(request.POST or None, request.FILES or None, devices=devices, teams=teams, initial=initial)
+    form.arenas_of = request.team
     if request.method == "POST" and form.is_valid():
         team = team_for(request, form.cleaned_data["team"])
         source = form.cleaned_data["task"]

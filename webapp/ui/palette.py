@@ -41,6 +41,7 @@ PAGES = [
     ("Style guide", "ui:styleguide", "components colours"),
 ]
 EVENTS = statements(__file__)["events"]
+NAMED = "runs_candidate.kernels <> '' AND to_tsvector('simple', replace(runs_candidate.kernels, '_', ' ')) @@ to_tsquery('simple', %s)"
 KINDS = {"note.added": "note", "decision.made": "decision", "diagnosis.made": "diagnosis", "candidate.proposed": "candidate", "run.finished": "end"}
 
 
@@ -97,9 +98,12 @@ def people(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
 
 
 def kernels(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
-    """By their names in the programs: the newest candidate first."""
-    mine = Candidate.objects.filter(run__in=visible_runs(request).filter(archived_at=None)).exclude(kernels="").select_related("run")
-    for candidate in _every(mine, words, "kernels").order_by("-created_at")[:MOST]:
+    """By the beginnings of their names' parts: the newest candidate first."""
+    query = _beginnings(" ".join(words).replace("_", " "))
+    if not query:
+        return
+    mine = Candidate.objects.filter(run__in=visible_runs(request).filter(archived_at=None)).select_related("run")
+    for candidate in mine.extra(where=[NAMED], params=[query]).order_by("-created_at")[:MOST]:
         name = next((one for one in candidate.kernels.split() if words[0].lower() in one.lower()), candidate.kernels.split()[0])
         address = reverse("runs:candidate", args=[candidate.run_id, candidate.number])
         yield Hit(name, f"{address}?tab=source", f"candidate {candidate.number} of {candidate.run.title}")
@@ -107,16 +111,21 @@ def kernels(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
 
 def events(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
     """What people and agents said, by the beginnings of its words."""
-    stems = [stem for word in words for stem in re.findall(r"\w+", word)]
-    if not stems or max(map(len, stems)) < 3:
+    query, teams = _beginnings(" ".join(words)), list(teams_with(request).values_list("pk", flat=True))
+    if not query:
         return
-    query, teams = " & ".join(f"{stem}:*" for stem in stems), list(teams_with(request).values_list("pk", flat=True))
     with connection.cursor() as cursor:
         cursor.execute(EVENTS, {"query": query, "teams": teams, "looked_at": LOOKED_AT, "most": MOST})
         for run, seq, kind, title, payload in cursor.fetchall():
             yield Hit(
-                excerpt(payload, stems[0]), f"{reverse('runs:run', args=[run])}#event={seq}", f"{KINDS.get(kind, kind.partition('.')[0])} of {title}"
+                excerpt(payload, words[0]), f"{reverse('runs:run', args=[run])}#event={seq}", f"{KINDS.get(kind, kind.partition('.')[0])} of {title}"
             )
+
+
+def _beginnings(text: str) -> str:
+    """A question for Postgres's text search: words that begin so, all of them; "" where none has three letters."""
+    stems = re.findall(r"\w+", text)
+    return " & ".join(f"{stem}:*" for stem in stems) if any(len(stem) > 2 for stem in stems) else ""
 
 
 def excerpt(payload: str, word: str) -> str:

@@ -14,9 +14,11 @@ from django.views.decorators.http import require_GET, require_POST
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require
 from webapp.leaderboard.entries import named
+from webapp.leaderboard.filters import AGAINST, Filters
 from webapp.leaderboard.listing import standing_verdicts, visible
 from webapp.leaderboard.models import EVERYONE, Result
 from webapp.leaderboard.shown.badge import badge, badge_of
+from webapp.leaderboard.shown.beside import beside
 from webapp.leaderboard.shown.headlines import of_result
 from webapp.leaderboard.shown.opening import close_team, open_team, open_where_published, opened_teams, signed_in
 from webapp.leaderboard.shown.task_page import MOST_ROWS, pictures, standing, tried_by
@@ -47,6 +49,17 @@ def task_page(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
         "signed_in": signed_in(request),
     }
     return render(request, "leaderboard/task.html", context)
+
+
+@open_where_published
+@require_GET
+def suites_beside(request: HttpRequest) -> HttpResponse:
+    """`?suites=<key>,<key>` chooses them; the filters are those of the leaderboard."""
+    filters = Filters.of_page(request.GET)
+    asked = request.GET.get("suites", "").replace("\0", "")[:1000]
+    found = beside(request, filters, asked)
+    context = {"found": found, "filters": filters, "against_name": AGAINST[filters.against], "setup": found.boards[0].setup if found.boards else None}
+    return render(request, "leaderboard/beside.html", context)
 
 
 @open_where_published

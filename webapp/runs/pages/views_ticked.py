@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -35,16 +36,19 @@ def back(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def ticked(request: HttpRequest) -> HttpResponse:
-    """`action` (archive, restore, tag, untag) for the runs that are named as `with`, of the current team."""
-    require(request, request.team, "act")
+    """`action` (compare, archive, restore, tag, untag) for the runs that are named as `with`, of the current team."""
+    action = request.POST.get("action", "")
+    require(request, request.team, "view" if action == "compare" else "act")
     try:
         named = [uuid.UUID(value) for value in request.POST.getlist("with")][:PAGE_SIZE]
     except ValueError:
         return HttpResponseBadRequest("`with` is the id of a run")
     runs = list(Run.objects.filter(team=request.team, pk__in=named))
-    action, tag = request.POST.get("action", ""), " ".join(request.POST.get("tag", "").replace("\0", "").split())[: Tag.LONGEST]
+    tag = " ".join(request.POST.get("tag", "").replace("\0", "").split())[: Tag.LONGEST]
     if not runs:
         messages.error(request, "Tick at least one run first.")
+    elif action == "compare":
+        return HttpResponseRedirect(f"{reverse('compare:compare')}?{urlencode([('with', str(pk)) for pk in named])}")
     elif action in ("archive", "restore"):
         _archive(request, runs, restore=action == "restore")
     elif action in ("tag", "untag") and not tag:
@@ -56,7 +60,7 @@ def ticked(request: HttpRequest) -> HttpResponse:
         Tag.objects.filter(run__in=runs, name=tag).delete()
         messages.success(request, f"Removed “{tag}” from {counted(len(runs), 'run')}.")
     else:
-        return HttpResponseBadRequest("the action is archive, restore, tag or untag")
+        return HttpResponseBadRequest("the action is compare, archive, restore, tag or untag")
     return back(request)
 
 
