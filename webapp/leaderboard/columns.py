@@ -133,7 +133,7 @@ def page(text: str) -> str:
     """The document with the present columns and sort keys."""
     rows = [f"| {column.title.format(p='p', against='eager', other='the other')} | {column.means} |" for column in COLUMNS]
     text = between(text, "columns", COMMAND, "\n".join(["| column | meaning |", "|---|---|", *rows]))
-    return between(text, "sort keys", COMMAND, f"`sort`: {', '.join(f'`{key}`' for key in SORTED)}; `{USUAL}` where none is given.")
+    return between(text, "sort keys", COMMAND, f"`sort`: {', '.join(f'`{key}`' for key in SORTED)}; `{USUAL}` where no key is given.")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,14 @@ from django.db import transaction
 from django.db.models import Min
 
 from agents.choices.workflows import without_models
+from agents.events import Event
+from agents.payloads import RunFinished, RunForked
 from verifier.report import CLOCK
 from webapp.leaderboard.models import Entry, Provenance, Result, Setup, Subject
 from webapp.leaderboard.visibility import visibility_of
 from webapp.runs import artefacts
 from webapp.runs.models import Candidate, Run, Verification
+from webapp.runs.trace.parts import Part
 
 # A task with one of these proves little: such results are shown, apart from rankings.
 UNRANKED = frozenset({"trivial", "stochastic"})
@@ -25,6 +28,20 @@ ENVIRONMENT = ("torch", "cuda", "driver", "compiler", "python", "threads")
 
 def forget(run: Run) -> None:
     Result.objects.filter(run=run).delete()
+
+
+PART = Part(forget=forget)
+
+
+@PART.rows.on(RunForked)
+def forked(run: Run, event: Event, p: RunForked) -> None:
+    """The parent's result is the parent's."""
+    forget(run)
+
+
+@PART.rows.on(RunFinished)
+def finished(run: Run, event: Event, p: RunFinished) -> None:
+    record(run)
 
 
 def record(run: Run) -> Result | None:

@@ -6,6 +6,7 @@ import uuid
 
 from webapp.review.models import Verdict
 from webapp.runs.models import Candidate, Run
+from webapp.runs.trace.parts import Part
 
 # A result with one of these is in no ranking; its pages say why.
 UNRANKED = (Verdict.QUESTIONED, Verdict.HACK, Verdict.RETRACTED)
@@ -36,3 +37,6 @@ def restore(run: Run) -> None:
     """Write the column again from the verdicts: rows of candidates are projections of the trace, verdicts are not."""
     for number, verdict in standing_of(run).items():
         Candidate.objects.filter(run=run, number=number).update(verdict=verdict.value)
+
+
+PART = Part(restore=restore)

@@ -16,8 +16,10 @@ from django.views.decorators.http import require_GET, require_POST
 
 from agents.orders import BUILT_IN, ROLES, compiled
 from agents.settings import Settings
+from webapp.accounts.access import user_of
 from webapp.accounts.signed_in import Request
 from webapp.llm.models import Profile
+from webapp.review import notices
 from webapp.runs import control
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
@@ -37,6 +39,7 @@ def run_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
     run, can_control = run_for(request, run_id)
     context = {"run": run, "can_control": can_control, "config": page_config(run, can_control), "notes": note_readers(run)}
     context |= {"found": headline.headline_of(run), "go_on": headline.to_go_on(run)}
+    notices.saw(user_of(request), run)
     return render(request, "runs/run.html", context)
 
 
