@@ -253,3 +253,11 @@ def test_an_arenas_runs_are_not_told_one_by_one(people):
     ArenaRun.objects.create(arena=Arena.objects.create(team=run.team, name="a", settings={}, created_by=people.alice), run=run, seed=1)
     append(run.pk, [NewEvent(kind="run.finished", payload={"outcome": "failed", "reason": "", "best": None, "speedup": None})])
     assert Run.objects.get(pk=run.pk).state == "finished" and told(people.alice, ENDED) == []
+
+
+def test_whoever_opens_a_run_has_read_how_it_ended(people):
+    run, other = make_ranked(people.alice, "softmax", 2.0), make_ranked(people.alice, "gelu", 2.0)
+    people.client("bob").get(reverse("runs:run", args=[run.pk]))
+    assert notices.unread(people.alice) == 2
+    people.client("alice").get(reverse("runs:run", args=[run.pk]))
+    assert set(Notification.objects.filter(user=people.alice, read_at=None).values_list("run", flat=True)) == {other.pk}
