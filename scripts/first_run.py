@@ -76,7 +76,7 @@ class Walk:
             self.seconds = time.monotonic() - self.begun
             self.picture("first-result")
             expect(self.page.locator("[data-part=status]")).to_contain_text(re.compile("finished|budget"), timeout=PATIENCE_MS)
-            self.outcome = self.page.locator("[data-part=outcome]").inner_text().strip()
+            self.outcome = self.page.locator("[data-part=outcome]").inner_text().split("\n")[-1]
         except AssertionError:
             self.outcome = f"nothing final within {PATIENCE_MS // 60_000} minutes"
         self.picture("end")

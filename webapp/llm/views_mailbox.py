@@ -16,6 +16,7 @@ from webapp.accounts.access import has_right, require, teams_with
 from webapp.accounts.signed_in import Request
 from webapp.llm.mailbox import ReplyRefused, answer
 from webapp.llm.models import Letter
+from webapp.runs.access import run_for
 
 LATELY = 20
 
@@ -59,6 +60,7 @@ def letter(request: Request, letter_id: uuid.UUID) -> HttpResponse:
 @require_GET
 def reply(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """To the request of this run that has waited longest; to the run where none waits."""
+    run_for(request, run_id)
     waiting = _visible(request).filter(run=run_id, reply=None, withdrawn_at=None).order_by("asked_at").first()
     return redirect("llm:letter", waiting.pk) if waiting else redirect("runs:run", run_id)
 

@@ -22,7 +22,7 @@ PAGES = [p for p in patterns() if not p.name.startswith("api:")]  # the API has 
 PUBLIC = {
     "", "openapi", "api_reference", "account_login", "account_signup", "account_inactive", "mfa_authenticate", "account_reset_password",
     "account_reset_password_done", "account_reset_password_from_key", "account_reset_password_from_key_done", "account_email_verification_sent",
-    "account_confirm_email", "accounts:sign_in_link", "accounts:invitation", "accounts:sign_out", "review:shared",
+    "account_confirm_email", "fleet:enrol", "accounts:sign_in_link", "accounts:invitation", "accounts:sign_out", "review:shared",
 }  # fmt: skip
 # What a viewer may change: only what is the viewer's own.
 VIEWER_MAY = {
@@ -32,6 +32,8 @@ VIEWER_MAY = {
     "accounts:tokens": "a token that may not do more than its owner",
     "accounts:new_team": "a team of one's own",
     "accounts:switch": "where one works",
+    "runs:save_filter": "one's own filters of the list",
+    "runs:dismiss": "what asks oneself for attention",
     "llm:try": "a word from a model of the installation, as a member of one's personal team",
     "tasks:check": "parsing a text",
     "tasks:module": "parsing a text",
