@@ -117,7 +117,9 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
     said = fields_of(model)
     if said:
         yield from ("| field | type | meaning |", "|---|---|---|")
-        yield from (f"| `{one.name}` | {PROSE.of(one.type)} | {one.text}{' (always there)' if one.required else ''} |" for one in said)
+        yield from (
+            f"| `{one.name}` | {PROSE.of(one.type)} | {', '.join(filter(None, (one.text, 'always there' if one.required else '')))} |" for one in said
+        )
         yield ""
 
 

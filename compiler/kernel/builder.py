@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Collection
 from typing import Any
 
 from compiler.graph.ir import FLOATS, HALVES, Access, Argument, Kernel, Level, Op, Store, in_registers, product
@@ -32,7 +33,6 @@ class Builder:
         self.values: dict[str, str] = {}  # value of the graph -> operation
         self.maps: dict[str, Map] = {}
         self._names: dict[str, int] = {}
-        self._taken: set[str] = set()
         self._loads: dict[tuple[Any, ...], str] = {}
         self._computed: dict[tuple[Any, ...], str] = {}
         self._arguments: dict[str, Argument] = {}  # by the value that they stand for
@@ -172,14 +172,13 @@ class Builder:
 
     # -- operations ---------------------------------------------------------------------------------------------------------
 
-    def fresh(self, hint: str) -> str:
-        """A name that no operation and no argument has: operators of the graph carry numbers as well, so `mul_2` may be taken."""
+    def fresh(self, hint: str, taken: Collection[str]) -> str:
+        """A name that is not `taken`, with a number where `hint` was used. Operators of the graph carry numbers as well, so `mul_2` may be taken."""
         hint = RESERVED.get(hint, hint)
         while True:
             self._names[hint] = self._names.get(hint, 0) + 1
             name = hint if self._names[hint] == 1 else f"{hint}_{self._names[hint]}"
-            if name not in self._taken:
-                self._taken.add(name)
+            if name not in taken:
                 return name
 
     def op(self, kind: str, *args: str, dtype: str = "float32", hint: str = "", attr: Any = None, access: Access | None = None) -> str:
@@ -195,7 +194,7 @@ class Builder:
         known = self._computed.get((kind, args, dtype, attr))
         if known is not None and kind not in ("reduce", "scan", "load", "gather", "const", "coord"):
             return known  # the same sub-expression is computed once
-        name = self.fresh(hint or {"reduce": attr, "load": "x"}.get(kind, kind))
+        name = self.fresh(hint or {"reduce": attr, "load": "x"}.get(kind, kind), self.kernel.ops)
         self._computed.setdefault((kind, args, dtype, attr), name)
         self.kernel.ops[name] = Op(name, kind, tuple(args), dtype, level, attr, access or Access("", ()))
         return name
@@ -235,7 +234,7 @@ class Builder:
             raise Refused(f"{spec.dtype} is left to PyTorch")
         entry = self.network.inputs.get(value)
         hint = entry.target.rpartition(".")[2] if entry is not None and entry.target else value
-        name = self.fresh(identifier(hint))
+        name = self.fresh(identifier(hint), self.kernel.arguments)
         self._arguments[value] = self.kernel.arguments[name] = Argument(name, value, spec.dtype, count(spec))
         return self._arguments[value]
 

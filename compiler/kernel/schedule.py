@@ -40,10 +40,13 @@ class Schedule:
         return names.count(name) + sum(store.op == name for store in step.stores) + step.keeps.count(name)
 
     def named(self, at: int, name: str) -> bool:
-        """Whether `name` is what a maximum or minimum runs over (it is then printed several times) or one side of a choice, which is
-        computed whatever is chosen: a branch would stand in the way of SIMD."""
-        chosen = any(op.kind == "where" and name in op.args for op in self.passes[at].elements)
-        return chosen or any(op.attr != "sum" and name in op.args for op in self.passes[at].reduces)
+        """Whether `name` is what a maximum or minimum runs over (it is then printed several times), one side of a choice, which is computed whatever
+        is chosen (a branch would stand in the way of SIMD), or read from where a store before the last one writes."""
+        step = self.passes[at]
+        chosen = any(op.kind == "where" and name in op.args for op in step.elements)
+        overwritten = {store.access.argument for store in step.stores[:-1]}
+        early = any(op.name == name and op.kind == "load" and op.access.argument in overwritten for op in [*step.rows, *step.elements])
+        return chosen or early or any(op.attr != "sum" and name in op.args for op in step.reduces)
 
 
 def schedule(kernel: Kernel, cache: bool = True) -> Schedule:

@@ -63,11 +63,11 @@ def method(network: Network, node: Node, args: list[str]) -> str:
     name = short(node)
     if name in ("view", "_unsafe_view", "reshape"):
         shape = network.spec(node.name).shape
-        return f"{args[0]}.{'view' if network.is_view(node.name) else 'reshape'}({', '.join(map(str, shape))})"
+        return f"{args[0]}.{'view' if network.is_view(node.name) else 'reshape'}({', '.join(map(str, shape)) or '()'})"
     if name == "permute":
-        return f"{args[0]}.permute({args[1].strip('[]')})"
+        return f"{args[0]}.permute({args[1].strip('[]') or '()'})"
     if name in ("transpose", "unsqueeze", "select", "expand", "squeeze"):
-        return f"{args[0]}.{name}({', '.join(a.strip('[]') for a in args[1:])})"
+        return f"{args[0]}.{name}({', '.join(a.strip('[]') or '()' for a in args[1:])})"
     if name == "t":
         return f"{args[0]}.t()"
     if name == "slice":

@@ -18,7 +18,8 @@ class State:
         """Takes `self.bn.num_batches_tracked += 1`: the addition `name` to a counter that nobody else reads."""
         node = self.network.nodes[name]
         target = next((t for t, value in self.graph.mutations.items() if value == name), None)
-        if target is None or node.op != "aten.add.Tensor" or self.network.users[name] or not isinstance(node.args[1], (int, float)):
+        read = self.network.users[name] or self.network.results.count(name) > 1  # by an operator, or it leaves forward as well
+        if target is None or node.op != "aten.add.Tensor" or read or not isinstance(node.args[1], (int, float)):
             return False
         source = self.network.inputs.get(node.args[0]["ref"])
         if source is None or source.target != target or self.network.users[source.name] != [name]:

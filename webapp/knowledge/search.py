@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection
 from django.utils.html import escape
@@ -34,9 +35,9 @@ class Hit:
 def search(teams: Iterable[uuid.UUID], text: str, limit: int) -> list[Hit]:
     """Passages for a query in the syntax of search engines (quoted phrases, `or`, a minus before what must not be there), the best first."""
     with connection.cursor() as cursor:
-        given = {"headline": HEADLINE, "text": text.replace("\x00", ""), "teams": list(teams), "limit": limit}
+        given: dict[str, Any] = {"headline": HEADLINE, "text": text.replace("\x00", ""), "teams": list(teams), "limit": limit}
         cursor.execute(SQL["search"], given)
-        return [Hit(*row[:5], excerpt=_marked(row[5]), rank=row[6]) for row in cursor.fetchall()]
+        return [Hit(of, at, title, head, text, _marked(excerpt), rank) for of, at, title, head, text, excerpt, rank in cursor.fetchall()]
 
 
 def any_of(text: str) -> str:

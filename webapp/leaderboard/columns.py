@@ -45,7 +45,8 @@ class Column:
     def value(self, row: Row, against: str) -> float | None:
         """What it sorts by."""
         found = self.figure(row, against)
-        return found.ratio if self.kind == "interval" else found
+        value: float | None = found.ratio if self.kind == "interval" else found
+        return value
 
     def heading(self, p: float, against: str) -> str:
         words = ("the best baseline", "eager") if against == "best" else ("eager", "best baseline")

@@ -20,4 +20,4 @@ def count_all() -> int:
     """Decide over every group anew; returns how many rows changed."""
     with connection.cursor() as cursor:
         cursor.execute(COUNT.format(where=""))
-        return cursor.rowcount
+        return int(cursor.rowcount)

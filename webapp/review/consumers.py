@@ -13,12 +13,13 @@ import logging
 import re
 import uuid
 from contextlib import suppress
+from typing import Any
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from webapp.review.desk import person_key, run_key
 from webapp.runs.live.hub import hub
-from webapp.runs.trace.append import CHANNEL
+from webapp.runs.trace.reading import CHANNEL
 from webapp.sql import statements
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class BadMessage(ValueError):
 
 class ReviewConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
-        self.tasks: list[asyncio.Task] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self.run: str | None = None
         self.id = uuid.uuid4()
         user = self.scope.get("user")
@@ -136,7 +137,7 @@ class ReviewConsumer(AsyncWebsocketConsumer):
     async def _say(self, **message) -> None:
         await self.send(text_data=json.dumps(message, separators=(",", ":")))
 
-    def _arguments(self, **more) -> dict:
+    def _arguments(self, **more) -> dict[str, Any]:
         session = self.scope.get("session")
         own = {"id": self.id, "run": self.run, "user": self.scope["user"].pk, "session": getattr(session, "session_key", None)}
         return own | {"channel": CHANNEL, "key": f"{run_key(self.run)}:0"} | more

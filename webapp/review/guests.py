@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
@@ -44,17 +47,17 @@ class Guests:
 
     sync_capable = async_capable = True
 
-    def __init__(self, get_response):
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
         if iscoroutinefunction(get_response):
             markcoroutinefunction(self)
 
-    def __call__(self, request):
+    def __call__(self, request: HttpRequest) -> Any:
         if iscoroutinefunction(self):
             return self._asynchronous(request)
         return protected(request, self.get_response(request))
 
-    async def _asynchronous(self, request):
+    async def _asynchronous(self, request: HttpRequest) -> Any:
         return protected(request, await self.get_response(request))
 
     def process_view(self, request: HttpRequest, view, arguments, named) -> HttpResponse | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from typing import Any
 
 from django.utils import timezone
 
@@ -21,7 +22,7 @@ async def execute(client: Verifier, device: str, try_out_id: uuid.UUID) -> None:
     row = await in_thread(_begin)(try_out_id, device)
     if row is None:
         return
-    stages: dict[str, dict] = {}
+    stages: dict[str, dict[str, Any]] = {}
     news = asyncio.Event()
 
     async def tell() -> None:

@@ -47,6 +47,13 @@ def test_as_strided_reads_memory_as_it_lay_in_the_model(compiled, task, kind):
     compiled(task(*AS_IT_LAY[kind])).check()
 
 
+def test_views_without_axes(compiled, task):
+    body = (
+        "a = x.sum().expand(())\nb = x.mean().permute(())\nc = x[:1, :1].view(())\nreturn torch.nonzero(x > a * b * c), a, b, c, x[None].squeeze(())"
+    )
+    compiled(task(body, "torch.randn(30, 70)")).check()
+
+
 def rows(length: int, stride: int, offset: int = 0) -> Kernel:
     """Sums over rows that lie side by side, `stride` elements from one element of a row to the next."""
     arguments = {

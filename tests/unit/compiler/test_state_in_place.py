@@ -22,3 +22,22 @@ def test_state_of_rows(compiled, task, kind, rows, length):
     assert stored is (kind == "read where it is stored alone")
     found.text = as_cpp(found.text)
     found.check()
+
+
+@pytest.mark.parametrize("figures", [None, DeviceFigures.h200()], ids=["cpp", "cuda"])
+def test_memory_that_an_earlier_store_writes_is_read_before(compiled, task, figures):
+    """A recurrence in several kernels: the first of them hands on a value that the last step of another reads, and that its first step overwrites."""
+    step = "delta = x[:, t] + 0.99 * y[:, t + 1] * (1 - z[:, t]) - y[:, t]\n    last = delta + 0.9405 * (1 - z[:, t]) * last"
+    body = f"out = torch.zeros_like(x)\nlast = torch.zeros(4)\nfor t in reversed(range(29)):\n    {step}\n    out[:, t] = last\nreturn out"
+    found = compiled(task(body, "torch.randn(4, 30), torch.randn(4, 30), torch.rand(4, 30)", arguments="x, y, z"), figures=figures)
+    if figures is not None:
+        found.text = as_cpp(found.text)
+    found.check()
+
+
+def test_a_counter_that_is_returned_as_well(compiled, task):
+    body = "self.calls.add_(1)\nself.seen.add_(1)\nreturn torch.relu(x) * 2, self.calls"
+    init = "self.register_buffer('calls', torch.tensor(0))\nself.register_buffer('seen', torch.tensor(0))"
+    found = compiled(task(body, "torch.randn(30, 70)", init))
+    assert "self.seen += 1" in found.text
+    found.check()

@@ -107,7 +107,7 @@ def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState, sourc
     try:
         if (found := rolled(model, source, args, kwargs, plain)) is not None:
             with found.named():
-                return found.written_out(exported(model, found.forward, args, kwargs, plain))
+                return found.written_out(exported(model, found.forward(), args, kwargs, plain))
     except Exception:  # an exporter raises anything; the export pass by pass below works, or tells the reason
         logger.debug("the loop was not rolled up", exc_info=True)
     plain.restore()

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,33 +23,36 @@ import torch
 from verifier.graph import Graph, GraphInput, Node
 from verifier.parties.capturing.calling import FlatCall
 from verifier.parties.capturing.exporting import composed, decomposed
+from verifier.parties.capturing.loop_forms import NUMBER, Form, Unlike, filled, form_of, growing, only_indexes
+from verifier.parties.capturing.loop_sites import Function, Visit, functions_of, loops_in, replaced, watched
 from verifier.parties.capturing.reading import frame_file, read_graph
-from verifier.parties.capturing.statements import loaded, stored
-from verifier.parties.capturing.tracing import Method, Trace, method_of, observed, shape_of
-from verifier.parties.plain_state import PlainState
+from verifier.parties.capturing.statements import all_blocks, loaded, stored
+from verifier.parties.capturing.tracing import Method, shape_of
+from verifier.parties.plain_state import PlainState, source_of
 from verifier.task import TensorSpec
 
+logger = logging.getLogger(__name__)
+
 LEAST_PASSES = 24
+MOST_LOOPS = 16  # that are captured, each by two exports of a pass
 SPACE = "stitch_capture"
-AFFINE = (ast.Constant, ast.BinOp, ast.Add, ast.Sub, ast.UnaryOp, ast.USub, ast.Slice, ast.Tuple, ast.Name, ast.Load)
+NEXT = "next_loop__"
 JUMPS = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Delete)
 _numbers = itertools.count(1)
 
 
-class Unlike(ValueError):
-    """The passes of a loop cannot be told from two of them."""
-
-
 @dataclass
 class Loop:
-    """`given`: tensors that a pass reads, by name; `results`: variables that it sets and others read; `kept`: lists that grow by one value a pass,
-    with the variables of those. `passes`: the number of each. `one` and `other`: what the first two passes were captured as."""
+    """One run of a loop. `given`: tensors that a pass reads, by name; `results`: variables that it sets and others read; `kept`: statements that take
+    the list of the values of all passes for each variable that is kept. `form`: its passes. `one` and `other`: what the second and third pass were
+    captured as."""
 
+    model: torch.nn.Module
     item: ast.For
-    passes: list[int]
+    form: Form
     given: list[str]
     results: list[str]
-    kept: dict[str, str]
+    kept: list[str]
     one: Graph
     other: Graph
     number: int = field(default_factory=lambda: next(_numbers))
@@ -66,21 +70,23 @@ class Loop:
         """Describes what the operator returns: the results, then what each pass keeps."""
         known = {node.name: node.outputs[0] for node in self.one.nodes if node.outputs} | {e.name: e.spec for e in self.one.inputs if e.spec}
         found = [known[leaf["ref"]] for leaf in self.one.outputs]
-        return [*found[: len(self.results)], *found[len(self.results) :] * len(self.passes)]
+        return [*found[: len(self.results)], *found[len(self.results) :] * len(self.form.passes)]
 
-    def statements(self) -> list[ast.stmt]:
-        """What stands in place of the loop while forward is exported."""
-        values = [*self.given, *(f"__state__(self, {target!r})" for target in self.state)]
-        out, first = f"__out_{self.number}", len(self.results)
-        lines = [f"{out} = __loop_{self.number}__([{', '.join(values)}])"]
-        lines += [f"{name} = {out}[{at}]" for at, name in enumerate(self.results)]
-        lines += [f"{name} = list({out}[{first + at}::{len(self.kept)}])" for at, name in enumerate(self.kept)]
-        made = ast.parse("\n".join(lines)).body
-        for statement in made:
-            for node in ast.walk(statement):
-                if "lineno" in node._attributes:
-                    node.lineno = node.end_lineno = self.item.lineno  # type: ignore[attr-defined]
-        return made
+    @property
+    def text(self) -> str:
+        """The statements that stand in its place while forward is exported; the same for all runs of a loop that can be rolled up."""
+        first, lines = len(self.results), [ast.unparse(step) for step in self.form.ahead]
+        lines.append(f"out__ = loop__([{', '.join(self.given)}])")
+        lines += [f"{name} = out__[{at}]" for at, name in enumerate(self.results)]
+        lines += [line.format(f"out__[{first + at}::{len(self.kept)}]") for at, line in enumerate(self.kept)]
+        if self.form.number != NUMBER:
+            lines.append(f"{self.form.number} = {self.form.passes[-1]}")
+        return "\n".join(lines)
+
+    def __call__(self, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        operator: Any = getattr(getattr(torch.ops, SPACE), f"loop_{self.number}")
+        returned: list[torch.Tensor] = operator.default([*values, *(_state(self.model, target) for target in self.state)])
+        return returned
 
     def written_out(self, node: Node, taken: set[str]) -> tuple[list[Node], list[Any]]:
         """The operators of all passes, under names that are not `taken`, and the values that the operator returns."""
@@ -90,7 +96,7 @@ class Loop:
         carried = {name: entry.name for entry in self.one.inputs if entry.kind == "user" and (name := self._variable(entry)) in self.results}
         found: list[Node] = []
         kept: list[Any] = []
-        for at, number in enumerate(self.passes):
+        for at, number in enumerate(self.form.passes):
             here = dict(values)
             for one, other in zip(self.one.nodes, self.other.nodes, strict=True):
                 name = _free(f"{one.name}_{number}", taken)
@@ -109,27 +115,59 @@ class Loop:
 
 @dataclass
 class Rolled:
-    """`forward`: the task's, with an operator in place of each of `loops`."""
+    """A model whose loops are operators. `order`: the runs of loops that have statements in their place, each with its operator or none, as they
+    follow one another."""
 
-    method: Method
-    loops: list[Loop]
-    forward: Callable[..., Any]
+    model: torch.nn.Module
+    functions: list[Function]
+    order: list[tuple[ast.For, Loop | None]]
+    waiting: Iterator[tuple[ast.For, Loop | None]] = field(default_factory=lambda: iter(()))
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [loop for _, loop in self.order if loop is not None]
+
+    def forward(self) -> Callable[..., Any]:
+        """The model's forward as it is now, which begins with the first loop at every call."""
+        own = self.model.forward
+
+        @functools.wraps(own)
+        def begun(*args: Any, **kwargs: Any) -> Any:
+            self.waiting = iter(self.order)
+            return own(*args, **kwargs)
+
+        return begun
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
-        """Meanwhile the forward can be called by an exporter."""
+        """Meanwhile the loops are operators, which an exporter can call."""
         library = torch.library.Library(SPACE, "FRAGMENT")
-        names: dict[str, Any] = {"__state__": _state}
         for loop in self.loops:
             library.define(f"loop_{loop.number}(Tensor[] values) -> Tensor[]")
             torch.library.register_fake(f"{SPACE}::loop_{loop.number}", functools.partial(_empty, loop.specs()), lib=library)
-            names[f"__loop_{loop.number}__"] = getattr(getattr(torch.ops, SPACE), f"loop_{loop.number}").default
-        self.method.names.update(names)
+
+        def following(key: int) -> Loop | None:
+            item, loop = next(self.waiting, (None, None))
+            if id(item) != key:
+                raise Unlike("the loops run in another order")
+            return loop
+
+        names, texts = source_of(self.model), {id(item): (item, loop.text) for item, loop in self.order if loop is not None}
+        others: dict[int, Callable[..., Any]] = {}
+        for at, function in enumerate(self.functions):
+            tree = copy.deepcopy(function.tree)
+            pairs = [(item, twin) for item, twin in zip(loops_in(function.tree), loops_in(tree), strict=True) if id(item) in texts]
+            for item, twin in pairs:
+                block, place = next((block, n) for block in all_blocks(tree.body) for n, one in enumerate(block) if one is twin)
+                block[place : place + 1] = _either(twin, id(item), texts[id(item)][1])
+            if pairs:
+                others[at] = function.made(tree, frame_file(self.model))
+        names[NEXT] = following
         try:
-            yield
+            with replaced(others, self.functions):
+                yield
         finally:
-            for name in names:
-                del self.method.names[name]
+            del names[NEXT]
             library._destroy()
 
     def written_out(self, graph: Graph) -> Graph:
@@ -166,111 +204,115 @@ class Rolled:
 
 
 def rolled(model: torch.nn.Module, source: str, args: tuple[Any, ...], kwargs: dict[str, Any], plain: PlainState) -> Rolled | None:
-    """Null where forward has no loop that is worth it."""
-    method = method_of(model, source)
-    if method is None or not any(isinstance(item, ast.For) for item in method.tree.body):
+    """Null where no function of the task's source runs a loop that is worth it."""
+    functions = functions_of(model, source)
+    if not functions:
         return None
-    trace = observed(method, method.tree, args, kwargs, plain, torch.Tensor.clone)
-    loops = []
-    for item in method.tree.body:
-        if isinstance(item, ast.For):
-            with contextlib.suppress(Unlike):
-                loops.append(_loop(method, item, trace, plain))
-    if not loops:
+    visits = watched(model, functions, args, kwargs, plain, frame_file(model))
+    found: dict[int, tuple[Visit, Loop]] = {}
+    _choose(visits, plain, found, set())
+    if not found:
         return None
-    tree = copy.deepcopy(method.tree)
-    for loop in reversed(loops):
-        at = method.tree.body.index(loop.item)
-        tree.body[at : at + 1] = loop.statements()
-    function = method.compiled(ast.fix_missing_locations(tree), frame_file(model))
-    return Rolled(method, loops, functools.partial(function, model))
+    texts: dict[int, set[str]] = {}
+    for visit, loop in found.values():
+        texts.setdefault(id(visit.item), set()).add(loop.text)
+    chosen = {key: loop for key, (visit, loop) in found.items() if len(texts[id(visit.item)]) == 1}
+    sites = {id(loop.item) for loop in chosen.values()}
+    order = list(_in_order(visits, chosen, sites))
+    return Rolled(model, functions, order) if chosen else None
 
 
-def _loop(method: Method, item: ast.For, trace: Trace, plain: PlainState) -> Loop:
+def _choose(visits: list[Visit], plain: PlainState, found: dict[int, tuple[Visit, Loop]], unlike: set[int]) -> None:
+    """Captures the passes of runs of loops, and where they are not alike, those of the loops within."""
+    for visit in visits:
+        if id(visit.item) not in unlike and len(found) < MOST_LOOPS:
+            try:
+                found[id(visit)] = visit, _loop(visit, plain)
+                continue
+            except Exception:  # an exporter raises anything; the loop is exported pass by pass
+                logger.debug("a loop was not rolled up", exc_info=True)
+                plain.restore()
+                unlike.add(id(visit.item))
+        _choose(visit.inner, plain, found, unlike)
+
+
+def _in_order(visits: list[Visit], chosen: dict[int, Loop], sites: set[int]) -> Iterator[tuple[ast.For, Loop | None]]:
+    for visit in visits:
+        loop = chosen.get(id(visit))
+        if id(visit.item) in sites:
+            yield visit.item, loop
+        if loop is None:
+            yield from _in_order(visit.inner, chosen, sites)
+
+
+def _either(item: ast.For, key: int, text: str) -> list[ast.stmt]:
+    """The loop as it is where it has no operator, else the statements of `text`; all of them on the line of the loop."""
+    lines = "\n".join(f"    {line}" for line in text.splitlines())
+    made = ast.parse(f"loop__ = {NEXT}({key})\nif loop__ is not None:\n{lines}\nelse:\n    pass\n").body
+    for statement in made:
+        for node in ast.walk(statement):
+            if "lineno" in node._attributes:
+                node.lineno = node.end_lineno = item.lineno  # type: ignore[attr-defined]
+    assert isinstance(made[1], ast.If)
+    made[1].orelse = [item]
+    return made
+
+
+def _loop(visit: Visit, plain: PlainState) -> Loop:
     """Raises `Unlike`, or whatever an export raises."""
-    before, visits = trace.at(item), trace.visits.get(id(item.body[0]), [])
-    if before is None or len(visits) < 2 or item.orelse or not isinstance(item.target, ast.Name):
-        raise Unlike("it has another form")
-    variable, passes, body = _passes(method, item, before)
-    if len(passes) < LEAST_PASSES or any(isinstance(node, (*JUMPS, ast.FunctionDef)) for one in body for node in ast.walk(one)):
-        raise Unlike("it is short, or may end early")
-    kept = _growing(body, before)
-    elsewhere = {node.id for one in method.tree.body if one is not item for node in ast.walk(one) if isinstance(node, ast.Name)}
-    if variable in elsewhere or not _only_indexes(body, variable):
+    item, method, before, visits = visit.item, visit.function.method, dict(visit.before), visit.passes
+    if len(visits) < 2 or item.orelse or any(isinstance(node, (*JUMPS, ast.FunctionDef)) for one in item.body for node in ast.walk(one)):
+        raise Unlike("it has another form, or may end early")
+    form = form_of(item, method.names, before)
+    before |= form.over
+    if len(form.passes) < LEAST_PASSES:
+        raise Unlike("it is short")
+    lists = growing(form.body, before)
+    places = filled(form.body, form.number, form.passes, before)
+    inside = {id(node) for node in ast.walk(item)}
+    elsewhere = {node.id for node in ast.walk(visit.function.tree) if isinstance(node, ast.Name) and id(node) not in inside}
+    if not only_indexes(form.body, form.number):
         raise Unlike("the number of the pass is used for more than an index")
-    names = [name for name in sorted(loaded(body)) if name in before and name not in (variable, "self")]
+    names = [name for name in sorted(loaded(form.body)) if name in before and name != form.number]
     for name in names:
-        if any(shape_of(visit[name]) != shape_of(before[name]) for visit in visits):
+        if name not in form.over and any(shape_of(seen[name]) != shape_of(before[name]) for seen in visits):
             raise Unlike(f"{name} has another size or value in each pass")
     given = [name for name in names if isinstance(before[name], torch.Tensor)]
-    results = [name for name in sorted(stored(body)) if name in given or name in elsewhere and name not in kept.values()]
+    if any(_meet(before[name], before[out]) for name in given for out in places):
+        raise Unlike("a tensor is filled that a pass reads")
+    kept = [*lists.values(), *(place.kept for place in places.values())]
+    results = [name for name in sorted(stored(form.body)) if name in given or name in elsewhere and name not in kept]
     if any(name in names and name not in given for name in results):
         raise Unlike("a plain value changes from pass to pass")
     if not results and not kept:
         raise Unlike("nothing comes of it")
     fixed = {name: before[name] for name in names if name not in given}
-    returned = [*results, *kept.values()]
-    one, other = (_pass(method, item, body, variable, number, given, fixed, returned, before, plain) for number in passes[1:3])
+    one, other = (_pass(method, item, form, number, given, fixed, [*results, *kept], before, plain) for number in form.passes[1:3])
     _alike(one, other)
-    return Loop(item, passes, given, results, kept, one, other)
-
-
-def _passes(method: Method, item: ast.For, before: dict[str, Any]) -> tuple[str, list[int], list[ast.stmt]]:
-    """The variable that counts, its values, and the statements of a pass."""
-    assert isinstance(item.target, ast.Name)
-    body = copy.deepcopy(item.body)
-    if isinstance(item.iter, ast.Call) and isinstance(item.iter.func, ast.Name) and item.iter.func.id == "range":
-        tree = ast.fix_missing_locations(ast.Expression(copy.deepcopy(item.iter)))
-        return item.target.id, list(eval(compile(tree, "<loop>", "eval"), method.names, before)), body
-    if isinstance(item.iter, ast.Name) and isinstance(over := before.get(item.iter.id), torch.Tensor) and over.dim():
-        step = ast.copy_location(ast.parse(f"{item.target.id} = {item.iter.id}[__pass]").body[0], item)
-        return "__pass", list(range(over.shape[0])), [ast.fix_missing_locations(step), *body]
-    raise Unlike("it goes over something else than numbers or a tensor")
-
-
-def _growing(body: list[ast.stmt], before: dict[str, Any]) -> dict[str, str]:
-    """Empty lists that each pass appends one value to: the statement becomes one that sets a variable, which is told for each list."""
-    found: dict[str, str] = {}
-    for at, one in enumerate(body):
-        call = one.value if isinstance(one, ast.Expr) else None
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "append" or len(call.args) != 1:
-            continue
-        owner = call.func.value
-        if isinstance(owner, ast.Name) and before.get(owner.id) == [] and owner.id not in found:
-            found[owner.id] = f"__kept_{owner.id}"
-            target = ast.Name(found[owner.id], ast.Store())
-            body[at] = ast.fix_missing_locations(ast.copy_location(ast.Assign([target], call.args[0]), one))
-    if any(isinstance(node, ast.Name) and node.id in found for one in body for node in ast.walk(one)):
-        raise Unlike("a list that grows is read in the loop")
+    texts = [*(f"{name} += list({{}})" for name in lists), *(place.text for place in places.values())]
+    found = Loop(method.model, item, form, given, results, texts, one, other)
+    specs = found.specs()[len(results) + len(lists) : len(results) + len(kept)]
+    if any((spec.shape, spec.dtype) != (place.shape, str(place.dtype)[6:]) for spec, place in zip(specs, places.values(), strict=True)):
+        raise Unlike("a tensor is filled with values of another size or type")
     return found
 
 
-def _only_indexes(body: list[ast.stmt], variable: str) -> bool:
-    """Whether the number of a pass is read within indices alone, of which it is a term."""
-    uses = sum(isinstance(node, ast.Name) and node.id == variable for one in body for node in ast.walk(one))
-    for one in body:
-        for index in (node.slice for node in ast.walk(one) if isinstance(node, ast.Subscript)):
-            for part in index.elts if isinstance(index, ast.Tuple) else [index]:
-                inner = list(ast.walk(part))
-                names = [node.id for node in inner if isinstance(node, ast.Name)]
-                if variable in names and set(names) == {variable} and all(isinstance(node, AFFINE) for node in inner):
-                    uses -= names.count(variable)
-    return uses == 0
+def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _pass(
-    method: Method, item: ast.For, body: list[ast.stmt], variable: str, number: int, given: list[str], fixed: dict[str, Any], returned: list[str],
-    before: dict[str, Any], plain: PlainState,
+    method: Method, item: ast.For, form: Form, number: int, given: list[str], fixed: dict[str, Any], returned: list[str], before: dict[str, Any],
+    plain: PlainState,
 ) -> Graph:  # fmt: skip
     """One pass as a graph of the tensors `given`, which returns a tuple."""
     values = ast.Tuple([ast.Name(name, ast.Load()) for name in returned], ast.Load())
-    parameters = [ast.arg(name) for name in ("self", *given, variable, *fixed)]
+    parameters = [ast.arg(name) for name in (*given, form.number, *fixed)]
     end = ast.copy_location(ast.Return(values), item)
-    tree = ast.FunctionDef("part", ast.arguments([], parameters, None, [], [], None, []), [*copy.deepcopy(body), end], [])
+    tree = ast.FunctionDef("part", ast.arguments([], parameters, None, [], [], None, []), [*copy.deepcopy(form.body), end], [])
     function = method.compiled(ast.fix_missing_locations(ast.copy_location(tree, item)), frame_file(method.model))
-    bound = functools.partial(function, method.model)
     tensors = tuple(before[name] for name in given)
-    call = FlatCall(lambda *values: bound(*values, number, *fixed.values()), tensors, {}, type(method.model).__module__)
+    call = FlatCall(lambda *values: function(*values, number, *fixed.values()), tensors, {}, type(method.model).__module__)
     changed: set[str] = set()
     call.after = lambda: changed.update(plain.changed())
     graph = read_graph(decomposed(composed(method.model, call)), call, method.model, frame_file(method.model))

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import inspect
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,7 @@ class Method:
     """A method of a model: forward's syntax tree, and what compiles parts of it."""
 
     model: torch.nn.Module
-    owner: str  # the class whose statement it is
+    owner: str  # the class whose statement it is; empty for a function of the module
     tree: ast.FunctionDef
     names: dict[str, Any]  # of the module
 
@@ -38,7 +39,8 @@ class Method:
         tree = copy.deepcopy(tree)
         tree.decorator_list = []
         unsuper(tree, self.owner)
-        mangle(tree, self.owner)
+        if self.owner:
+            mangle(tree, self.owner)
         module = ast.fix_missing_locations(ast.Module([tree], []))
         space: dict[str, Any] = {}
         exec(compile(module, file, "exec"), self.names, space)
@@ -54,16 +56,16 @@ def method_of(model: torch.nn.Module, source: str) -> Method | None:
         return None
     for owner in [node for node in ast.walk(ast.parse(source.removeprefix("\ufeff"))) if isinstance(node, ast.ClassDef)]:
         for item in owner.body:
-            if isinstance(item, ast.FunctionDef) and item.name == code.co_name == "forward" and code.co_firstlineno == _first_line(item):
-                return Method(model, owner.name, item, function.__globals__) if _plain(item) else None
+            if isinstance(item, ast.FunctionDef) and item.name == code.co_name == "forward" and code.co_firstlineno == first_line(item):
+                return Method(model, owner.name, item, function.__globals__) if is_plain(item) else None
     return None
 
 
-def _first_line(item: ast.FunctionDef) -> int:
+def first_line(item: ast.FunctionDef) -> int:
     return min([item.lineno, *(decorator.lineno for decorator in item.decorator_list)])
 
 
-def _plain(tree: ast.FunctionDef) -> bool:
+def is_plain(tree: ast.FunctionDef) -> bool:
     harmless = ("no_grad", "inference_mode", "enable_grad")
     hard = (ast.Yield, ast.YieldFrom, ast.Await, ast.Nonlocal)
     return all(any(word in ast.unparse(d) for word in harmless) for d in tree.decorator_list) and not any(isinstance(n, hard) for n in ast.walk(tree))
@@ -85,15 +87,28 @@ def observed(
     method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any], plain: PlainState, changed: Callable[[torch.Tensor], Any]
 ) -> Trace:
     """One call with tensors that `changed` makes of the given ones; the model's state is as before afterwards."""
+    made, words = given_again(args, kwargs, changed)
+    with undone(method.model, plain):
+        return traced(method, tree, made, words)
+
+
+def given_again(args: tuple[Any, ...], kwargs: dict[str, Any], changed: Callable[[torch.Tensor], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call with tensors that `changed` makes of the given ones."""
     values = [*args, *kwargs.values()]
     tensors = iter([changed(leaf) for value in values for _, leaf in leaves_of(value, "") if isinstance(leaf, torch.Tensor)])
     made = [rebuild(value, tensors) for value in values]
-    state = {name: value.clone() for name, value in method.model.state_dict().items()}
+    return tuple(made[: len(args)]), dict(zip(kwargs, made[len(args) :], strict=True))
+
+
+@contextlib.contextmanager
+def undone(model: torch.nn.Module, plain: PlainState) -> Iterator[None]:
+    """Puts the model's state back afterwards."""
+    state = {name: value.clone() for name, value in model.state_dict().items()}
     try:
-        return traced(method, tree, tuple(made[: len(args)]), dict(zip(kwargs, made[len(args) :], strict=True)))
+        yield
     finally:
         plain.restore()
-        for name, value in method.model.state_dict().items():
+        for name, value in model.state_dict().items():
             value.copy_(state[name])
 
 
@@ -110,7 +125,7 @@ def traced(method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs:
     def seen(key: int, values: dict[str, Any]) -> None:
         visits = trace.visits.setdefault(key, [])
         if len(visits) < VISITS:
-            visits.append({name: _kept(value) for name, value in values.items()})
+            visits.append({name: kept_value(value) for name, value in values.items()})
 
     method.names[_SEEN] = seen
     try:
@@ -128,7 +143,7 @@ def _look(key: int) -> ast.stmt:
     return ast.Expr(ast.Call(ast.Name(_SEEN, ast.Load()), [ast.Constant(key), values], []))
 
 
-def _kept(value: Any) -> Any:
+def kept_value(value: Any) -> Any:
     """Copies a value as it is now: later statements may change its size, or the content of a list."""
     if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
         return value.detach()

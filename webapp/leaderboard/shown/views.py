@@ -6,13 +6,14 @@ import uuid
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require
+from webapp.accounts.signed_in import Request
 from webapp.leaderboard.entries import named
 from webapp.leaderboard.filters import AGAINST, Filters
 from webapp.leaderboard.listing import standing_verdicts, visible
@@ -30,7 +31,7 @@ SECONDS_KEPT = 300  # how long a README's host may keep a badge
 
 @open_where_published
 @require_GET
-def task_page(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
+def task_page(request: Request, task_id: uuid.UUID) -> HttpResponse:
     """`?setup=<id>` chooses device, precision and mode; without it those with the most results."""
     task = Task.objects.filter(pk=task_id).first()
     results = visible(request).filter(subject__sha=task.sha) if task else Result.objects.none()
@@ -53,7 +54,7 @@ def task_page(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
 
 @open_where_published
 @require_GET
-def suites_beside(request: HttpRequest) -> HttpResponse:
+def suites_beside(request: Request) -> HttpResponse:
     """`?suites=<key>,<key>` chooses them; the filters are those of the leaderboard."""
     filters = Filters.of_page(request.GET)
     asked = request.GET.get("suites", "").replace("\0", "")[:1000]
@@ -64,7 +65,7 @@ def suites_beside(request: HttpRequest) -> HttpResponse:
 
 @open_where_published
 @require_GET
-def result_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def result_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """The permanent address of a run's result: a rebuilt ranking gives results other numbers, a run keeps its own."""
     result = _result(request, run_id)
     told = result.provenance
@@ -93,7 +94,7 @@ def _plain(name: str) -> str:
 
 
 @require_GET
-def result_badge(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def result_badge(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """The badge. It is the same answer for what isn't there and for what isn't to be seen."""
     result = visible(request).filter(run=run_id).select_related("provenance", "setup").first()
     picture = badge_of(result) if result else badge("no public result", "idle")
@@ -104,7 +105,7 @@ def result_badge(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return answer
 
 
-def _result(request: HttpRequest, run_id: uuid.UUID) -> Result:
+def _result(request: Request, run_id: uuid.UUID) -> Result:
     found = visible(request).filter(run=run_id).select_related("run", "task", "team", "provenance", "setup", "entry__team").first()
     if found is None:
         raise Http404("no such result")
@@ -117,7 +118,7 @@ def _open(result: Result) -> bool:
 
 @login_required
 @require_POST
-def set_opening(request: HttpRequest) -> HttpResponse:
+def set_opening(request: Request) -> HttpResponse:
     """Opens the current team's published results to people who don't sign in, or closes them again."""
     require(request, request.team, "own")
     opens = request.POST.get("open") == "1"

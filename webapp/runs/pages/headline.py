@@ -98,7 +98,8 @@ def of_run(run: Run, best: Verification | None, latest: str = "") -> Headline:
 def best_of(row: Verification) -> Figure:
     """Over the best baseline. A row that is older than its bounds takes those over eager, which the same calls of the program scatter."""
     ratio, low, high = row.best_baseline_speedup, row.best_baseline_low, row.best_baseline_high
-    if low is None and row.speedup_low is not None and row.speedup_high is not None:
+    assert ratio is not None  # who calls has seen that there is one
+    if low is None and row.speedup and row.speedup_low is not None and row.speedup_high is not None:
         low, high = ratio * row.speedup_low / row.speedup, ratio * row.speedup_high / row.speedup
     return Figure(ratio, low, high)
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect, QueryDict
+from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import require
+from webapp.accounts.signed_in import Request
 from webapp.runs.access import run_for
 from webapp.runs.models import Dismissed, Run, SavedFilter, Tag
 from webapp.runs.pages.attention import REASONS
@@ -26,7 +27,7 @@ from webapp.ui.tags import counted
 MOST_FILTERS = 30
 
 
-def back(request: HttpRequest) -> HttpResponse:
+def back(request: Request) -> HttpResponse:
     """To the page that the form named as `next`, where it is one of ours; else to the list."""
     wanted = request.POST.get("next", "")
     allowed = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure())
@@ -35,7 +36,7 @@ def back(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def ticked(request: HttpRequest) -> HttpResponse:
+def ticked(request: Request) -> HttpResponse:
     """`action` (compare, archive, restore, tag, untag) for the runs that are named as `with`, of the current team."""
     action = request.POST.get("action", "")
     require(request, request.team, "view" if action == "compare" else "act")
@@ -64,7 +65,7 @@ def ticked(request: HttpRequest) -> HttpResponse:
     return back(request)
 
 
-def _archive(request: HttpRequest, runs: list[Run], *, restore: bool) -> None:
+def _archive(request: Request, runs: list[Run], *, restore: bool) -> None:
     """Nothing is deleted; what still runs stays in the list."""
     taken = [run for run in runs if restore or run.state == "finished"]
     with transaction.atomic():
@@ -79,7 +80,7 @@ def _archive(request: HttpRequest, runs: list[Run], *, restore: bool) -> None:
 
 @login_required
 @require_POST
-def save_filter(request: HttpRequest) -> HttpResponse:
+def save_filter(request: Request) -> HttpResponse:
     """Keeps the question of `query` under `name` for this person in this team; with `forget` it is dropped."""
     name = " ".join(request.POST.get("name", "").replace("\0", "").split())[: SavedFilter.LONGEST]
     mine = SavedFilter.objects.filter(user=request.user, team=request.team)
@@ -98,7 +99,7 @@ def save_filter(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def dismiss(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def dismiss(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """The run asks this person no more for this reason."""
     run, _ = run_for(request, run_id)
     reason = request.POST.get("reason", "")

@@ -15,8 +15,6 @@ from webapp.runs.signals import run_ended
 from webapp.runs.trace.projection import project
 from webapp.runs.trace.reading import stamp
 
-CHANNEL = "stitchwork_run"  # as in the SQL function; the payload is "RUN:SEQ"
-
 
 class PayloadTooLarge(ValueError):
     """A payload over 16 KB: it has to be an artefact."""

@@ -20,8 +20,8 @@ from webapp.accounts.models import Team, User
 from webapp.runs import artefacts
 from webapp.runs.models import Event as EventRow
 from webapp.runs.models import Run
-from webapp.runs.trace.append import CHANNEL
 from webapp.runs.trace.projection import event_of, project
+from webapp.runs.trace.reading import CHANNEL
 from webapp.tasks.models import Task
 
 INSERT = "INSERT INTO runs_event (run_id, seq, v, at, span, parent, agent, kind, payload) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s::json)"

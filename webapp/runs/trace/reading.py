@@ -12,6 +12,7 @@ from django.db import connection
 from webapp.runs.models import Run
 from webapp.sql import statements
 
+CHANNEL = "stitchwork_run"  # where readers are woken, as in the SQL function that appends; the payload is "RUN:SEQ"
 SQL = statements(__file__)
 EVENT_JSON = SQL["event"]
 SELECT_AFTER, SELECT_WITHIN = (SQL[name].replace("{event}", EVENT_JSON) for name in ("after", "within"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -53,7 +54,7 @@ def _rescue_one(stalled_after: float) -> bool:
         return True
 
 
-def _rows(statement: str, arguments: list | None = None) -> list[tuple]:
+def _rows(statement: str, arguments: list[Any] | None = None) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, arguments)
-        return cursor.fetchall()
+        return list(cursor.fetchall())
