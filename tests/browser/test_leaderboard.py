@@ -24,7 +24,7 @@ def ranked(people) -> Run:
     return runs[0]
 
 
-def board(page: Page, server: str, query: str = "suite=kernelbench-level3") -> Page:
+def board(page: Page, server: str, query: str = "suite=kernelbench-level3&against=eager") -> Page:
     page.goto(f"{server}/leaderboard/?{query}")
     return page
 
