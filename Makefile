@@ -15,7 +15,7 @@ BY_FILE := -n $(WORKERS) --dist loadfile
 BY_GROUP := -n $(WORKERS) --dist loadgroup
 CORPUS_RESULT ?= bench/results/verifier-corpus-cpu.json
 
-.PHONY: run dev setup assets test test-all test-corpus test-learning lint setup-dev browser-packages bench-solve bench-kernelbench bench-everyday bench-pages bench-stream screenshots clean
+.PHONY: run dev setup assets test test-all test-corpus test-learning lint setup-dev browser-packages bench-solve bench-kernelbench bench-everyday bench-pages bench-stream screenshots first-run clean
 
 run: setup
 	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor
@@ -79,12 +79,16 @@ lint: setup-dev
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 	.venv/bin/mypy
+	node_modules/.bin/biome lint --error-on-warnings
 
 browser-packages:
 	@scripts/test-packages
 
 screenshots: setup-dev browser-packages  ## docs/screenshots/*.png of a temporary installation with real H200 runs
 	$(PYTHON) scripts/screenshots.py
+
+first-run: setup-dev browser-packages  ## docs/screenshots/first-run/*.png: three walks of a newcomer, with clicks and seconds
+	$(PYTHON) scripts/first_run.py
 
 bench-solve: setup
 	$(PYTHON) bench/solve_all.py

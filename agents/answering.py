@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import re
 import sys
 from pathlib import Path
 
-from agents.arguments import Unusable
+from pydantic import BaseModel
+
+from agents.arguments import Subcommands, Unusable
 from agents.events import Event
 from agents.journal import TRACE, FileJournal
 from agents.llm.mailbox import LONGEST_REPLY, FileMailbox, NotWaiting, Waiting
@@ -19,11 +20,17 @@ from agents.roles.prompts import prompt
 from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, Refused, find_object
 
 REQUESTS = "requests"  # in a run's directory
-SCHEMAS = {"plan": PlanReply, "ideas": IdeasReply, "idea": IdeaReply, "diagnosis": DiagnosisReply, "judgement": JudgementReply}
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "plan": PlanReply,
+    "ideas": IdeasReply,
+    "idea": IdeaReply,
+    "diagnosis": DiagnosisReply,
+    "judgement": JudgementReply,
+}
 PROGRAM = "program"
 
 
-def add_answer(commands: argparse._SubParsersAction) -> None:
+def add_answer(commands: Subcommands) -> None:
     answered = commands.add_parser(
         "answer",
         help="reply to a request that a run left (solve --when-asked pause), from standard input",

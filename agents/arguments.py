@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from agents.choices.limits import LIMITS, Limit
 from agents.choices.workflows import DEFAULT, PARALLEL, SEARCHES, WORKFLOWS
 from agents.llm import open_models
 from agents.settings import MOST_WORKERS, Budget, Settings
 from verifier.task import Mode, Precision
+
+if TYPE_CHECKING:
+    Subcommands = argparse._SubParsersAction[argparse.ArgumentParser]
+else:
+    Subcommands = argparse._SubParsersAction
 
 
 class Unusable(ValueError):

@@ -52,7 +52,7 @@ async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request
                     await streamed.replace(reply.text)
             except Asked as error:
                 run.ledger.release(key)
-                failure = error
+                failure: ModelFailure = error
             except ModelFailure as error:
                 failure = error
                 await _failed(span, key, agent, profile, asked, failure, streamed.text)
@@ -126,7 +126,7 @@ async def _failed(span: Span, key: str, agent: Agent, profile: str, request: Req
 def cost(request: Request, reply: Reply, estimate: dict[str, float]) -> dict[str, float]:
     """An exchange in units of the budget. Where the server did not count, tokens are taken from the characters, dollars in proportion."""
     tokens = reply.usage.input_tokens + reply.usage.output_tokens if reply.usage else tokens_in(request, reply.text + reply.reasoning)
-    spent = {"calls": max(reply.attempts, 1), "tokens": tokens}
+    spent: dict[str, float] = {"calls": max(reply.attempts, 1), "tokens": tokens}
     dollars = reply.dollars
     if dollars is None and estimate.get("dollars") and estimate.get("tokens"):
         dollars = estimate["dollars"] * min(1.0, tokens / estimate["tokens"])
@@ -149,7 +149,7 @@ class Streamed:
         self.text = ""
         self._written = span.run.replay.messages.get(key, "")
         self._news = asyncio.Event()
-        self._writer: asyncio.Task | None = None
+        self._writer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Streamed:
         self._writer = asyncio.create_task(self._write_on())
@@ -163,7 +163,7 @@ class Streamed:
         if delta.kind == "text" and delta.text:
             self.text += delta.text
             self._news.set()
-        if self._writer.done():
+        if self._writer is not None and self._writer.done():
             self._writer.result()
 
     async def replace(self, text: str) -> None:
@@ -175,6 +175,8 @@ class Streamed:
             await self._delta(len(text), "")
 
     async def _stop(self) -> None:
+        if self._writer is None:
+            return
         self._writer.cancel()
         await asyncio.wait([self._writer])  # not `await`: a cancellation of ours must not be taken for its
         if not self._writer.cancelled():

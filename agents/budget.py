@@ -17,6 +17,9 @@ from agents.payloads import (
     LlmFailed,
     LlmRequested,
     RunForked,
+    RunPaused,
+    RunResumed,
+    RunStarted,
     VerificationFinished,
     VerificationQueued,
     VerificationStage,
@@ -163,9 +166,9 @@ class Still:
 
     def account(self, event: Event) -> None:
         at = datetime.fromisoformat(event.at)
-        if event.kind == "run.paused":
+        if event.kind == RunPaused.kind:
             self._paused = self._paused or at
-        elif event.kind in ("run.resumed", "run.forked"):
+        elif event.kind in (RunResumed.kind, RunForked.kind):
             since = self._paused or self._last  # without a pause, a resume follows an interruption
             if since is not None and at > since:
                 self._times.append((since, at))
@@ -185,10 +188,10 @@ def seconds_worked(events: Sequence[Event]) -> float:
         at = datetime.fromisoformat(event.at)
         if (counted := event.of(BudgetUpdated)) is not None:
             seconds, since = float(counted.spent["seconds"]), at
-        elif event.kind in ("run.started", "run.resumed", "run.paused", "run.forked"):
-            until = at if event.kind == "run.paused" else before  # a resume without a pause follows an interruption
+        elif event.kind in (RunStarted.kind, RunResumed.kind, RunPaused.kind, RunForked.kind):
+            until = at if event.kind == RunPaused.kind else before  # a resume without a pause follows an interruption
             seconds += (until - since).total_seconds() if since and until else 0.0
-            since = None if event.kind == "run.paused" else at
+            since = None if event.kind == RunPaused.kind else at
         if event.agent != "person":  # who may write hours after the process has ended
             before = at
     return seconds + ((before - since).total_seconds() if since and before else 0.0)

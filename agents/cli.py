@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agents import show, sound, steering
 from agents.answering import REQUESTS, add_answer
@@ -18,22 +19,28 @@ from agents.arena import cli as arena
 from agents.arguments import Unusable, add_settings, settings_from
 from agents.choices.workflows import OWN_PROGRAM
 from agents.forking import settings_by_fork
+from agents.given import default_data_dir, find_tasks, open_verifier, read_source
 from agents.journal import TRACE, FileJournal, TraceDamaged
 from agents.knowledge import FolderLibrary
 from agents.llm import open_models
 from agents.llm.cli import add_commands
 from agents.llm.mailbox import FileMailbox
 from agents.llm.models import Models
-from agents.local import LocalVerifier
+from agents.local import Client, LocalVerifier
 from agents.memory import earned
 from agents.memory.experience import FolderExperience
 from agents.memory.inspirations import FolderInspirations, Split
 from agents.payloads import RunStarted, artefact
 from agents.projection import Summary, project
 from agents.results import write_results
+from agents.roles import roles_for
 from agents.run import Engine
 from agents.settings import Settings
+from agents.workflows import FUNCTIONS
 from verifier.source import sha256
+
+if TYPE_CHECKING:
+    pass
 
 EXIT = {"improved": 0, "matched": 0, "failed": 1, "out_of_budget": 3, "cancelled": 4, "": 5, "inconclusive": 6}  # no outcome: paused
 USAGE, INTERRUPTED = 2, 130
@@ -96,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
         if hasattr(args, "act"):
-            return args.act(args)
+            return int(args.act(args))
         if args.command == "solve":
             return asyncio.run(solve(args))
         return show_run(args)
@@ -126,7 +133,8 @@ async def solve(args: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     me = asyncio.current_task()
     with suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGTERM, me.cancel)
+        if me is not None:
+            loop.add_signal_handler(signal.SIGTERM, me.cancel)
 
     client = open_verifier(device, args.data_dir or default_data_dir())
     summaries: dict[str, Summary] = {}
@@ -145,14 +153,7 @@ async def solve(args: argparse.Namespace) -> int:
     return next((code for code in (1, 5, 3, 4) if code in codes), 0)
 
 
-def open_verifier(device: str, data_dir: Path):
-    from verifier.client import Verifier  # torch takes seconds to load: not for --help
-
-    data_dir.mkdir(parents=True, exist_ok=True)
-    return Verifier(device, data_dir)
-
-
-async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Path, client) -> Summary:
+async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Path, client: Client) -> Summary:
     """One run in `folder`: begun, or continued with the settings, task and program that its trace began with."""
     journal = FileJournal(folder)
     begun = await journal.load()
@@ -172,6 +173,8 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
         settings,
         source,
         name,
+        FUNCTIONS[settings.workflow],
+        roles_for,
         program_source=program,
         models=models_for(args, folder),
         on_pause="stop" if pauses(args, folder) else args.on_model_failure,
@@ -232,38 +235,6 @@ class Progress:
     async def stop(self) -> None:
         self._task.cancel()
         self._print()
-
-
-def find_tasks(given: Sequence[Path]) -> dict[Path, str]:
-    """Task files with names that differ, from files and folders."""
-    files: list[Path] = []
-    for path in given:
-        if path.is_dir():
-            files += sorted(p for p in path.glob("*.py") if not p.name.startswith("_"))
-        elif path.is_file():
-            files.append(path)
-        else:
-            raise Unusable(f"there is no task {path}")
-    if not files:
-        raise Unusable(f"no tasks in {', '.join(map(str, given))}")
-    names: dict[Path, str] = {}
-    for path in dict.fromkeys(files):
-        name, number = path.stem, 2
-        while name in names.values():
-            name, number = f"{path.stem}-{number}", number + 1
-        names[path] = name
-    return names
-
-
-def read_source(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unusable(f"{path} cannot be read as UTF-8 text: {error}") from None
-
-
-def default_data_dir() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stitchwork"
 
 
 def show_run(args: argparse.Namespace) -> int:

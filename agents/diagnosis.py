@@ -5,7 +5,8 @@ from __future__ import annotations
 from agents.strategies.catalogue import CATALOGUE
 from agents.strategies.strategy import Facts
 from verifier.jobs import Profile
-from verifier.profiling.diagnosing.diagnosis import Bottleneck, Cause, Ceilings, Diagnosis, Evidence, defect
+from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
+from verifier.profiling.diagnosing.diagnosis import Bottleneck, Diagnosis, defect
 from verifier.profiling.diagnosing.diagnosis import diagnose as diagnose_program
 from verifier.profiling.diagnosing.task_facts import TaskFacts
 from verifier.report import Report

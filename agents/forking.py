@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agents.budget import Ledger
 from agents.choices.workflows import searches
 from agents.events import Event, NewEvent
 from agents.payloads import ControlRequested, EffectCompleted, Failure, Origin, RunFinished, RunForked, RunStarted, SpanClosed, Verification
+from agents.roles.situation import Roles
 from agents.settings import Settings
 from agents.span import Span
 
@@ -124,15 +125,14 @@ def _inherited(event: Event, run: str) -> Event:
     return event.moved(run, event.payload)
 
 
-class RolesInForce:
+def roles_in_force(run: Engine, roles_by: Callable[[Settings], Roles]) -> Roles:
     """Roles of a run that was forked: each call goes to the role that the settings name for its span."""
-
-    def __init__(self, run: Engine, roles_by: Callable[[Settings], Any]):
-        self.planner, self.coder, self.verifier = (_InForce(run, role, roles_by) for role in ("planner", "coder", "verifier"))
+    planner, coder, verifier = (cast(Any, _InForce(run, role, roles_by)) for role in ("planner", "coder", "verifier"))
+    return Roles(planner, coder, verifier)
 
 
 class _InForce:
-    def __init__(self, run: Engine, role: str, roles_by: Callable[[Settings], Any]):
+    def __init__(self, run: Engine, role: str, roles_by: Callable[[Settings], Roles]):
         self._run, self._role, self._roles_by = run, role, roles_by
         self._known: dict[str, Any] = {}
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from agents.events import EVENT_VERSION, MAX_PAYLOAD_BYTES, UNSTORABLE, ArtefactRef, Event, NewEvent, storable
 from agents.ports import LeaseLost
@@ -34,7 +35,7 @@ class TraceDamaged(ValueError):
     """A trace that cannot be read; says where."""
 
 
-def encode(payload: dict) -> str:
+def encode(payload: dict[str, Any]) -> str:
     """The payload as JSON, or `PayloadTooLarge`."""
     text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if "\\u0000" in text or UNSTORABLE.search(text):

@@ -175,7 +175,7 @@ class _Index:
         best = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: (-pair[0], pair[1]))[:count]
         return [self.passages[i] for value, i in best if value >= RELEVANT * best[0][0]]
 
-    def _score(self, counts: Counter, wanted: Sequence[str]) -> float:
+    def _score(self, counts: Counter[str], wanted: Sequence[str]) -> float:
         length = K1 * (1 - B + B * counts.total() / self.mean)
         total = 0.0
         for word in wanted:

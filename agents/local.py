@@ -11,7 +11,7 @@ from agents.events import ArtefactRef, NewEvent
 from agents.payloads import Payload, VerificationFinished, VerificationQueued, VerificationStage, artefact
 from agents.ports import Journal
 from verifier.jobs import Job, JobResult, StageEvent, VerifyJob
-from verifier.report import Environment, Report
+from verifier.report import Comparison, Environment, Report
 
 OnStage = Callable[[StageEvent], Awaitable[None]]
 DETAIL_LIMIT = 2000  # characters of a stage's detail or a message that an event carries; all of it is in the result
@@ -23,6 +23,8 @@ class Client(Protocol):
     async def run(self, job: Job, on_stage: OnStage | None = None) -> JobResult: ...
 
     async def ready(self) -> Environment: ...
+
+    async def figures(self) -> dict[str, float]: ...
 
 
 class LocalVerifier:
@@ -129,7 +131,7 @@ def verdict_of(report: Report) -> dict[str, Any]:
     }
 
 
-def best_baseline(report: Report):
+def best_baseline(report: Report) -> Comparison | None:
     """The comparison with the fastest baseline that was measured, or null."""
     comparisons = report.timing.comparisons if report.timing else []
     return min(comparisons, key=lambda c: c.speedup.ratio, default=None)

@@ -7,24 +7,18 @@ was written, extra keys included. The tables of docs/reference/events.md and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import BaseModel
 
+from agents.kinds import PAYLOADS as PAYLOADS
+from agents.kinds import Amounts as Amounts
+from agents.kinds import Limits as Limits
+from agents.kinds import Number as Number
+from agents.kinds import Part, event, says
+from agents.kinds import Payload as Payload
+from agents.kinds import read as read
 from verifier.report import Interval
-
-if TYPE_CHECKING:
-    Number = float
-else:
-    Number = int | float  # kept as it was written: 3 does not become 3.0
-Amounts = dict[str, Number]  # by unit of the budget
-Limits = dict[str, Number | None]  # by unit of the budget; null is no limit
-
-
-def says(text: str, alias: str | None = None) -> Any:
-    """Describes a field. `alias`: its name in the trace, where that is a word of Python's."""
-    return Field(description=text, alias=alias)
 
 
 class ArtefactRef(BaseModel):
@@ -41,71 +35,6 @@ def artefact(ref: ArtefactRef | None) -> str:
     if ref is None:
         raise ValueError("the event names no artefact")
     return ref.sha
-
-
-class Part(BaseModel):
-    """A part of a payload. It is written with the fields that its author gave, and with no others."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True, serialize_by_alias=True)
-
-    @model_serializer(mode="wrap")
-    def _as_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        left_out = {fields[name].alias or name for name in fields.keys() - self.model_fields_set}
-        return {name: value for name, value in handler(self).items() if name not in left_out}
-
-
-class Payload(Part):
-    """What an event of one kind says; `event` below gives each kind its name."""
-
-    kind: ClassVar[str]
-    words: ClassVar[str]  # what such an event is called, as it stands after "on"
-    shown: ClassVar[str]  # what the run's row takes from it
-    in_order: ClassVar[bool]  # whether a resumed workflow writes it at the same place of its span again
-
-    @property
-    def effect(self) -> str:
-        """The journal key of the effect that the event belongs to; empty where it belongs to none."""
-        return ""
-
-    def having(self, **fields: Any) -> Self:
-        """The same with these values as well. Raises `TypeError` for a field that there is not."""
-        if unknown := fields.keys() - type(self).model_fields.keys():
-            raise TypeError(f"{self.kind} has no {', '.join(sorted(unknown))}")
-        return self.model_copy(update=fields)
-
-    def written(self) -> dict[str, Any]:
-        """As JSON, for the trace."""
-        return self.model_dump(mode="json")
-
-
-P = TypeVar("P", bound=Payload)
-PAYLOADS: dict[str, type[Payload]] = {}  # by kind
-
-
-def event(kind: str, words: str, *, shown: str = "", in_order: bool = True) -> Callable[[type[P]], type[P]]:
-    """Makes a payload the one of `kind`, as which `Payload` describes the rest."""
-
-    def named(payload: type[P]) -> type[P]:
-        payload.kind, payload.words, payload.shown, payload.in_order = kind, words, shown, in_order
-        PAYLOADS[kind] = payload
-        return payload
-
-    return named
-
-
-def read(kind: str, payload: dict[str, Any]) -> Payload:
-    """The payload in its type. A null where there has to be a value counts as a missing key. Raises `ValueError` where it is not what `kind` says."""
-    try:
-        return PAYLOADS[kind].model_validate(payload)
-    except ValidationError:
-        return PAYLOADS[kind].model_validate(_without_nulls(payload))
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 class Keyed(Payload):
@@ -204,14 +133,14 @@ class RunFinished(Payload):
     speedup: Annotated[Interval | None, says("of the best candidate against eager, confirmed in tier full")] = None
 
 
-@event("span.opened", "the start of a step")
+@event("span.opened", "the start of a step", ("span",))
 class SpanOpened(Payload):
     """A stretch of work begins; the event's `span` is its path."""
 
     title: Annotated[str, says("what it is about")] = ""
 
 
-@event("span.closed", "the end of a step")
+@event("span.closed", "the end of a step", ("span",))
 class SpanClosed(Payload):
     """A stretch of work has ended."""
 
@@ -228,7 +157,7 @@ class Exchange(Keyed):
     purpose: Annotated[str, says('which prompt, such as "coder/repair"')] = ""
 
 
-@event("llm.requested", "a request to a model", in_order=False)
+@event("llm.requested", "a request to a model", ("call",), in_order=False)
 class LlmRequested(Exchange):
     """A model is asked. The same request may be asked again under its key, after an interruption."""
 
@@ -247,7 +176,7 @@ class Usage(Part):
     output_tokens: Annotated[int, says("tokens of the reply")] = 0
 
 
-@event("llm.completed", "a model's answer", shown="run: usage by profile and role", in_order=False)
+@event("llm.completed", "a model's answer", ("call",), shown="run: usage by profile and role", in_order=False)
 class LlmCompleted(Ended):
     """A model has answered."""
 
@@ -262,7 +191,7 @@ class LlmCompleted(Ended):
     reasoning: Annotated[ArtefactRef | None, says("the reasoning as text; absent where there is none")] = None
 
 
-@event("llm.failed", "a failed request to a model", shown="run: usage", in_order=False)
+@event("llm.failed", "a failed request to a model", ("call", "error"), shown="run: usage", in_order=False)
 class LlmFailed(Ended):
     """A model did not answer. The run pauses, and asks again under the same key."""
 
@@ -285,7 +214,7 @@ class Message(Payload):
         return self.message
 
 
-@event("message.delta", "a message", in_order=False)
+@event("message.delta", "a message", ("message",), in_order=False)
 class MessageDelta(Message):
     """A piece of a message while it is written. One that begins before the end of what a reader has replaces the rest from there."""
 
@@ -293,7 +222,7 @@ class MessageDelta(Message):
     text: Annotated[str, says("the piece")] = ""
 
 
-@event("message.completed", "a message")
+@event("message.completed", "a message", ("message",))
 class MessageCompleted(Message):
     """A message is whole."""
 
@@ -301,11 +230,11 @@ class MessageCompleted(Message):
     artefact: Annotated[ArtefactRef | None, says("a text that is too long for an event")] = None
 
 
-@event("note.added", "a note", in_order=False)
+@event("note.added", "a note", ("note",), in_order=False)
 class NoteAdded(Payload):
     """A person writes to the agents."""
 
-    text: Annotated[str, says("the note")]
+    text: Annotated[str, says("the note")] = ""
     to: Annotated[str, says('"all", "planner", "coder" or "verifier"')] = "all"
     by: Annotated[str, says("who wrote it")] = ""
 
@@ -335,19 +264,19 @@ class Plan(Payload):
     floor_ms: Annotated[Number | None, says("least possible time of a call")] = None
 
 
-@event("plan.proposed", "the plan")
+@event("plan.proposed", "the plan", ("plan",))
 class PlanProposed(Plan):
     """The Planner's plan."""
 
 
-@event("plan.edited", "the edited plan", in_order=False)
+@event("plan.edited", "the edited plan", ("plan",), in_order=False)
 class PlanEdited(Plan):
     """The plan as a person changed it."""
 
     by: Annotated[str, says("who edited it")] = ""
 
 
-@event("idea.proposed", "an idea")
+@event("idea.proposed", "an idea", ("plan",))
 class IdeaProposed(Payload):
     """A strategy for the whole program, apart from code."""
 
@@ -361,7 +290,7 @@ class IdeaProposed(Payload):
     candidate: Annotated[int | None, says('the program of "align"')] = None
 
 
-@event("candidate.proposed", "a new candidate", shown="candidate")
+@event("candidate.proposed", "a new candidate", ("candidate",), shown="candidate")
 class CandidateProposed(Payload):
     """A program is put on record."""
 
@@ -392,7 +321,7 @@ class Verification(Keyed):
     tier: Annotated[str | None, says('"quick" or "full"; null for jobs other than "verify"')] = None
 
 
-@event("verification.queued", "a queued verification", shown="verification", in_order=False)
+@event("verification.queued", "a queued verification", ("verification",), shown="verification", in_order=False)
 class VerificationQueued(Verification):
     """A verifier is asked for a job."""
 
@@ -401,7 +330,7 @@ class VerificationQueued(Verification):
     reason: Annotated[str, says("why it is asked again")] = ""
 
 
-@event("verification.stage", "a verification in progress", in_order=False)
+@event("verification.stage", "a verification in progress", ("verification",), in_order=False)
 class VerificationStage(Keyed):
     """A stage of a job begins, goes on, or has ended."""
 
@@ -412,7 +341,7 @@ class VerificationStage(Keyed):
     detail: Annotated[str, says("a sentence")] = ""
 
 
-@event("verification.finished", "a verdict", shown="verification, candidate", in_order=False)
+@event("verification.finished", "a verdict", ("verification",), shown="verification, candidate", in_order=False)
 class VerificationFinished(Verification):
     """A job has ended. A verdict's figures are there for `job` "verify", `ok` and `flags` for "admit"."""
 
@@ -467,7 +396,7 @@ class DocumentRef(Part):
     title: Annotated[str, says("of the document")] = ""
 
 
-@event("diagnosis.made", "a diagnosis")
+@event("diagnosis.made", "a diagnosis", ("diagnosis",))
 class DiagnosisMade(Payload):
     """What holds a program back."""
 
@@ -485,7 +414,7 @@ class DiagnosisMade(Payload):
     documents: Annotated[list[DocumentRef], says("passages that it used; absent where there are none")] = []
 
 
-@event("decision.made", "a decision")
+@event("decision.made", "a decision", ("decision",))
 class DecisionMade(Payload):
     """What is done next, and why. A second event, with `of`, says what it brought."""
 
@@ -529,7 +458,7 @@ class ControlRequested(Payload):
     limits: Annotated[Limits, says('of "raise-budget", by unit')] = {}
 
 
-@event("error", "an error")
+@event("error", "an error", ("error",))
 class Failure(Payload):
     """Something went wrong."""
 

@@ -79,7 +79,9 @@ def first_options(compiled: Compiled, payload: dict[str, Any]) -> Options:
         left = step is None and not payload.get("more")
         if group.space == "own kernel" and (left or (step is not None and step.get("space", "own kernel") != "own kernel")):
             options = options.choose("leave-to-library", group.id, True)
-        for strategy in (*SAFE, *TRIED) if step is not None else ():
+        if step is None:
+            continue
+        for strategy in (*SAFE, *TRIED):
             planned, wanted = strategy in group.strategies, strategy in step.get("strategies", [])
             if planned != wanted:
                 options = options.choose(strategy, "" if strategy in ("cuda-graph", "channels-last", "overlap-streams") else group.id, wanted)

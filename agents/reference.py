@@ -14,13 +14,14 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from agents.made import between
 from agents.payloads import PAYLOADS, ArtefactRef, Payload
 from verifier.report import Interval
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "events.md"
 SCRIPT = ROOT / "static" / "js" / "run" / "events.js"
-BEGIN, END = "<!-- made by python -m agents.reference -->", "<!-- end of what it made -->"
+COMMAND = "python -m agents.reference"
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,15 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
     said = fields_of(model)
     if said:
         yield from ("| field | type | meaning |", "|---|---|---|")
-        yield from (f"| `{one.name}` | {PROSE.of(one.type)} | {one.text}{' (always there)' if one.required else ''} |" for one in said)
+        yield from (
+            f"| `{one.name}` | {PROSE.of(one.type)} | {', '.join(filter(None, (one.text, 'always there' if one.required else '')))} |" for one in said
+        )
         yield ""
 
 
 def script() -> str:
     """The module of types: nothing of it is loaded by a page."""
-    lines = ["// What events say, as types for editors. Made from agents/payloads.py by `python -m agents.reference`: do not edit it.", ""]
+    lines = [f"// What events say, as types for editors. Made from agents/payloads.py by `{COMMAND}`: do not edit it.", ""]
     for model in [*parts(), *PAYLOADS.values()]:
         lines += ["/**", *(f" * {line}".rstrip() for line in docstring(model).splitlines()), f" * @typedef {{Object}} {model.__name__}"]
         for one in fields_of(model):
@@ -137,12 +140,8 @@ def script() -> str:
 
 
 def page(text: str) -> str:
-    """The page with its generated part made anew. Raises `ValueError` where the marks are missing."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{PAGE} has no place for the reference: it stands between {BEGIN!r} and {END!r}")
-    return f"{before}{BEGIN}\n\n{markdown()}\n{END}{after}"
+    """The page with its generated part made anew; raises as `between` does."""
+    return between(text, "kinds of events", COMMAND, markdown().rstrip())
 
 
 def main() -> None:

@@ -36,8 +36,10 @@ from agents.payloads import (
 )
 from agents.ports import Journal, Passage
 from agents.replay import BESIDE
+from agents.roles import roles_for
 from agents.roles.situation import Roles
 from agents.run import Engine
+from agents.workflows import FUNCTIONS
 from verifier.jobs import Job, JobResult
 
 TIMES = frozenset({"seconds", "of"})  # of payloads: durations, and numbers of events (deltas and stages are cut otherwise)
@@ -79,9 +81,10 @@ async def replay(recorded: Journal, roles: Roles | None = None) -> Outcome:
     verifier = RecordedVerifier(events, recorded, journal, turns)
     program = (await recorded.get(started.program.sha)).decode() if started.program else None
     effects = Effects(events)
+    settings = settings_of(events)
     engine = Engine(
-        journal, verifier, settings_of(events), (await recorded.get(artefact(started.source))).decode(), started.task.name,
-        program_source=program, roles=roles, models=models, on_pause="stop", library=effects.library(), inspirations=effects.inspirations(),
+        journal, verifier, settings, (await recorded.get(artefact(started.source))).decode(), started.task.name, FUNCTIONS[settings.workflow],
+        roles or roles_for, program_source=program, models=models, on_pause="stop", library=effects.library(), inspirations=effects.inspirations(),
         experience=effects.experience(),
     )  # fmt: skip
     summary = await engine.execute()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from agents.budget import Ledger, OutOfBudget, Still, seconds_worked
 from agents.choices.workflows import WORKFLOWS
 from agents.events import Agent, Event, NewEvent
-from agents.forking import RolesInForce, former, settings_of_fork
+from agents.forking import former, roles_in_force, settings_of_fork
 from agents.notes import Notes
 from agents.payloads import BudgetUpdated, ControlRequested, Failure, RunFinished, RunForked, RunPaused, RunResumed, RunStarted, SpanClosed, TaskRef
 from agents.ports import Journal, LeaseLost, Library, ModelPort, VerifierPort
@@ -27,6 +27,7 @@ from verifier.source import sha256
 if TYPE_CHECKING:
     from agents.memory.experience import ExperiencePort
     from agents.memory.inspirations import Inspirations, Split
+    from agents.roles.situation import Roles
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2  # between two looks whether the calls in flight have ended, while the run is paused
@@ -57,6 +58,7 @@ class Finish:
 
 
 Workflow = Callable[["Engine"], Awaitable[Finish]]
+Casting = Callable[[Settings, ModelPort | None], "Roles"]  # the roles that settings name; `agents.roles.roles_for`
 
 
 class Engine:
@@ -73,10 +75,10 @@ class Engine:
         settings: Settings,
         task_source: str,
         task_name: str,
+        workflow: Workflow,
+        roles: Roles | Casting,  # these for the whole run, or whom the settings in force name
         *,
         program_source: str | None = None,  # workflow "verify"
-        workflow: Workflow | None = None,  # null: the one that the settings name
-        roles: Any = None,  # agents.roles.Roles; null: those that the settings name
         models: ModelPort | None = None,
         # While the run is paused: wait for a person to resume it; return where it needs a model or a person ("stop"), or whoever paused it, once no
         # call is in flight ("leave").
@@ -106,7 +108,7 @@ class Engine:
         self._cancelled_by: str | None = None
         self._allotted = 0
         self._lost = self._left = False
-        self._worker: asyncio.Task | None = None
+        self._worker: asyncio.Task[Finish] | None = None
         self._since = time.monotonic()
 
     @property
@@ -117,16 +119,16 @@ class Engine:
     def settings_for(self, span: str | None) -> Settings:
         return next((settings for fork, settings in self._former if self.replay.inherited(fork, span)), self._settings)
 
-    def cast(self) -> Any:
-        """The roles (`agents.roles.Roles`) that the settings name; those that the workflow has no model for are the compiler's."""
-        from agents.roles import roles_for  # roles import this module
+    def cast(self) -> Roles:
+        """The roles that play; those that the workflow has no model for are the compiler's."""
+        roles = self.roles
+        if not callable(roles):
+            return roles
 
-        def chosen(settings: Settings) -> Any:
-            return roles_for(settings.model_copy(update=dict.fromkeys(WORKFLOWS[settings.workflow].compiled, "built-in")), self.models)
+        def chosen(settings: Settings) -> Roles:
+            return roles(settings.model_copy(update=dict.fromkeys(WORKFLOWS[settings.workflow].compiled, "built-in")), self.models)
 
-        if self.roles is not None:
-            return self.roles
-        return RolesInForce(self, chosen) if self._former else chosen(self._settings)
+        return roles_in_force(self, chosen) if self._former else chosen(self._settings)
 
     def span(self, path: str, title: str, agent: Agent = "engine") -> Span:
         return Span(self, path, title, agent)
@@ -204,13 +206,8 @@ class Engine:
         root = Span(self, "", "")
         if self.summary.state == "queued" or self.replay.ahead(""):
             await root.emit(await self._started(), "engine")
-        workflow = self._workflow
-        if workflow is None:
-            from agents.workflows import FUNCTIONS  # workflows import this module
-
-            workflow = FUNCTIONS[self.settings.workflow]
         try:
-            return await workflow(self)
+            return await self._workflow(self)
         except Ended as ended:
             return Finish(ended.outcome, ended.reason, self._best_known())
         except OutOfBudget as error:
@@ -341,7 +338,8 @@ class Engine:
                 await self.append([self.budget_event(), NewEvent.of(payload, agent="engine")])
             if (leave or self.on_pause == "leave") and await self._stands_still(leave):
                 self._left = True
-                self._worker.cancel()
+                if self._worker is not None:
+                    self._worker.cancel()
             await self._running.wait()
             self._since = time.monotonic()
             await self.append([NewEvent.of(RunResumed(reason=f"resumed by {self._resumed_by}"), agent="engine")])
@@ -405,6 +403,16 @@ class Engine:
         await self.append(closing)
 
 
+def all_of(done: Sequence[T | OutOfBudget]) -> list[T]:
+    """What the workers of `Engine.parallel` gave. Raises the first `OutOfBudget` among it."""
+    given: list[T] = []
+    for outcome in done:
+        if isinstance(outcome, OutOfBudget):
+            raise outcome
+        given.append(outcome)
+    return given
+
+
 async def _refusable(call: Coroutine[Any, Any, T]) -> T | OutOfBudget:
     try:
         return await call
@@ -412,7 +420,7 @@ async def _refusable(call: Coroutine[Any, Any, T]) -> T | OutOfBudget:
         return refusal
 
 
-async def _stop(task: asyncio.Task) -> None:
+async def _stop(task: asyncio.Task[Any]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError, Exception):
         await task

@@ -167,8 +167,8 @@ TABLE = ["task", "outcome", "status", "class", "vs eager", "vs best baseline", "
 
 def table_row(name: str, summary: Summary) -> list[str]:
     best = summary.best_candidate()
-    confirmed = best is not None and best.tier == "full"
-    baseline = f"{interval(best.best_baseline_speedup)} {best.best_baseline}" if confirmed and best.best_baseline_speedup else "-"
+    confirmed = best is not None and best.tier == "full" and best.best_baseline_speedup is not None
+    baseline = f"{interval(best.best_baseline_speedup)} {best.best_baseline}" if best is not None and confirmed else "-"
     return [
         name,
         summary.outcome.replace("_", " ") or summary.state,

@@ -51,6 +51,7 @@ def check(events: Sequence[Event], *more: Callable[[Event], object]) -> Summary:
     for event in events:
         with told(f"line {event.seq} of {TRACE}: this is not what {event.kind} says"):
             _plain(event)
+            event.body.written()  # of kinds that no row is made from as well
             apply(summary, event)
             show.line(event)
             for one in more:

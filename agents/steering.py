@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agents import forking, orders
-from agents.arguments import Unusable, add_limits, add_settings, limits_from, settings_from
+from agents.arguments import Subcommands, Unusable, add_limits, add_settings, limits_from, settings_from
 from agents.events import Event, NewEvent
 from agents.journal import ARTEFACTS, TRACE, FileJournal, PayloadTooLarge, write_trace
 from agents.notes import MAX_NOTE, TO
@@ -23,7 +23,7 @@ BY = "the command line"
 REFUSED = "refusal"
 
 
-def add_commands(commands: argparse._SubParsersAction) -> None:
+def add_commands(commands: Subcommands) -> None:
     """Adds the subcommands; each sets `act`, a function of the arguments that returns the exit code."""
     control = commands.add_parser("control", help="pause, resume or cancel a run")
     control.add_argument("directory", type=Path, metavar="DIR")

@@ -35,7 +35,7 @@ def enough(run: Engine, situation: Situation) -> str | None:
     best, target = situation.best, run.settings.target
     if best is None:
         return None
-    low = best.report.speedup.low
+    low = best.speedup.low
     if target is not None and low >= target:
         return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {low:.2f}x."
     reached = fraction_of_floor(situation, best)
@@ -46,10 +46,10 @@ def enough(run: Engine, situation: Situation) -> str | None:
 
 def fraction_of_floor(situation: Situation, attempt: Attempt) -> float | None:
     """Floor over the program's time; null where it is not known."""
-    floor, timing = floor_ms(situation, attempt), attempt.report.timing
+    floor, timing = floor_ms(situation, attempt), attempt.verdict.timing
     if floor and timing is not None:
         return floor / timing.program_ms
-    return attempt.report.floor_fraction
+    return attempt.verdict.floor_fraction
 
 
 def floor_ms(situation: Situation, attempt: Attempt) -> float | None:

@@ -32,7 +32,7 @@ import torch  # noqa: E402
 import torch.export._trace  # noqa: E402
 
 from agents.arguments import Unusable  # noqa: E402
-from agents.cli import read_source  # noqa: E402
+from agents.given import read_source  # noqa: E402
 from compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
 from verifier.judge.party_failure import without_gpu  # noqa: E402
 from verifier.layout import LayoutError, Spec, decode, encode  # noqa: E402

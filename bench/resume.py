@@ -21,6 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.engines import engine_of
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(ROOT / "tests/unit/agents")]
 
@@ -29,7 +31,6 @@ from agents.llm.messages import Delta, Reply, Request  # noqa: E402
 from agents.llm.models import Models  # noqa: E402
 from agents.local import LocalVerifier  # noqa: E402
 from agents.projection import Summary  # noqa: E402
-from agents.run import Engine  # noqa: E402
 from agents.settings import Budget, Settings  # noqa: E402
 from tests.standin import CONTENT, FaultPlan, StandIn  # noqa: E402
 from tests.standin.answers import Author  # noqa: E402
@@ -118,7 +119,7 @@ async def execute(journal: MemoryJournal, models: Models, said: dict[str, Reply]
     settings = Settings(planner="stand-in", coder="stand-in", judge="stand-in", budget=budget, seed=seed)
     same = SameModel(models, said)
     source = (ROOT / "examples/softmax.py").read_text()
-    summary = await Engine(journal, LocalVerifier(journal, MarkedVerifier(), "cpu"), settings, source, "softmax", models=same).execute()
+    summary = await engine_of(journal, LocalVerifier(journal, MarkedVerifier(), "cpu"), settings, source, "softmax", models=same).execute()
     return summary, same.asked
 
 

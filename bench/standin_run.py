@@ -17,8 +17,8 @@ from agents.llm.models import Models
 from agents.local import LocalVerifier
 from agents.projection import Summary
 from agents.roles.edits import folded
-from agents.run import Engine
 from agents.settings import Budget, Settings
+from tests.engines import engine_of
 from tests.standin import KINDS, FaultPlan, StandIn
 from tests.standin.answers import Author
 from tests.standin.cheats import cheat
@@ -86,7 +86,7 @@ async def perform(run: Run, client: Any, author: Author, folder: Path, device: s
             models = BlindModels(models)
         while True:
             journal = FileJournal(folder / "run")
-            engine = Engine(journal, LocalVerifier(journal, client, device), settings, source, run.task, models=models, on_pause="stop")
+            engine = engine_of(journal, LocalVerifier(journal, client, device), settings, source, run.task, models=models, on_pause="stop")
             summary = await engine.execute()
             if summary.state != "paused" or len(pauses) >= RESUMES:
                 break

@@ -63,10 +63,12 @@ class Api:
         self._http = httpx.Client(base_url=f"{login.url}/api/v1", headers=headers, timeout=TIMEOUT, transport=transport)
 
     def get(self, path: str, **query: Any) -> Json:
-        return self._send("GET", path, params=_given(query)).json()
+        answer: Json = self._send("GET", path, params=_given(query)).json()
+        return answer
 
     def post(self, path: str, body: Json) -> Json:
-        return self._send("POST", path, json=body, headers={"Idempotency-Key": str(uuid.uuid4())}).json()
+        answer: Json = self._send("POST", path, json=body, headers={"Idempotency-Key": str(uuid.uuid4())}).json()
+        return answer
 
     def content(self, path: str) -> bytes:
         return self._send("GET", path).content

@@ -28,10 +28,12 @@ class AsyncApi:
         await self._http.aclose()
 
     async def get(self, path: str, **query: Any) -> Json:
-        return (await self._send("GET", path, params={name: value for name, value in query.items() if value not in (None, "")})).json()
+        answer: Json = (await self._send("GET", path, params={name: value for name, value in query.items() if value not in (None, "")})).json()
+        return answer
 
     async def post(self, path: str, body: Json) -> Json:
-        return (await self._send("POST", path, json=body, headers={"Idempotency-Key": str(uuid.uuid4())})).json()
+        answer: Json = (await self._send("POST", path, json=body, headers={"Idempotency-Key": str(uuid.uuid4())})).json()
+        return answer
 
     async def text(self, path: str) -> str:
         return (await self._send("GET", path)).text

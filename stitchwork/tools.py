@@ -134,7 +134,7 @@ class Tools:
     async def best_program(self, run: Run, ctx: Context) -> str:
         """The source of a run's best program that passed."""
         async with self._api(ctx) as api:
-            source = await _asked(api.text(f"/runs/{_id(run)}/best"))
+            source = str(await _asked(api.text(f"/runs/{_id(run)}/best")))
         if len(source) > MOST_CHARACTERS:
             raise ToolError(f"the program has {len(source):,} characters, too many for an answer: `stitchwork fetch {run}` writes it to a file")
         return source

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 import psycopg
 from channels.db import database_sync_to_async
 from django.db import connections
 
-# Runs a synchronous function with its own database connection, returned to the pool afterwards.
-in_thread = database_sync_to_async
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """The same function for asynchronous code: it runs in a thread with a database connection of its own, returned to the pool afterwards."""
+    wrapped: Callable[P, Coroutine[Any, Any, R]] = database_sync_to_async(function)
+    return wrapped
 
 
 def connection_parameters() -> dict[str, Any]:

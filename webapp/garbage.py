@@ -6,8 +6,10 @@ ends, so it is loaded beforehand and taken out of the collector's sight; what is
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 from django.template import TemplateDoesNotExist, TemplateSyntaxError, engines
+from django.template.backends.django import DjangoTemplates
 from django.urls import get_resolver
 
 YOUNG = 10_000  # new objects until the youngest are looked at; the default of 700 looks at those of a page that is still being made
@@ -16,9 +18,11 @@ YOUNG = 10_000  # new objects until the youngest are looked at; the default of 7
 def settle() -> None:
     """Load all views and templates, and leave them out of collections from now on."""
     _ = get_resolver().url_patterns
-    engine = engines["django"].engine
+    backend = engines["django"]
+    assert isinstance(backend, DjangoTemplates)
+    engine = backend.engine
     for folder in engine.dirs:
-        for path in folder.rglob("*.html"):
+        for path in Path(folder).rglob("*.html"):
             try:
                 engine.get_template(str(path.relative_to(folder)))
             except (TemplateDoesNotExist, TemplateSyntaxError):  # its own page says so when it is asked for

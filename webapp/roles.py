@@ -14,7 +14,8 @@ from webapp.environment import ROLES, role_name
 
 LOCK = 0x73776772  # one grants at a time
 MIGRATIONS = "django_migrations"  # to be read by all: whether the tables are those that a process knows
-WORK = ("runs", "tasks", "leaderboard", "review", "fleet", "knowledge", "llm", "arena", "diffs", "procrastinate")  # apps that orchestrators write
+# Apps that orchestrators write.
+WORK = ("runs", "tasks", "leaderboard", "review", "notifications", "fleet", "knowledge", "llm", "arena", "diffs", "procrastinate")
 PEOPLE = ("accounts_user", "accounts_team", "accounts_membership")  # which an orchestrator reads: who is told of what
 
 # A verifier takes jobs and writes reports, nothing more: no account, session or token, no other event, no outcome of a run.

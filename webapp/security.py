@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 POLICY = "; ".join(
     [
@@ -44,20 +49,20 @@ class ContentSecurityPolicy:
 
     sync_capable = async_capable = True
 
-    def __init__(self, get_response):
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
         if iscoroutinefunction(get_response):
             markcoroutinefunction(self)
 
-    def __call__(self, request):
+    def __call__(self, request: HttpRequest) -> Any:
         if iscoroutinefunction(self):
             return self._asynchronous(request)
         return self._protect(self.get_response(request))
 
-    async def _asynchronous(self, request):
+    async def _asynchronous(self, request: HttpRequest) -> Any:
         return self._protect(await self.get_response(request))
 
     @staticmethod
-    def _protect(response):
+    def _protect(response: HttpResponseBase) -> HttpResponseBase:
         response.headers.setdefault("Content-Security-Policy", POLICY)
         return response

@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "webapp.runs",
     "webapp.leaderboard",
     "webapp.review",
+    "webapp.notifications",
     "webapp.fleet",
     "webapp.knowledge",
     "webapp.llm",
@@ -207,6 +208,7 @@ CACHES = {"default": {"BACKEND": "webapp.accounts.shared_cache.SharedCache"}}
 # --- Browser security. HTTPS=1 where a proxy in front of us speaks TLS and sets X-Forwarded-Proto.
 HTTPS = os.environ.get("HTTPS") == "1"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+WEBHOOK_NETWORKS = _networks("STITCHWORK_WEBHOOK_NETWORKS", [])  # besides public addresses, what webhooks may reach, also by plain HTTP
 TRUSTED_PROXIES = _networks("TRUSTED_PROXIES", ["127.0.0.0/8", "::1"] if HTTPS else [])  # whose X-Forwarded-For is believed
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0

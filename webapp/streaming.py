@@ -25,13 +25,17 @@ async def sent(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     It goes back to the pool at the end, also where whoever downloads goes away in the middle.
     """
     thread = ThreadPoolExecutor(1, thread_name_prefix="download")
-    following = sync_to_async(next, thread_sensitive=False, executor=thread)
+    following = sync_to_async(_next, thread_sensitive=False, executor=thread)
     try:
-        while (piece := await following(pieces, None)) is not None:
+        while (piece := await following(pieces)) is not None:
             yield piece
     finally:
         thread.submit(_ended, pieces)
         thread.shutdown(wait=False)
+
+
+def _next(pieces: Iterator[bytes]) -> bytes | None:
+    return next(pieces, None)
 
 
 def _ended(pieces: Iterator[bytes]) -> None:

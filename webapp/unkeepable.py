@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from django.db import DataError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -15,10 +18,10 @@ HINT = "It holds a null character or half of one, or a number or a time beyond a
 class Unkeepable:
     """Views check what they know of; this is for what slips through any of them."""
 
-    def __init__(self, get_response):
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: HttpRequest) -> HttpResponse:
+    def __call__(self, request: HttpRequest) -> Any:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:

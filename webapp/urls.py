@@ -17,6 +17,7 @@ urlpatterns = [
     path("", include("webapp.accounts.sign_in.urls_sign_in")),
     path("", include("webapp.accounts.urls")),
     path("", include("webapp.tasks.urls")),
+    path("", include("webapp.notifications.urls")),
     path("", include("webapp.review.urls")),  # before the runs: below a candidate these take any word
     path("", include("webapp.runs.urls")),
     path("", include("webapp.diffs.urls")),

@@ -131,7 +131,10 @@ def around(number: Number) -> list[int]:
 
 def shapes_of(plan: CompilerPlan, groups: list[str]) -> dict[str, Shape]:
     """How the kernels of fused loops run; groups that a family prints have none."""
-    network, found = Network(plan.graph), {}
+    found: dict[str, Shape] = {}
+    if plan.graph is None:
+        return found
+    network = Network(plan.graph)
     for group in plan.own:
         if group.id in groups:
             with suppress(Refused):

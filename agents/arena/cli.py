@@ -10,10 +10,16 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from agents.arguments import Unusable
+from agents.arguments import Subcommands, Unusable
 from agents.choices.workflows import SEARCHES
 from agents.settings import Budget
+
+if TYPE_CHECKING:
+    from agents.arena.scoring import Row
+
+T = TypeVar("T")
 
 LANDSCAPE = "landscape"
 EPILOG = """exit codes:
@@ -25,7 +31,7 @@ A landscape is a table of measured programs (bench/landscapes.py); on it a model
 UNITS = tuple(Budget.model_fields)
 
 
-def add_commands(commands: argparse._SubParsersAction) -> None:
+def add_commands(commands: Subcommands) -> None:
     arena = commands.add_parser(
         "arena",
         help="compare workflows on the same tasks, seeds and budget",
@@ -72,7 +78,7 @@ async def run(args: argparse.Namespace, workflows: list[str], seeds: list[int], 
     from agents.arena import report
     from agents.arena.runs import Contest, run_all, say_row
     from agents.arguments import check
-    from agents.cli import default_data_dir, find_tasks, open_verifier, read_source
+    from agents.given import default_data_dir, find_tasks, open_verifier, read_source
     from agents.llm import open_models
 
     tasks = {name: read_source(path) for path, name in find_tasks([Path(name) for name in args.suite]).items()}
@@ -90,7 +96,7 @@ async def run(args: argparse.Namespace, workflows: list[str], seeds: list[int], 
     try:
         environment = (await client.ready()).model_dump(mode="json")
 
-        def on_row(rows: list, waiting: list[str]) -> None:
+        def on_row(rows: list[Row], waiting: list[str]) -> None:
             report.write(args.out, *report.of_runs(contest, rows, waiting, environment, time.monotonic() - begun))
             if rows:
                 say_row(rows[-1])
@@ -137,7 +143,7 @@ def play(args: argparse.Namespace, file: Path, workflows: list[str], seeds: list
     return 0
 
 
-def progress(batches: Iterator[list], total: int) -> Iterator[list]:
+def progress(batches: Iterator[list[T]], total: int) -> Iterator[list[T]]:
     done, said = 0, 0
     for batch in batches:
         yield batch
@@ -191,7 +197,7 @@ def budget_from(text: str) -> Budget:
         raise Unusable(f"--budget {text}: {str(error).splitlines()[-2].strip() if error else ''}") from None
 
 
-def agree(args: argparse.Namespace, contest: dict) -> None:
+def agree(args: argparse.Namespace, contest: dict[str, Any]) -> None:
     """A folder holds one contest. The same settings continue it, others are refused."""
     path = args.out / "contest.json"
     known = path.exists()

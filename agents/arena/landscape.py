@@ -93,14 +93,21 @@ class Landscape:
     @cached_property
     def best(self) -> int:
         """Index of the fastest program that is right."""
-        passed = [index for index, status in enumerate(self.status) if status == PASSED and self.us[index]]
+        passed = [(us, index) for index, (us, status) in enumerate(zip(self.us, self.status, strict=True)) if status == PASSED and us]
         if not passed:
             raise LandscapeError(f"landscape {self.name}: no program passed")
-        return min(passed, key=lambda index: self.us[index])
+        return min(passed)[1]
 
     @property
     def best_us(self) -> float:
-        return self.us[self.best]
+        return self.time(self.best)
+
+    def time(self, index: int) -> float:
+        """Microseconds of a program that was measured; raises `LandscapeError` for another."""
+        us = self.us[index]
+        if us is None:
+            raise LandscapeError(f"landscape {self.name}: program {index} was not measured")
+        return us
 
     @property
     def distinct(self) -> int:
@@ -113,7 +120,8 @@ class Landscape:
 
     def speedup(self, index: int) -> float:
         """Against eager; 0 for a program that is not right."""
-        return self.eager_us / self.us[index] if self.status[index] == PASSED and self.us[index] else 0.0
+        us = self.us[index]
+        return self.eager_us / us if self.status[index] == PASSED and us else 0.0
 
     def neighbours(self, point: Point) -> Iterator[tuple[int, int]]:
         """(axis, value) of every change of one axis."""

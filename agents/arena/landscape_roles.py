@@ -48,7 +48,7 @@ class Player:
         return Edit(written.source, title, changes, (), strategy, "", written, idea)
 
     def point_of(self, attempt: Attempt) -> int:
-        return attempt.edit.options.point
+        return int(attempt.edit.options.point)
 
     def _drawn(self, most: int = 3) -> Choices:
         """One to `most` choices that are not the compiler's own."""
@@ -187,8 +187,8 @@ class LandscapeVerifier(Player):
 
     def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
         if not attempt.passed:
-            return Advice(defect(attempt.report), "repair", f"Candidate {attempt.number} did not pass.")
-        best = situation.best
+            return Advice(defect(attempt.verdict), "repair", f"Candidate {attempt.number} did not pass.")
+        best = situation.best or attempt
         point = self.point_of(best)
         diagnosis = self._diagnosis(best)
         if diagnosis.bottleneck == "none":
@@ -232,7 +232,8 @@ class LandscapeVerifier(Player):
 
     def _diagnosis(self, attempt: Attempt) -> Diagnosis:
         landscape, point = self.landscape, self.point_of(attempt)
-        headroom = attempt.report.timing.program_ms * 1e3 / landscape.floor_us if landscape.floor_us else None
+        timing = attempt.verdict.timing
+        headroom = timing.program_ms * 1e3 / landscape.floor_us if timing is not None and landscape.floor_us else None
         bottleneck = landscape.bottleneck[point] or "latency"
         if headroom is not None:
             bottleneck = "none" if headroom <= NEAR_FLOOR else "latency" if bottleneck == "none" else bottleneck

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agents.arena.landscape import STATUSES, Landscape
 from agents.arena.model import Written
+from agents.budget import Spent
 from agents.events import NewEvent
 from agents.local import tier_of
+from agents.payloads import VerificationFinished, VerificationQueued
 from agents.ports import Journal
 from verifier.graph import Capture, Graph
-from verifier.jobs import Job, JobResult, KernelProfile, Profile
+from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, KernelProfile, Profile, ProfileJob, VerifyJob
 from verifier.report import Comparison, Environment, Interval, Protection, Report, Timing
 from verifier.task import Admission
 
@@ -57,40 +59,33 @@ class PlayedVerifier:
 
     async def run(self, job: Job, *, key: str, span: str, candidate: str | None = None) -> JobResult:
         number = int(candidate) if candidate is not None else None
-        payload = {"key": key, "job": job.kind, "candidate": number, "verification": key}
-        if job.kind == "admit":
+        done = VerificationFinished(key=key, job=job.kind, candidate=number, verification=key)
+        if isinstance(job, AdmitJob):
             result, seconds = ADMITTED, self._seconds("admit")
-            payload |= {"ok": True, "flags": [], "message": ""}
-        elif job.kind == "capture":
+            done = done.having(ok=True, flags=[], message="")
+        elif isinstance(job, CaptureJob):
             result, seconds = CAPTURED, self._seconds("capture")
-        elif job.kind == "profile":
+        elif isinstance(job, ProfileJob):
             result, seconds = self._profile(job.program_source), self._seconds("profile")
         else:
+            assert isinstance(job, VerifyJob), f"no workflow asks a landscape for {job.kind}"
             written = Written.read(job.program_source)
             report = self._report(written, job.tier, Written.read(job.rival_source).point if job.rival_source is not None else None)
             seconds = self._seconds(job.tier if report.status == "passed" else "failed")
             result = JobResult.model_construct(report=report)
-            speedup = report.speedup
-            payload |= {
-                "status": report.status, "message": report.message, "tier": job.tier,
-                "speedup": {"ratio": speedup.ratio, "low": speedup.low, "high": speedup.high} if speedup else None,
-                "gain": rival.speedup.__dict__ if (rival := report.timing.rival if report.timing else None) else None,
-                "program_class": report.program_class, "program_ms": report.timing.program_ms if report.timing else None, "faster": report.faster,
-            }  # fmt: skip
+            done = done.having(
+                status=report.status, message=report.message, tier=job.tier, speedup=report.speedup,
+                gain=rival.speedup if (rival := report.timing.rival if report.timing else None) else None,
+                program_class=report.program_class, program_ms=report.timing.program_ms if report.timing else None, faster=report.faster,
+            )  # fmt: skip
             self._note(written, report, job.tier, seconds, number)
         self.seconds += seconds
-        finished = {**payload, "seconds": seconds}
-        queued = {"key": key, "job": job.kind, "candidate": number, "verification": key, "attempt": 1, "tier": tier_of(job)}
-        await self.journal.append(
-            [
-                NewEvent.model_construct(kind="verification.queued", span=span, agent="verifier", payload=queued),
-                NewEvent.model_construct(kind="verification.finished", span=span, agent="verifier", payload=finished),
-            ]
-        )
+        queued = VerificationQueued(key=key, job=job.kind, candidate=number, verification=key, attempt=1, tier=tier_of(job))
+        await self.journal.append([NewEvent.of(queued, span, "verifier"), NewEvent.of(done.having(seconds=seconds), span, "verifier")])
         return result
 
     def _note(self, written: Written, report: Report, tier: str, seconds: float, candidate: int | None) -> None:
-        spent = self.engine.ledger.spent
+        spent = self.engine.ledger.spent if self.engine is not None else Spent()
         us = report.timing.program_ms * 1e3 if report.timing else None
         total = self.seconds + seconds
         self.log.append(Verified(written.point, report.status, us, tier, int(spent.calls), spent.candidates, total, candidate or 0))
@@ -105,11 +100,11 @@ class PlayedVerifier:
             return self._failed(written, status)
         spread = landscape.spread[written.point] or 0.0
         noise = math.hypot(NOISE, spread / math.sqrt(6)) / (2 if tier == "full" else 1)
-        us = landscape.us[written.point] * math.exp(self._draw.gauss(0, noise))
+        us = landscape.time(written.point) * math.exp(self._draw.gauss(0, noise))
         comparison = _compared("eager", us, landscape.eager_us, noise)
         timing = Timing.model_construct(program_ms=us / 1e3, bounded=True, clock_agrees=True, round_trip_ms=0.0, comparisons=[comparison], rival=None)
         if rival is not None and landscape.us[rival]:
-            timing.rival = _compared("rival", us, landscape.us[rival] * math.exp(self._beside.gauss(0, noise)), noise)
+            timing.rival = _compared("rival", us, landscape.time(rival) * math.exp(self._beside.gauss(0, noise)), noise)
         floor = landscape.floor_us / us if landscape.floor_us else None
         return self._of("passed", tier, timing=timing, faster=comparison.speedup.low > 1, program_class="custom", floor_fraction=floor)
 
@@ -122,8 +117,15 @@ class PlayedVerifier:
             message = f"measured as {status}"
         return self._of(status, "quick", message=message)
 
-    def _of(self, status: str, tier: str, **fields) -> Report:
-        common = {"task": "", "program": "", "precision": "fp32-strict", "mode": "train", "environment": ENVIRONMENT, "protection": PROTECTION}
+    def _of(self, status: str, tier: str, **fields: Any) -> Report:
+        common: dict[str, Any] = {
+            "task": "",
+            "program": "",
+            "precision": "fp32-strict",
+            "mode": "train",
+            "environment": ENVIRONMENT,
+            "protection": PROTECTION,
+        }
         return Report.model_construct(tier=tier, status=status, **common, **fields)
 
     def _profile(self, source: str | None) -> JobResult:

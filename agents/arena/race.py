@@ -11,15 +11,16 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, cast
 
 from agents.arena.landscape import Landscape, Table
-from agents.arena.landscape_roles import cast
+from agents.arena.landscape_roles import cast as roles_of
 from agents.arena.model import PROFILE, Hand, PlayedModel, Quality
 from agents.arena.played_verifier import PlayedVerifier, Verified
 from agents.choices.workflows import WORKFLOWS
 from agents.events import ArtefactRef, Event, NewEvent
 from agents.payloads import Payload, read
+from agents.ports import Journal
 from agents.run import Engine
 from agents.settings import Budget, Settings
 from agents.workflows import FUNCTIONS
@@ -41,6 +42,7 @@ class PlayedEvent:
     payload: dict[str, Any]
     at: str = AT
     v: int = 1
+    said: Payload | None = None  # the payload in its type, once somebody has asked
 
     @property
     def parent(self) -> str:
@@ -48,7 +50,9 @@ class PlayedEvent:
 
     @property
     def body(self) -> Payload:
-        return read(self.kind, self.payload)
+        if self.said is None:
+            self.said = read(self.kind, self.payload)
+        return self.said
 
     of = Event.of
 
@@ -123,13 +127,14 @@ def play(landscape: Landscape, workflow: str, seed: int, quality: Quality, budge
 
 
 async def played(landscape: Landscape, workflow: str, seed: int, quality: Quality, budget: Budget) -> Play:
-    settings = Settings(workflow=workflow, planner=PROFILE, coder=PROFILE, judge=PROFILE, budget=budget, seed=seed)
+    settings = Settings.model_validate({"workflow": workflow, "planner": PROFILE, "coder": PROFILE, "judge": PROFILE, "budget": budget, "seed": seed})
     journal = PlayedJournal(str(uuid.UUID(int=seed)))
-    verifier = PlayedVerifier(landscape, journal, seed)
+    kept = cast(Journal, journal)  # its events are `PlayedEvent`
+    verifier = PlayedVerifier(landscape, kept, seed)
     models = PlayedModel(quality, seed)
-    roles = cast(Hand(landscape, quality, seed), WORKFLOWS[workflow].models)
+    roles = roles_of(Hand(landscape, quality, seed), WORKFLOWS[workflow].models)
     source, name = landscape.source, landscape.name
-    engine = Engine(journal, verifier, settings, source, name, workflow=FUNCTIONS[workflow], roles=roles, models=models, on_pause="stop")
+    engine = Engine(kept, verifier, settings, source, name, FUNCTIONS[workflow], roles, models=models, on_pause="stop")
     verifier.engine = engine
     summary = await engine.execute()
     return outcome_of(landscape, workflow, seed, summary, engine, verifier, models)

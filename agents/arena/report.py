@@ -29,7 +29,9 @@ def write(out: Path, content: Mapping[str, Any], text: str) -> None:
         scratch.replace(out / name)
 
 
-def of_runs(contest: Contest, rows: Sequence[Row], waiting: Sequence[str], environment: Mapping[str, Any], seconds: float) -> tuple[dict, str]:
+def of_runs(
+    contest: Contest, rows: Sequence[Row], waiting: Sequence[str], environment: Mapping[str, Any], seconds: float
+) -> tuple[dict[str, Any], str]:
     """Content and text of a contest on real tasks."""
     found = scores(rows) if rows else []
     total = len(contest.tasks) * len(contest.workflows) * len(contest.seeds)
@@ -67,7 +69,7 @@ def of_runs(contest: Contest, rows: Sequence[Row], waiting: Sequence[str], envir
 
 def of_plays(
     table: Table, file: str, tallies: dict[str, Tally], quality: Quality, budget: Mapping[str, Any], seeds: Sequence[int], seconds: float
-) -> tuple[dict, str]:
+) -> tuple[dict[str, Any], str]:
     """Content and text of a race on landscapes."""
     found = sorted((tally.score() for tally in tallies.values()), key=lambda s: tallies[s.workflow].final_regret / tallies[s.workflow].plays)
     figures = {s.workflow: tallies[s.workflow].figures() for s in found}

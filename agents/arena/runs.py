@@ -7,17 +7,21 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agents.arena.scoring import Row
 from agents.journal import FileJournal
-from agents.local import LocalVerifier
+from agents.local import Client, LocalVerifier
 from agents.memory.inspirations import FolderInspirations, Split
+from agents.payloads import RunFinished, RunPaused, RunResumed
 from agents.ports import ModelPort
 from agents.projection import Summary
 from agents.results import write_results
+from agents.roles import roles_for
 from agents.run import Engine
 from agents.settings import Budget, Settings
 from agents.steering import control
+from agents.workflows import FUNCTIONS
 from verifier.source import sha256
 
 RUNS = "runs"
@@ -37,14 +41,15 @@ class Contest:
 
     def settings(self, workflow: str, seed: int) -> Settings:
         roles = {"planner": self.llm, "coder": self.llm, "judge": self.llm}
-        return Settings(workflow=workflow, device=self.device, precision=self.precision, budget=self.budget, seed=seed, **roles)
+        chosen = {"workflow": workflow, "device": self.device, "precision": self.precision, "budget": self.budget, "seed": seed, **roles}
+        return Settings.model_validate(chosen)
 
     @property
     def split(self) -> Split:
         """Nothing that was learned on a task of the contest may help with another: it is what is scored."""
         return Split(tasks=frozenset(sha256(source) for source in self.tasks.values()))
 
-    def plain(self) -> dict:
+    def plain(self) -> dict[str, Any]:
         """What a resumed contest must agree with."""
         tasks = {name: sha256(source) for name, source in self.tasks.items()}
         return {
@@ -54,7 +59,7 @@ class Contest:
 
 
 async def run_all(
-    contest: Contest, out: Path, client, models: ModelPort | None, learn_from: Path | None, on_row: Callable[[list[Row], list[str]], None]
+    contest: Contest, out: Path, client: Client, models: ModelPort | None, learn_from: Path | None, on_row: Callable[[list[Row], list[str]], None]
 ) -> tuple[list[Row], list[str]]:
     """Rows of the runs that have ended, and a line for each that stands still. Seeds outermost: an interrupted contest has compared all workflows."""
     rows: list[Row] = []
@@ -81,25 +86,28 @@ async def run_one(
     source: str,
     workflow: str,
     seed: int,
-    client,
+    client: Client,
     models: ModelPort | None,
     learn_from: Path | None,
 ) -> Summary:
     """Begun, or continued where it was interrupted or paused; a finished run is only read."""
     journal = FileJournal(folder)
+    settings = contest.settings(workflow, seed)
     engine = Engine(
         journal,
         LocalVerifier(journal, client, contest.device),
-        contest.settings(workflow, seed),
+        settings,
         source,
         name,
+        FUNCTIONS[settings.workflow],
+        roles_for,
         models=models,
         on_pause="stop",
         inspirations=FolderInspirations(learn_from) if learn_from else None,
         split=contest.split,
     )
-    before = [event.kind for event in await journal.load() if event.kind in ("run.paused", "run.resumed", "run.finished")]
-    if before and before[-1] == "run.paused":
+    before = [event.kind for event in await journal.load() if event.kind in (RunPaused.kind, RunResumed.kind, RunFinished.kind)]
+    if before and before[-1] == RunPaused.kind:
         await journal.append([control("resume")])
     summary = await engine.execute()
     write_results(folder, summary)
@@ -124,8 +132,8 @@ def say_row(row: Row) -> None:
     )
 
 
-def read_plain(path: Path) -> dict | None:
+def read_plain(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(path.read_text())
+        return dict(json.loads(path.read_text()))
     except (OSError, ValueError):
         return None

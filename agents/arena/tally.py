@@ -46,7 +46,7 @@ class Tally:
         _add(self.by_program, play.regret_by_program)
         regret = max(0.0, 1 - play.found / play.best)
         self.final_regret += regret
-        if play.calls_to_near_best is not None:
+        if play.calls_to_near_best is not None and play.programs_to_near_best is not None:
             self.near_calls.append(play.calls_to_near_best)
             self.near_programs.append(play.programs_to_near_best)
         self.failed, self.repaired, self.gains = self.failed + play.failed, self.repaired + play.repaired, self.gains + play.gains
@@ -135,7 +135,7 @@ def explanation(tallies: dict[str, Tally]) -> str:
     return " ".join(said)
 
 
-def _difference(best: str, a: dict, second: str, b: dict) -> str:
+def _difference(best: str, a: dict[str, Any], second: str, b: dict[str, Any]) -> str:
     """The figures in which the first two differ."""
     middle = len(a["mean_regret_by_program"]) // 2
     gained = f"{100 * a['gains_a_program']:.0f} % of the programs of {best} were the fastest so far, {100 * b['gains_a_program']:.0f} % of {second}'s"
@@ -144,7 +144,7 @@ def _difference(best: str, a: dict, second: str, b: dict) -> str:
     return f"{gained}; {failed}; after {middle} programs they stood {halfway[0]:.1f} % and {halfway[1]:.1f} % short of the best."
 
 
-def _brief(name: str, tally: Tally, figures: dict) -> str:
+def _brief(name: str, tally: Tally, figures: dict[str, Any]) -> str:
     programs = sum(row.programs for row in tally.rows) / tally.plays
     calls = sum(figures["calls_by_purpose"].values())
     if calls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from agents.choices.limits import LIMITS
@@ -52,7 +53,7 @@ def page(text: str) -> str:
     return between(text, "workflows", COMMAND, table())
 
 
-def _quoted(names: dict[str, object] | tuple[str, ...]) -> str:
+def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 

@@ -34,9 +34,9 @@ class Anthropic:
         """The prompt is marked for the cache behind the system prompt and behind the last message: a repair asks with the same beginning."""
         system = [m.content for m in request.messages if m.role == "system"]
         said = [m for m in request.messages if m.role != "system"]
-        messages = [{"role": m.role, "content": m.content} for m in said]
+        messages: list[dict[str, Any]] = [{"role": m.role, "content": m.content} for m in said]
         if said and said[-1].role == "user" and said[-1].content.strip():
-            messages[-1]["content"] = [{"type": "text", "text": said[-1].content, **CACHED}]  # type: ignore[dict-item]
+            messages[-1]["content"] = [{"type": "text", "text": said[-1].content, **CACHED}]
         body: dict[str, Any] = {"model": self.profile.model, "max_tokens": max_tokens, "messages": messages, "stream": True}
         if system:
             body["system"] = [{"type": "text", "text": "\n\n".join(system), **CACHED}]

@@ -11,9 +11,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from agents.arguments import Subcommands
 from agents.journal import TRACE, FileJournal, TraceDamaged, write_trace
 from agents.llm.cassette import append, exchanges_of
-from agents.llm.check import report, try_profile
+from agents.llm.check import Trial, report, try_profile
 from agents.llm.errors import ModelFailure
 from agents.llm.mailbox import MailboxStore
 from agents.llm.models import Models, open_models
@@ -27,7 +28,7 @@ REPLAY_EPILOG = """exit codes:
   0  the same, event for event    1  it differs; the first difference is shown    2  not a run that can be replayed"""
 
 
-def add_commands(commands: argparse._SubParsersAction) -> None:
+def add_commands(commands: Subcommands) -> None:
     """Adds the subcommands; each sets `act`, a function of the arguments that returns the exit code."""
     llm = commands.add_parser("llm", help="language models: list the profiles, try one").add_subparsers(dest="what", required=True)
     listed = llm.add_parser("list", help="the profiles of STITCHWORK_LLM_PROFILES, or of DATA_DIR/llm.toml")
@@ -95,7 +96,7 @@ def check(names: Sequence[str] = (), *, as_json: bool = False, store: MailboxSto
         print(f"llm: there is no profile {', '.join(unknown)} in {models.file}; there are: {', '.join(models.profiles())}", file=sys.stderr)
         return USAGE
 
-    async def all_of_them():
+    async def all_of_them() -> list[Trial]:
         return [await try_profile(models, name) for name in names or models.profiles()]
 
     trials = asyncio.run(all_of_them())

@@ -66,6 +66,7 @@ class Limits(_Table):
 class ServerProfile(_Table):
     """What the two protocols have in common."""
 
+    kind: str
     base_url: str
     model: str = Field(min_length=1)
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")  # null: the server asks for no key

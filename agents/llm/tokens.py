@@ -21,11 +21,11 @@ def estimate_input(request: Request) -> int:
 
 def usage_of(request: Request, reply: str, tokenizer: Path | None = None) -> tuple[Usage, Counted]:
     """Tokens of an exchange that no server counted, and how they are known. Raises `ModelFailure` where the tokenizer cannot be used."""
-    if tokenizer is None:
-        count = lambda text: math.ceil(len(text.encode()) / USUAL_BYTES)  # noqa: E731
-    else:
-        known = _tokenizer(tokenizer)
-        count = lambda text: len(known.encode(text, add_special_tokens=False).ids)  # noqa: E731
+    known = None if tokenizer is None else _tokenizer(tokenizer)
+
+    def count(text: str) -> int:
+        return math.ceil(len(text.encode()) / USUAL_BYTES) if known is None else len(known.encode(text, add_special_tokens=False).ids)
+
     asked = sum(count(message.content) + PER_MESSAGE for message in request.messages)
     return Usage(input_tokens=asked, output_tokens=count(reply)), "estimated" if tokenizer is None else "tokenizer"
 

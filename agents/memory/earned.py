@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from statistics import mean, stdev
 from pydantic import BaseModel
 
 from agents import show, sound
-from agents.arguments import Unusable
+from agents.arguments import Subcommands, Unusable
 from agents.events import Event
 from agents.journal import TRACE, TraceDamaged
 from agents.projection import Summary, project
@@ -80,7 +79,7 @@ def _pair(given: Summary, other: Summary, seed: int) -> Pair:
     return Pair(task=name, seed=seed, with_memory=faster(given), without=faster(other), calls=spent("calls"), tokens=spent("tokens"))
 
 
-def add_commands(commands: argparse._SubParsersAction) -> None:
+def add_commands(commands: Subcommands) -> None:
     found = commands.add_parser("earned", help="what memory is worth: runs with --learn-from against the same tasks and seeds without")
     found.add_argument("with_memory", type=Path, metavar="WITH", help="finished runs that were given --learn-from")
     found.add_argument("without", type=Path, metavar="WITHOUT", help="finished runs of the same tasks, workflows and seeds that were not")

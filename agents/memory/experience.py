@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ValidationError
 
@@ -58,7 +58,7 @@ async def recall(span: Span, situation: Situation, device_model: str, kernels: C
     split = span.run.split or Split()
     exclude = Split(tasks=split.tasks | {sha256(situation.task_source)}, suites=split.suites)
 
-    async def find() -> dict:
+    async def find() -> dict[str, Any]:
         return (await port.recall(device_model, sorted(set(kernels())), exclude)).model_dump(mode="json")
 
     return Recalled.model_validate(await span.effect("experience", find))

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -97,7 +97,7 @@ async def recall(span: Span, situation: Situation) -> list[Inspiration]:
     split = span.run.split or Split()
     exclude = Split(tasks=split.tasks | {sha256(situation.task_source)}, suites=split.suites)
 
-    async def find() -> list[dict]:
+    async def find() -> list[dict[str, Any]]:
         found = await port.find(operators_of(situation), situation.settings.device, exclude)
         return [inspiration.model_dump(mode="json") for inspiration in found]
 
@@ -247,4 +247,4 @@ def _device_model(folder: Path, result: ArtefactRef | None) -> str:
         report = json.loads((folder / ARTEFACTS / result.sha).read_bytes()).get("report") if result else None
     except (OSError, ValueError):
         return ""
-    return ((report or {}).get("environment") or {}).get("device_model", "")
+    return str(((report or {}).get("environment") or {}).get("device_model", ""))

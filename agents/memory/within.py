@@ -7,6 +7,7 @@ repeats it (KernelMem keeps attempts and repairs apart for the same reason; refl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from agents.memory.fingerprints import fingerprint
 from agents.roles.situation import Attempt, Situation
@@ -120,7 +121,7 @@ def realised(attempt: Attempt) -> float | None:
     if not attempt.passed:
         return None
     if attempt.base is None:
-        return attempt.report.speedup.ratio
+        return attempt.speedup.ratio
     return attempt.gain.ratio if attempt.gain is not None else None
 
 
@@ -168,7 +169,7 @@ def _tries(attempts: dict[int, Attempt], situation: Situation) -> tuple[Try, ...
         gains = [gain for a in which if (gain := realised(a)) is not None]
         best = max(gains, default=None)
         expected = next((a.expected for a in reversed(which) if a.expected is not None), None)
-        outcome = _outcome(best) if best is not None else BROKEN.get(which[-1].report.status, UNMEASURED)
+        outcome = _outcome(best) if best is not None else BROKEN.get(which[-1].verdict.status, UNMEASURED)
         first = "eager" if all(a.base is None for a in which) else ""
         tries.append(Try(strategy, where, operators.get(where, ()), tuple(a.number for a in which), outcome, expected, best, first))
     return tuple(tries)
@@ -178,7 +179,7 @@ def _outcome(gain: float) -> str:
     return "gained" if gain >= GAIN else "slower" if gain < LOSS else "no gain"
 
 
-def operators_of_steps(plan: dict) -> dict[str, tuple[str, ...]]:
+def operators_of_steps(plan: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     """Operators that each step of a plan's payload covers."""
     return {str(step.get("id", "")): tuple(map(str, step.get("operators") or ())) for step in plan.get("steps") or []}
 
@@ -191,7 +192,7 @@ def _lineages(attempts: dict[int, Attempt]) -> tuple[Lineage, ...]:
     for root, members in lines.items():
         best = max((a for a in members if a.passed), key=lambda a: a.score, default=None)
         if best is not None:
-            speedup = best.report.speedup
+            speedup = best.speedup
             methods = [a.edit.strategy for a in reversed(ancestors(best, attempts)) if a.edit.strategy]
             found.append(Lineage(root, best.number, best.score, speedup.ratio, speedup.low, tuple(dict.fromkeys(methods)), len(members)))
     return tuple(sorted(found, key=lambda line: -line.score))

@@ -24,7 +24,8 @@ def trl_environment(address: str, token: str | None = None, connect: Callable[..
     class KernelEnvironment:
         def __init__(self) -> None:
             self._client = connect(address, token)
-            self._episode, self._reward, self._done = "", None, True
+            self._episode, self._done = "", True
+            self._reward: float | None = None
 
         def reset(self, problem: str | None = None, **row: Any) -> str:
             seen = self._client.reset(problem)
@@ -101,7 +102,7 @@ def verifiers_taskset(problems: Sequence[Problem], client: EnvironmentClient) ->
         before: str = ""
 
     class KernelTask(vf.Task[KernelData]):  # type: ignore[misc]
-        @vf.reward
+        @vf.reward  # type: ignore[untyped-decorator]
         async def verified(self, trace: Any) -> float:
             import asyncio
 

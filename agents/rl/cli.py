@@ -6,10 +6,17 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.arguments import Subcommands
+
+if TYPE_CHECKING:
+    from agents.rl.environment import Problem
+    from agents.rl.policy import TinyPolicy, TransformersPolicy
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = "exit codes: 0 done, 1 refused for what was found (leaks, rows that fail), 2 arguments or inputs that cannot be used, 130 interrupted"
@@ -33,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _export(commands) -> None:
+def _export(commands: Subcommands) -> None:
     export = commands.add_parser(
         "export",
         help="data sets for both skills, from traces on disk or a database",
@@ -55,7 +62,7 @@ def _export(commands) -> None:
     export.set_defaults(act=run_export)
 
 
-def _synthesise(commands) -> None:
+def _synthesise(commands: Subcommands) -> None:
     synthesise = commands.add_parser(
         "synthesise",
         help="synthetic tasks by composing operators, filtered by running them in the verifier's sandbox",
@@ -75,7 +82,7 @@ def _synthesise(commands) -> None:
     synthesise.set_defaults(act=run_synthesise)
 
 
-def _score(commands) -> None:
+def _score(commands: Subcommands) -> None:
     score = commands.add_parser("score", help="the reward of one report, with its components")
     score.add_argument("report", type=Path, help="a report, or a verifier's whole answer, as JSON")
     score.add_argument("--task", type=Path, required=True, metavar="FILE")
@@ -90,7 +97,7 @@ def _problems(command: argparse.ArgumentParser) -> None:
     command.add_argument("--rows", type=Path, nargs="+", default=[], metavar="FILE", help="files of `export`: problems of both skills")
 
 
-def _serve(commands) -> None:
+def _serve(commands: Subcommands) -> None:
     serve = commands.add_parser("serve", help="the environment over HTTP and websocket (OpenEnv: reset, step, state) and /score for batches")
     _problems(serve)
     serve.add_argument("--device", default="cpu", help="whose clock counts: `cpu`, `cuda:0`")
@@ -106,7 +113,7 @@ def _serve(commands) -> None:
     serve.set_defaults(act=run_serve)
 
 
-def _harbor(commands) -> None:
+def _harbor(commands: Subcommands) -> None:
     harbor = commands.add_parser("harbor", help="tasks as folders for Harbor, whose tests ask this server")
     _problems(harbor)
     harbor.add_argument("--out", type=Path, required=True, metavar="DIR")
@@ -118,7 +125,7 @@ def _policy(command: argparse.ArgumentParser) -> None:
     command.add_argument("--device", default="cpu", help="where the model is: `cpu`, `cuda:0`")
 
 
-def _train(commands) -> None:
+def _train(commands: Subcommands) -> None:
     from agents.rl.defaults import CONFIG
 
     train = commands.add_parser(
@@ -139,7 +146,7 @@ def _train(commands) -> None:
     train.set_defaults(act=run_train)
 
 
-def _merge(commands) -> None:
+def _merge(commands: Subcommands) -> None:
     merge = commands.add_parser("merge", help="a trained policy as whole weights, for `transformers serve`, vLLM or a converter")
     _policy(merge)
     merge.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help="the --out of `train`")
@@ -153,7 +160,7 @@ def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 
-def progress(args: argparse.Namespace):
+def progress(args: argparse.Namespace) -> Callable[[str], None]:
     return (lambda line: None) if args.quiet else say
 
 
@@ -211,8 +218,8 @@ def run_synthesise(args: argparse.Namespace) -> int:
     return OK
 
 
-async def _run_tasks(args: argparse.Namespace, tasks: list[dict], tell) -> dict[str, int]:
-    from agents.cli import default_data_dir, open_verifier
+async def _run_tasks(args: argparse.Namespace, tasks: list[dict[str, Any]], tell: Callable[[str], None]) -> dict[str, int]:
+    from agents.given import default_data_dir, open_verifier
     from agents.rl.data.making import Lines, admit, programs
 
     client = open_verifier(args.admit, args.data_dir or default_data_dir())
@@ -230,7 +237,7 @@ async def _run_tasks(args: argparse.Namespace, tasks: list[dict], tell) -> dict[
         await client.close()
 
 
-def read_problems(args: argparse.Namespace) -> list:
+def read_problems(args: argparse.Namespace) -> list[Problem]:
     from agents.rl.data.leaks import tasks_below
     from agents.rl.data.writing import read_rows
     from agents.rl.environment import problems_in, problems_of
@@ -249,7 +256,7 @@ def run_serve(args: argparse.Namespace) -> int:
         from agents.rl.server import Server
     except ImportError as error:
         raise RuntimeError(f"the server needs the package {error.name}: pip install -r requirements-rl.txt") from None
-    from agents.cli import default_data_dir, open_verifier
+    from agents.given import default_data_dir, open_verifier
     from agents.llm import open_models
     from agents.rl.environment import Conditions, Environment
     from agents.rl.judging import judge_by
@@ -282,7 +289,7 @@ def run_harbor(args: argparse.Namespace) -> int:
     return OK
 
 
-def open_policy(args: argparse.Namespace):
+def open_policy(args: argparse.Namespace) -> TinyPolicy | TransformersPolicy:
     from agents.rl.policy import TinyPolicy, TransformersPolicy
 
     if args.model != "tiny":
@@ -296,7 +303,7 @@ def run_train(args: argparse.Namespace) -> int:
     from agents.rl.client import EnvironmentClient
     from agents.rl.data.writing import read_rows
     from agents.rl.defaults import CONFIG
-    from agents.rl.environment import Problem, problems_of
+    from agents.rl.environment import problems_of
     from agents.rl.training import Config, Trainer
 
     config = Config.of(**{name: getattr(args, name) for name in CONFIG})
@@ -362,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     args = parser().parse_args(arguments)
     try:
-        return args.act(args)
+        return int(args.act(args))
     except LeaksFound as error:
         say(f"agents.rl: {error}")
         return FAILED

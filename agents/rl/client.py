@@ -35,7 +35,7 @@ class EnvironmentClient:
 
     def reset(self, problem: str | None = None, seed: int | None = None) -> dict[str, Any]:
         """The first observation; its `episode_id` goes into each `step`."""
-        return self._ask("POST", "/reset", {"problem": problem, "seed": seed})["observation"]
+        return dict(self._ask("POST", "/reset", {"problem": problem, "seed": seed})["observation"])
 
     def step(self, episode_id: str, *, program: str | None = None, reply: str | None = None) -> dict[str, Any]:
         """`observation`, `reward` (null: no sample) and `done`."""
@@ -68,7 +68,7 @@ class EnvironmentClient:
             waited += self._wait(waited, float(answer.headers.get("Retry-After", "2")))
         if answer.status_code != 200:
             raise Refused(_said(answer))
-        return answer.json()
+        return dict(answer.json())
 
     def _wait(self, waited: float, seconds: float) -> float:
         if waited + seconds > self.patience:

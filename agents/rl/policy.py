@@ -77,7 +77,8 @@ class Block(nn.Module):
         q, k, v = (part.view(n, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.before(x)).chunk(3, dim=-1))
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, length, width)
         x = x + self.out(seen)
-        return x + self.down(F.gelu(self.up(self.between(x))))
+        answer: Tensor = x + self.down(F.gelu(self.up(self.between(x))))
+        return answer
 
 
 class Transformer(nn.Module):
@@ -91,7 +92,8 @@ class Transformer(nn.Module):
         x = self.token(tokens) + self.place(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
-        return self.norm(x) @ self.token.weight.T
+        found: Tensor = self.norm(x) @ self.token.weight.T
+        return found
 
 
 class TinyPolicy:
@@ -116,7 +118,8 @@ class TinyPolicy:
         return self.text.decode(tokens)
 
     def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        return self.module(tokens)  # causal: what fills up on the right is seen by nobody
+        found: Tensor = self.module(tokens)  # causal: what fills up on the right is seen by nobody
+        return found
 
     @torch.no_grad()
     def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
@@ -153,7 +156,8 @@ class TransformersPolicy:
         except ImportError:
             raise RuntimeError("a model of transformers needs that package: pip install -r requirements-rl.txt") from None
         self.tokenizer: Any = AutoTokenizer.from_pretrained(name)
-        self.module: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype).to(device)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+        self.module: Any = loaded.to(device)
         self.device, self.end = torch.device(device), int(self.tokenizer.eos_token_id)
         self.longest = int(getattr(self.module.config, "max_position_embeddings", None) or 1 << 30)
 
@@ -169,7 +173,8 @@ class TransformersPolicy:
 
     def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         seen = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        return self.module(input_ids=tokens, attention_mask=seen.long()).logits
+        found: Tensor = self.module(input_ids=tokens, attention_mask=seen.long()).logits
+        return found
 
     @torch.no_grad()
     def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
@@ -205,7 +210,7 @@ class Adapted(nn.Module):
         nn.init.kaiming_uniform_(self.a, a=math.sqrt(5))
 
     def forward(self, x: Tensor) -> Tensor:
-        found = self.base(x)
+        found: Tensor = self.base(x)
         return found + (self.scale * (x.to(self.a.dtype) @ self.a.T @ self.b.T)).to(found.dtype) if self.on else found
 
     def whole(self) -> Tensor:

@@ -12,7 +12,7 @@ import hmac
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -79,7 +79,7 @@ class Server:
         """The application; its lifetime is the verifiers'."""
 
         @contextlib.asynccontextmanager
-        async def life(app: Starlette):
+        async def life(app: Starlette) -> AsyncIterator[None]:
             yield
             for client in self.environment.pool.clients:
                 if hasattr(client, "close"):
@@ -214,10 +214,10 @@ class Server:
 
     def _open(self, asked: Reset) -> Episode:
         problem = self.environment.choose(asked.seed, asked.problem)
-        return Episode(self.environment, problem, **({"id": asked.episode_id} if asked.episode_id else {}))
+        return Episode(self.environment, problem, id=asked.episode_id) if asked.episode_id else Episode(self.environment, problem)
 
     def _episode(self, name: str | None) -> Episode:
-        if name not in self.episodes:
+        if name is None or name not in self.episodes:
             raise BadAction("there is no such episode: reset answers with an `episode_id`, and each step sends it")
         _, episode = self.episodes[name]
         self.episodes[name] = self.clock(), episode

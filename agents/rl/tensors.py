@@ -22,7 +22,8 @@ class Damaged(ValueError):
 
 def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Whole or not at all."""
-    kinds, arrays = {}, {}
+    kinds: dict[str, str] = {}
+    arrays: dict[str, Any] = {}
     for number, (name, tensor) in enumerate(tensors.items()):
         kind = str(tensor.dtype).removeprefix("torch.")
         kinds[name] = kind

@@ -28,20 +28,20 @@ class BuiltInCoder:
     name = "built-in"
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
-        compiled: Compiled = situation.plan.data
+        compiled: Compiled = situation.planned.data
         if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote it, before a fork of the run
-            options = first_options(compiled, situation.plan.payload)
-            says = [*first_words(compiled)]
+            options = first_options(compiled, situation.planned.payload)
+            first = [*first_words(compiled)]
             if launch_bound(compiled.plan) and not situation.orders.refuses(GRAPH) and not options.on(GRAPH):
                 options = options.with_strategy(GRAPH)
-                says.append(f"Its {len(compiled.plan.groups)} groups are shorter than their launches, so these are recorded as a CUDA graph.\n")
+                first.append(f"Its {len(compiled.plan.groups)} groups are shorter than their launches, so these are recorded as a CUDA graph.\n")
             if situation.tuned:
                 kernels = fingerprints(compiled.plan, situation.task_source, options)
                 options = with_tuned(options, kernels, situation.tuned)
-                says.append(
+                first.append(
                     f"Numbers of {len(options.group_knobs)} group(s) are those that earlier runs on this device found for the same kernels.\n"
                 )
-            return self._print(compiled, situation, options, "The first program", first_change(compiled), tuple(says))
+            return self._print(compiled, situation, options, "The first program", first_change(compiled), tuple(first))
         if advice.route == "repair":
             if parent.report is not None and parent.report.status == "inconclusive":
                 changes = f"nothing: candidate {parent.number} could not be measured, so it is tried once more"
@@ -56,7 +56,7 @@ class BuiltInCoder:
         return self._print(compiled, situation, move.options, f"{move.strategy}{where}", changes, says, move.strategy, move.group)
 
     async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
-        compiled: Compiled = situation.plan.data
+        compiled: Compiled = situation.planned.data
         base = parent.edit.options if parent is not None and parent.edit.options is not None else Options()
         if any(situation.orders.refuses(name) for name in idea.strategies):
             return None  # a note came after the idea
@@ -71,7 +71,7 @@ class BuiltInCoder:
         return [Knob(n.name, n.values, n.value) for n in numbers_of(situation, attempt)]
 
     async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
-        compiled: Compiled = situation.plan.data
+        compiled: Compiled = situation.planned.data
         if attempt.edit.options is None or situation.orders.refuses(NUMBER):
             return None
         known = {n.name: n for n in numbers_of(situation, attempt)}
@@ -116,7 +116,7 @@ class BuiltInCoder:
 
 def numbers_of(situation: Situation, attempt: Attempt) -> list[Number]:
     """Of a program that was measured: those of kernels that are worth it."""
-    plan, options, report = situation.plan.data.plan, attempt.edit.options, attempt.report
+    plan, options, report = situation.planned.data.plan, attempt.edit.options, attempt.report
     if options is None:
         return []
     if report is None or report.timing is None:

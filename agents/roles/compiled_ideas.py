@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from agents.roles.compiled import Compiled
 from agents.roles.promises import trusted
-from agents.roles.situation import Attempt, Idea, Situation
+from agents.roles.situation import Attempt, Idea, Situation, required
 from compiler import Options
 from compiler.graph.network import Network
 from compiler.kernel.builder import Refused
@@ -28,7 +28,7 @@ TRIES = 200  # draws until as many new ideas are found as were asked for
 
 def ideas(situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:
     """The compiler's own choice first, then what its moves expect most of, then single choices, then draws of several together."""
-    compiled: Compiled = situation.plan.data
+    compiled: Compiled = situation.planned.data
     seen = {frozenset(idea.data.items()) for idea in known if isinstance(idea.data, dict)}
     found: list[Idea] = []
     for choices, expected in _stream(compiled, situation, len(known)):
@@ -43,16 +43,16 @@ def ideas(situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]
 
 def cross(situation: Situation, first: Idea, second: Idea) -> Idea:
     """What both choose, and each other choice of either by the toss of a coin; where that gives one of them again, one choice more."""
-    compiled: Compiled = situation.plan.data
-    a, b = (idea.data if isinstance(idea.data, dict) else {} for idea in (first, second))
+    compiled: Compiled = situation.planned.data
+    a, b = (dict(idea.data) if isinstance(idea.data, dict) else {} for idea in (first, second))
     draw = random.Random(f"{situation.settings.seed}/{first.number}/{second.number}/{sorted(a.items())}/{sorted(b.items())}")
     a, b = (kept(situation, choices) for choices in (a, b))
-    child = {}
+    child: Choices = {}
     for place in dict.fromkeys([*a, *b]):
         if place in a and place in b:
             child[place] = draw.choice((a[place], b[place]))
         elif draw.random() < 0.5:
-            child[place] = a.get(place, b.get(place))
+            child[place] = a[place] if place in a else b[place]
     if child in (a, b):
         child = {**a, **b}
     if child in (a, b):
@@ -78,7 +78,7 @@ def kept(situation: Situation, choices: Choices) -> Choices:
 
 def align(situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
     """The choices that the surviving program was printed with: what a repair took away is gone, what was tuned is there."""
-    return idea_of(situation.plan.data, choices_of(attempt.edit.options), attempt.report.speedup.ratio if attempt.passed else None, (idea.number,))
+    return idea_of(situation.planned.data, choices_of(attempt.edit.options), attempt.speedup.ratio if attempt.passed else None, (idea.number,))
 
 
 def realised(idea: Idea, base: Options) -> Options:
@@ -94,12 +94,15 @@ def realised(idea: Idea, base: Options) -> Options:
 
 def choices_of(options: Options | None) -> Choices:
     """Where these options differ from the compiler's own."""
-    plain, found = Options(), {}
-    for name in STRATEGIES if options is not None else ():
+    found: Choices = {}
+    if options is None:
+        return found
+    plain = Options()
+    for name in STRATEGIES:
         for group in ("", *options.groups):
             if options.on(name, group) != plain.on(name, group) and (not group or options.on(name, group) != options.on(name)):
                 found[f"{group} {name}"] = int(options.on(name, group))
-    for group, chosen in options.group_knobs.items() if options is not None else ():
+    for group, chosen in options.group_knobs.items():
         found.update({f"{group} {name}": value for name, value in chosen.items()})
     return found
 
@@ -128,7 +131,7 @@ def _stream(compiled: Compiled, situation: Situation, offset: int) -> Iterator[t
     if best is not None and best.edit.options is not None:
         likely = trusted(situation)
         for move in sorted(moves(compiled.plan, best.edit.options, best.report, best.profile, best.edit.source), key=lambda move: -likely(move)):
-            yield choices_of(move.options), round(best.report.speedup.ratio * move.expected_speedup, 3)
+            yield choices_of(move.options), round(best.speedup.ratio * move.expected_speedup, 3)
     singles = list(_singles(compiled, situation))
     strategies = [(place, value) for place, value in singles if place.partition(" ")[2] in STRATEGIES]
     for place, value in strategies:
@@ -142,9 +145,10 @@ def _stream(compiled: Compiled, situation: Situation, offset: int) -> Iterator[t
 def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, int]]:
     """Every single choice that differs from the compiler's own."""
     plan = compiled.plan
-    network = Network(plan.graph)
+    graph = required(plan.graph, "a plan with own groups has a graph")
+    network = Network(graph)
     own = sorted(compiled.own_groups, key=lambda group: -group.bytes)[:MOST_GROUPS]
-    if plan.target.on_gpu and plan.graph.recordable:
+    if plan.target.on_gpu and graph.recordable:
         yield " cuda-graph", 1
     for group in own:
         try:

@@ -21,6 +21,7 @@ from verifier.build.raw import CUDA_FLAGS
 from verifier.jobs import Profile
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.task_facts import task_facts
+from verifier.task import TensorSpec
 
 MOST_GROUPS = 24
 MEASURED = ("time a call", "time over floor", "share of ")  # what stands beside a diagnosis already: said once, from one measurement
@@ -63,7 +64,7 @@ def task_text(situation: Situation) -> str:
     ]
     admission = situation.admission
     if admission is not None:
-        shapes = [f"{i.dtype}[{', '.join(map(str, i.shape))}]" if hasattr(i, "shape") else str(i) for i in admission.inputs]
+        shapes = [f"{i.dtype}[{', '.join(map(str, i.shape))}]" if isinstance(i, TensorSpec) else str(i) for i in admission.inputs]
         lines.append(f"Inputs: {', '.join(shapes)[:1000] or 'none'}")
         lines.append(f"Parameters: {admission.parameters or 0:,}")
         if admission.flags:

@@ -90,13 +90,12 @@ def read_program(reply: Reply, task_source: str, present: str | None) -> Written
     if not text.strip():
         raise Refused("The reply is empty." + cut_off(reply))
     swaps = find_swaps(text)
-    whole = None if swaps else find_file(reply)
     if swaps:
         if present is None:
             raise Refused("There is no program yet that SEARCH/REPLACE blocks could change: write the whole file in one python fence.")
         source = apply(swaps, folded(present), task_source)
     else:
-        source = whole
+        source = find_file(reply)
     source = checked(source)
     if present is not None and source.strip() == present.strip():
         raise Refused("The program is the same as before: nothing in it has changed.")

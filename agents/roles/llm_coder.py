@@ -84,12 +84,12 @@ class LlmCoder:
     @staticmethod
     def _step(situation: Situation, parent: Attempt | None) -> str:
         """What the program is to do now: the step of the plan, the idea that it realises, or all steps together."""
-        compiled: Compiled = situation.plan.data
+        compiled: Compiled = situation.planned.data
         if situation.step is not None:
             return digest.step_text(situation.step, compiled)
         if parent is not None and parent.edit.idea is not None:
             return digest.idea_text(parent.edit.idea)
-        return "\n\n".join(digest.step_text(step, compiled) for step in situation.plan.payload.get("steps") or [])
+        return "\n\n".join(digest.step_text(step, compiled) for step in situation.planned.payload.get("steps") or [])
 
     async def _edit(
         self,
@@ -130,23 +130,23 @@ class LlmCoder:
 
     async def _values(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> dict[str, str]:
         """Variables that all prompts of this role may use."""
-        compiled: Compiled = situation.plan.data
+        compiled: Compiled = situation.planned.data
         settings = situation.settings
-        passed = parent is not None and parent.passed
-        failed = parent is not None and not parent.passed and parent.report is not None
+        passed = parent if parent is not None and parent.passed else None
+        failed = parent if parent is not None and not parent.passed and parent.report is not None else None
         source = parent.edit.source if parent else ""
         return {
             "task": digest.task_text(situation),
             "device": digest.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
-            "plan": digest.plan_text(situation.plan.payload),
+            "plan": digest.plan_text(situation.planned.payload),
             "step": self._step(situation, parent),
             "program": digest.program_text(source) if source else "",
             "next_step": digest.step_text(steps.following(situation), compiled),
-            "measured": measured.measured_text(parent, situation) if passed else "",
-            "lost": measured.lost_text(parent, situation) if passed else "",
+            "measured": measured.measured_text(passed, situation) if passed else "",
+            "lost": measured.lost_text(passed, situation) if passed else "",
             "strategy_names": ", ".join(s.name for s in CATALOGUE if getattr(s, digest.language_of(settings))),
-            "evidence": f"The change that was tried: {parent.edit.changes}\n{failure_text(parent.report, source)}" if failed else "",
+            "evidence": f"The change that was tried: {failed.edit.changes}\n{failure_text(failed.verdict, source)}" if failed else "",
             "resources": measured.resources_text(parent) if parent else "",
             "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, advice) if advice else "",
             "taught": Memory.of(situation).digest("coder") if situation.attempts else "",

@@ -38,7 +38,9 @@ class LlmPlanner:
         if again:
             best = situation.best
             values |= {
-                "plan": "\n\n".join([digest.plan_text(situation.plan.payload), *map(digest.step_text, situation.plan.payload.get("steps") or [])]),
+                "plan": "\n\n".join(
+                    [digest.plan_text(situation.planned.payload), *map(digest.step_text, situation.planned.payload.get("steps") or [])]
+                ),
                 "outcome": situation.outcome or "The search stands still.",
                 "taught": taught(situation),
                 "best": best_text(best, situation) if best else "",
@@ -123,11 +125,11 @@ async def compile_plan(span: Span, situation: Situation) -> Compiled:
     """The compiler's view of the task: groups with their floors, for the device that the verifier describes."""
     described = await span.effect("device", span.run.describe_device)
     figures = DeviceFigures.of(described or None, situation.settings.device)
-    return Compiled(make_plan(situation.capture, situation.task_source, figures, situation.settings.precision), figures)
+    return Compiled(make_plan(situation.captured, situation.task_source, figures, situation.settings.precision), figures)
 
 
 def planned(situation: Situation) -> tuple[Compiled, list[Strategy]]:
-    compiled: Compiled = situation.plan.data
+    compiled: Compiled = situation.planned.data
     return compiled, allowed_in(compiled, situation)
 
 
@@ -197,14 +199,14 @@ def known_names(names: Sequence[str], allowed: Sequence[Strategy], where: str) -
 
 
 def plan_of(reply: PlanReply, compiled: Compiled, situation: Situation) -> Plan:
-    capture, floor_ms = situation.capture, floor_of_task(compiled, situation.capture).ms or None
+    capture, floor_ms = situation.captured, floor_of_task(compiled, situation.captured).ms or None
     payload: dict[str, Any] = {"summary": reply.summary, "steps": [step.model_dump() for step in reply.steps], "floor_ms": floor_ms, "more": 0}
     return Plan(payload, (), compiled, floor_ms, capture.bytes_min, capture.flops)
 
 
 def fallback(compiled: Compiled, situation: Situation, refused: Unusable) -> Plan:
     """The compiler's groups as the plan, where the model gave none; one step for everything where there are no groups."""
-    capture, floor_ms = situation.capture, floor_of_task(compiled, situation.capture).ms or None
+    capture, floor_ms = situation.captured, floor_of_task(compiled, situation.captured).ms or None
     payload = payload_of(compiled, floor_ms)
     if not payload["steps"]:
         step = {

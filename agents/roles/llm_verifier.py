@@ -22,6 +22,7 @@ from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
 from agents.span import Span
 from agents.strategies import by_name, combined, parts
+from compiler.options import Move
 
 PASSAGES = 3
 REASON = 10_000  # characters of what a model says to the next one, which reach it whole
@@ -54,10 +55,10 @@ class LlmVerifier:
         if self.moves or (not self.always and (plain_enough(situation, attempt) or scarce(span.run, situation))):
             return ruled
         routes = ["repair", *self._onward(situation)]
-        query = f"{attempt.report.status.replace('_', ' ')} {attempt.report.message}"[:400]
+        query = f"{attempt.verdict.status.replace('_', ' ')} {attempt.verdict.message}"[:400]
         values, passages = await self._values(span, situation, attempt, query)
         values |= {
-            "evidence": failure_text(attempt.report, attempt.edit.source),
+            "evidence": failure_text(attempt.verdict, attempt.edit.source),
             "diagnosis": digest.diagnosis_text(ruled.diagnosis),
             "routes": ", ".join(routes),
         }
@@ -83,7 +84,7 @@ class LlmVerifier:
             "measured": measured.measured_text(best, situation),
             "resources": measured.resources_text(best),
             "lost": measured.lost_text(best, situation),
-            "next_step": digest.step_text(steps.following(situation), situation.plan.data),
+            "next_step": digest.step_text(steps.following(situation), situation.planned.data),
             "diagnosis": digest.diagnosis_text(of_best),
             "methods": methods_text(offered),
             "routes": ", ".join(routes),
@@ -101,7 +102,7 @@ class LlmVerifier:
         method = (combined([said.method]) if said.method else None) if said.route == "optimise" else None
         onto = f"Next: {method} on candidate {best.number}." if method else ONWARD[said.route]
         reason = f"{onto} {said.change or said.bottleneck}"[:REASON]
-        move = said.change
+        move: Move | str = said.change
         if self.moves and method:
             move = next(m for m in BuiltInVerifier.open_moves(situation, of_best)[0] if m.strategy in parts(method))
         return Advice(found, said.route, reason, method, said.expected if method else None, move, used(said.documents, passages), base)
@@ -124,13 +125,13 @@ class LlmVerifier:
         return [*onward, *(["re-plan"] if situation.replans_left > 0 else []), "stop"]
 
     async def _values(self, span: Span, situation: Situation, attempt: Attempt, query: str) -> tuple[dict[str, str], list[Passage]]:
-        compiled: Compiled = situation.plan.data
+        compiled: Compiled = situation.planned.data
         passages = await look_up(span, query, PASSAGES)
         values = {
             "task": digest.task_text(situation),
             "device": digest.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
-            "plan": digest.plan_text(situation.plan.payload),
+            "plan": digest.plan_text(situation.planned.payload),
             "step": digest.step_text(situation.step, compiled),
             "program": digest.program_text(attempt.edit.source),
             "taught": Memory.of(situation).digest("verifier"),

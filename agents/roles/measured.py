@@ -6,6 +6,7 @@ import difflib
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from agents.floor import floor_of_step, floor_of_task
 from agents.roles.compiled import Compiled
@@ -56,7 +57,7 @@ def verdict_text(report: Report) -> str:
 
 def eager_text(situation: Situation) -> str:
     """The one figure of eager PyTorch's time that everything here is held against, with its noise; empty where none is known."""
-    found = [c for a in situation.attempts if a.passed and (c := a.report.against("eager")) is not None]
+    found = [c for a in situation.attempts if a.passed and (c := a.verdict.against("eager")) is not None]
     if not found:
         known = situation.admission.eager_ms if situation.admission is not None else None
         return (
@@ -109,7 +110,7 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times." if spent is not None else f"{times}."
 
 
-def step_floor(compiled: Compiled, step: dict | None) -> str:
+def step_floor(compiled: Compiled, step: dict[str, Any] | None) -> str:
     found = floor_of_step(compiled, step)
     return f"floor of this step, all of it fused: {found.says()}" if found is not None else ""
 
@@ -150,7 +151,10 @@ def resources_text(attempt: Attempt) -> str:
     rows = {base_name(str(row.get("kernel", ""))).rsplit("::", 1)[-1]: row for row in report.build.resources} if report and report.build else {}
     own = [kernel for kernel in sorted(profile.kernels, key=lambda k: -k.share) if kernel.own][:TOP_KERNELS] if profile else []
     timed = bool(report is not None and report.kernels)  # then their times stand with what was measured, and are not said twice
-    lines = [kernel_line(kernel, rows.get(base_name(kernel.name).rsplit("::", 1)[-1], {}), None if timed else profile.iterations) for kernel in own]
+    lines = [
+        kernel_line(kernel, rows.get(base_name(kernel.name).rsplit("::", 1)[-1], {}), None if timed or profile is None else profile.iterations)
+        for kernel in own
+    ]
     lines = [line for line in lines if not line.endswith(": ")]
     if not lines:
         lines = [f"- {name}: {'; '.join(compiled_figures(row))}" for name, row in list(rows.items())[:TOP_KERNELS]]
@@ -212,17 +216,18 @@ def why_lost(attempt: Attempt) -> str:
     assert report is not None
     if not attempt.passed:
         return f"{verdict_text(report)[:300]}."
-    if attempt.gain is None:
+    base, gain = attempt.base, attempt.gain
+    if base is None or gain is None:
         return f"{verdict_text(report)}."
-    said = f"{attempt.gain.ratio:.3f}x [{attempt.gain.low:.3f}, {attempt.gain.high:.3f}] of candidate {attempt.base.number}, timed in turn"
-    said += ", within the noise" if attempt.gain.low < 1 < attempt.gain.high else ""
-    slower = _slower_kernels(attempt.base, attempt)
+    said = f"{gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}] of candidate {base.number}, timed in turn"
+    said += ", within the noise" if gain.low < 1 < gain.high else ""
+    slower = _slower_kernels(base, attempt)
     return f"{said}; {slower}." if slower else f"{said}."
 
 
 def _slower_kernels(base: Attempt, attempt: Attempt) -> str:
     """Where the device's time went up or down most. Of a GPU, whose kernels take as long in any measurement; a CPU's operators do not."""
-    if not attempt.report.environment.device.startswith("cuda"):
+    if not attempt.verdict.environment.device.startswith("cuda"):
         return ""
     before, after = _by_name(base), _by_name(attempt)
     if not before or not after:

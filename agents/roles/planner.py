@@ -25,7 +25,7 @@ class BuiltInPlanner:
     name = "built-in"
 
     async def plan(self, span: Span, situation: Situation) -> Plan:
-        capture, device = situation.capture, situation.settings.device
+        capture, device = situation.captured, situation.settings.device
         described = await span.effect("device", span.run.describe_device)
         figures = DeviceFigures.of(described or None, device)
         compiled = Compiled(make_plan(capture, situation.task_source, figures, situation.settings.precision, situation.settings.language), figures)

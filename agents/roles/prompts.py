@@ -77,8 +77,9 @@ class Prompt:
         if given != self.variables:
             missing, unknown = sorted(self.variables - given), sorted(given - self.variables)
             raise PromptError(f"{self.purpose}: missing {missing or 'nothing'}, not declared {unknown or 'nothing'}")
-        texts = [(author, _render(pieces, values).strip()) for author, pieces in (("system", self.system), ("user", self.user))]
-        return [Message(role=author, content=text) for author, text in texts if text]
+        system, user = (_render(pieces, values).strip() for pieces in (self.system, self.user))
+        said = [Message(role="system", content=system), Message(role="user", content=user)]
+        return [message for message in said if message.content]
 
 
 @cache

@@ -142,12 +142,12 @@ def parse(reply: Reply, schema: type[T]) -> T:
         raise Refused(f"The JSON does not fit:\n{said(error)}") from None
 
 
-def find_object(reply: Reply, keys: tuple[str, ...]) -> dict:
+def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
     """A reply's JSON object: in a fence, or bare, with prose before and after. Of several the last that has any of `keys`."""
     text = reply.text
     if not text.strip():
         raise Refused("The reply is empty." + cut_off(reply))
-    found: list[dict] = []
+    found: list[dict[str, Any]] = []
     errors: list[str] = []
     for candidate in (*fences(text), text):
         for value, error in objects(candidate):
@@ -172,7 +172,7 @@ def fences(text: str) -> list[str]:
     return [body for language, body in reversed(found) if language.lower() in ("", "json", "json5", "jsonc", "javascript")]
 
 
-def objects(text: str) -> Iterator[tuple[dict, str]]:
+def objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Outermost JSON objects of a text, in order; for an opening brace at a line's start that holds none, the error with its place."""
     decoder = json.JSONDecoder(strict=False)  # line ends inside strings are what models write
     at = text.find("{")

@@ -56,11 +56,11 @@ def unmeasured(attempt: Attempt) -> bool:
 
 
 def diagnosed(situation: Situation, attempt: Attempt) -> Diagnosis:
-    plan = situation.plan
+    plan = situation.planned
     compiled: Compiled = plan.data
     facts = task_facts(situation.capture) if situation.capture is not None else None
     return diagnose(
-        attempt.report, attempt.profile, compiled.ceilings, bytes_min=plan.bytes_min, flops=plan.flops, floor_ms=plan.floor_ms, facts=facts
+        attempt.verdict, attempt.profile, compiled.ceilings, bytes_min=plan.bytes_min, flops=plan.flops, floor_ms=plan.floor_ms, facts=facts
     )
 
 
@@ -84,7 +84,7 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
 def built_upon(situation: Situation) -> set[str]:
     """Methods that the best program was made by already, in its last two changes: the same again would bring little."""
     numbers = {a.number: a for a in situation.attempts}
-    attempt, names = situation.best, set()
+    attempt, names = situation.best, set[str]()
     for _ in range(2):
         if attempt is None:
             break

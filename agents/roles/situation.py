@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from agents.diagnosis import Diagnosis
 from agents.orders import Orders
@@ -16,6 +16,8 @@ from verifier.graph import Capture
 from verifier.jobs import Profile
 from verifier.report import Interval, Report
 from verifier.task import Admission
+
+T = TypeVar("T")
 
 
 class Unusable(Exception):
@@ -89,6 +91,13 @@ class Knob:
     value: int  # now
 
 
+def required(value: T | None, otherwise: str) -> T:
+    """The value; raises `LookupError` with that sentence where there is none."""
+    if value is None:
+        raise LookupError(otherwise)
+    return value
+
+
 @dataclass
 class Attempt:
     number: int
@@ -105,25 +114,36 @@ class Attempt:
         return self.report is not None and self.report.status == "passed" and self.report.speedup is not None
 
     @property
+    def verdict(self) -> Report:
+        """The report; raises `LookupError` before there is one."""
+        return required(self.report, f"candidate {self.number} has not been verified")
+
+    @property
+    def speedup(self) -> Interval:
+        """Over eager; raises `LookupError` where it did not pass."""
+        return required(self.report.speedup if self.report is not None and self.passed else None, f"candidate {self.number} did not pass")
+
+    @property
     def gain(self) -> Interval | None:
         """Over `base`, both timed in turn by one measurement; null where they were not. Two ratios to eager, each of its own time, are no gain."""
-        rival = self.report.timing.rival if self.passed else None
+        timing = self.report.timing if self.report is not None and self.passed else None
+        rival = timing.rival if timing is not None else None
         return rival.speedup if rival is not None and self.base is not None else None
 
     @property
     def level(self) -> float:
         """How fast it is, to hold against other programs: the speedup over eager of a first program, times the gains from there; 0 where it is not
         correct."""
-        if not self.passed:
-            return 0.0
-        return self.base.level * self.gain.ratio if self.gain is not None else self.report.speedup.ratio
+        if self.base is not None and self.gain is not None:
+            return self.base.level * self.gain.ratio
+        return self.speedup.ratio if self.passed else 0.0
 
     @property
     def score(self) -> float:
         """The same from the lower bound of the first program's speedup."""
-        if not self.passed:
-            return 0.0
-        return self.base.score * self.gain.ratio if self.gain is not None else self.report.speedup.low
+        if self.base is not None and self.gain is not None:
+            return self.base.score * self.gain.ratio
+        return self.speedup.low if self.passed else 0.0
 
 
 def beside(parent: Attempt | None) -> Attempt | None:
@@ -150,12 +170,22 @@ class Situation:
     orders: Orders = field(default_factory=Orders)  # of people to the built-in roles
 
     @property
+    def planned(self) -> Plan:
+        """The plan; raises `LookupError` before there is one."""
+        return required(self.plan, "there is no plan yet")
+
+    @property
+    def captured(self) -> Capture:
+        """The task's graph; raises `LookupError` before there is one."""
+        return required(self.capture, "the task has not been captured yet")
+
+    @property
     def best(self) -> Attempt | None:
         return max((a for a in self.attempts if a.passed), key=self.rank, default=None)
 
     def rank(self, attempt: Attempt) -> tuple[bool, float]:
         """What makes one program that passed better than another."""
-        own = self.settings.winner == "fastest" or attempt.report.program_class in ("custom", "mixed")
+        own = self.settings.winner == "fastest" or attempt.verdict.program_class in ("custom", "mixed")
         return own, attempt.score
 
 

@@ -10,7 +10,7 @@ from agents.floor import floor_of_group
 from agents.roles.compiled import Compiled
 from agents.roles.obeying import heed
 from agents.roles.promises import trusted
-from agents.roles.situation import Advice, Attempt, Situation
+from agents.roles.situation import Advice, Attempt, Situation, required
 from agents.span import Span
 from agents.stopping import NEAR_FLOOR, families_to_leave, family, fraction_of_floor
 from agents.strategies import Facts, by_name
@@ -51,7 +51,7 @@ class BuiltInVerifier:
     def open_moves(situation: Situation, of_best: Diagnosis) -> tuple[list[Move], list[str]]:
         """Moves on the best program that nothing forbids, those that will probably gain most first, of equals those that answer its bottleneck; and
         why others are refused."""
-        best, compiled = situation.best, situation.plan.data
+        best, compiled = required(situation.best, "no program has passed"), situation.planned.data
         if best.edit.options is None:  # a fork took over from a model
             return [], [f"candidate {best.number} is not the compiler's, which can only move what it printed"]
         tried = {a.edit.options.model_dump_json() for a in situation.attempts if a.edit.options is not None}
@@ -63,8 +63,10 @@ class BuiltInVerifier:
             if move.options.model_dump_json() in tried:
                 continue
             strategy = by_name(move.strategy)
-            why_not = f"{move.strategy} is not in the catalogue" if strategy is None else strategy.refuses(facts)
-            why_not = why_not or situation.orders.refuses(move.strategy)
+            if strategy is None:
+                refused.append(f"{move.strategy} is not in the catalogue")
+                continue
+            why_not = strategy.refuses(facts) or situation.orders.refuses(move.strategy)
             if why_not is None and family(move.strategy) in left:
                 why_not = f"{move.strategy} is of a family that brought nothing lately"
             if why_not:
@@ -75,20 +77,20 @@ class BuiltInVerifier:
 
     @staticmethod
     def _diagnose(situation: Situation, attempt: Attempt) -> Diagnosis:
-        plan = situation.plan
-        return diagnose(attempt.report, attempt.profile, plan.data.ceilings, bytes_min=plan.bytes_min, flops=plan.flops, floor_ms=plan.floor_ms)
+        plan = situation.planned
+        return diagnose(attempt.verdict, attempt.profile, plan.data.ceilings, bytes_min=plan.bytes_min, flops=plan.flops, floor_ms=plan.floor_ms)
 
 
 def taken(situation: Situation, attempt: Attempt) -> dict[str, float]:
     """Milliseconds that each group's kernels took in a program of the compiler's that passed."""
     if not attempt.passed or attempt.edit.options is None:
         return {}
-    return against_floor(situation.plan.data.plan, attempt.edit.options, attempt.report, attempt.profile, attempt.edit.source)
+    return against_floor(situation.planned.data.plan, attempt.edit.options, attempt.verdict, attempt.profile, attempt.edit.source)
 
 
 def against_floors(situation: Situation, groups: Mapping[str, float]) -> list[str]:
     """The groups that take longest, each against its floor and what was expected of it."""
-    compiled: Compiled = situation.plan.data
+    compiled: Compiled = situation.planned.data
     known = {group.id: group for group in compiled.plan.groups}
     said = []
     for name in sorted(groups, key=lambda name: -groups[name])[:SHOWN_GROUPS]:
@@ -103,7 +105,7 @@ def sentence(text: str) -> str:
 
 
 def facts_of(situation: Situation, attempt: Attempt, found: Diagnosis, compiled: Compiled) -> Facts:
-    report, profile, plan = attempt.report, attempt.profile, situation.plan
+    report, profile, plan = attempt.verdict, attempt.profile, situation.planned
     program_us = report.timing.program_ms * 1e3 if report.timing else None
     share = None
     if plan.bytes_min and report.timing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from agents.strategies.how_to import how_tos
 from agents.strategies.strategy import Facts, Strategy
 
@@ -16,7 +18,7 @@ def _fp32_only(facts: Facts) -> str | None:
     return "fp32-strict asks for more than one product on tensor cores gives" if facts.precision == "fp32-strict" else None
 
 
-def _cure(name: str, fault: str, answers: tuple[str, ...], title: str, applies: str, expectation: str, forbidden: str, **more) -> Strategy:
+def _cure(name: str, fault: str, answers: tuple[str, ...], title: str, applies: str, expectation: str, forbidden: str, **more: Any) -> Strategy:
     return Strategy(
         name=name,
         title=title,

@@ -94,7 +94,7 @@ async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:
     """A recorded profile of the attempt's program; where the settings want none, what its verdict observed of one call."""
     if run.settings.profiles == "all":
         return (await span.profile(attempt.edit.source, attempt.number)).result.profile
-    return observed(attempt.report)
+    return observed(attempt.verdict)
 
 
 def observed(report: Report) -> Profile | None:
@@ -127,7 +127,7 @@ async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) ->
     """Hold what a decision brought against what it was to bring."""
     attempt.realises, attempt.expected = decision, advice.expected
     realised = attempt.gain.ratio if attempt.gain is not None else None
-    outcome = f"candidate {attempt.number}: {verdict(attempt.report)}"[:1000]
+    outcome = f"candidate {attempt.number}: {verdict(attempt.verdict)}"[:1000]
     brought = DecisionMade(of=decision, route=advice.route, reason=outcome, expected=advice.expected, realised=realised)
     await span.emit(brought, agent="engine")
 

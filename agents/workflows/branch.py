@@ -12,9 +12,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agents.budget import OutOfBudget
 from agents.roles.situation import Attempt, Idea, Roles, Situation
-from agents.run import Engine, Finish
+from agents.run import Engine, Finish, all_of
 from agents.stopping import enough, plateau
 from agents.workflows.descending import speed
 from agents.workflows.solving import solve
@@ -81,8 +80,4 @@ async def branches(
                     span.fail("no program passed" if own else "no program")
             return len(own)
 
-    done = await run.parallel(*(one(n, idea, parents[(n - 1) % len(parents)]) for n, idea in enumerate(wanted, start=1)))
-    for outcome in done:
-        if isinstance(outcome, OutOfBudget):
-            raise outcome
-    return done
+    return all_of(await run.parallel(*(one(n, idea, parents[(n - 1) % len(parents)]) for n, idea in enumerate(wanted, start=1))))

@@ -31,7 +31,7 @@ async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -
         return await confirm_one_of(run, situation, ranked[:MAX_CONFIRMED], reason)
     except OutOfBudget as error:
         best = ranked[0]
-        return Finish("out_of_budget", f"{error}: candidate {best.number} ({verdict(best.report)}, tier quick) is not confirmed", best.number)
+        return Finish("out_of_budget", f"{error}: candidate {best.number} ({verdict(best.verdict)}, tier quick) is not confirmed", best.number)
 
 
 async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt], reason: str) -> Finish:
@@ -62,8 +62,8 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
             best = ranked[0].number
             return Finish("inconclusive", f"candidate {best} was not confirmed: {report.message}; {NOT_MEASURED}. {reason}"[:2000], best)
         span.fail("no candidate held on fresh seeds")
-    best = ranked[0].number if report.status == "inconclusive" else None
-    return Finish("failed", f"no candidate was confirmed: {verdict(report)}"[:2000], best)
+    doubtful = ranked[0].number if report.status == "inconclusive" else None
+    return Finish("failed", f"no candidate was confirmed: {verdict(report)}"[:2000], doubtful)
 
 
 def sole(situation: Situation) -> Report | None:

@@ -8,8 +8,9 @@ since other numbers may make another structure the better one; only where both s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
-from agents.roles.situation import Advice, Roles, Situation
+from agents.roles.situation import Advice, Roles, Situation, required
 from agents.run import Engine, Finish
 from agents.stopping import GAIN, enough
 from agents.workflows.attempting import advise, attempt_once, profiled, write_and_try
@@ -78,7 +79,7 @@ class Moves:
                     break
                 self.advice, self.decision = turn.advice, turn.decision
                 self.repairs = self.repairs + 1 if self.advice.route == "repair" else 0
-                gained = turn.passed and speed(turn.attempt) >= before * GAIN
+                gained = turn.attempt is not None and turn.passed and speed(turn.attempt) >= before * GAIN
                 fruitless = 0 if gained else fruitless + 1
             span.summary = reason[:500]
         return reason
@@ -89,7 +90,8 @@ class Moves:
         best, before = situation.best, max(map(speed, situation.attempts), default=0.0)
         async with self.run.span(path, "Sample structures", "planner") as span:
             for idea in await new_ideas(span, situation, roles, self.ideas, STORM):
-                await write_and_try(self.run, situation, f"{path}/{idea.number}", best, lambda s, idea=idea: realise(s, situation, roles, idea, best))
+                written = partial(realise, situation=situation, roles=roles, idea=idea, parent=best)
+                await write_and_try(self.run, situation, f"{path}/{idea.number}", best, written)
             gained = max(map(speed, situation.attempts), default=0.0) >= max(before * GAIN, 1e-9)
             span.summary = "a better one was found" if gained else "none was better"
         self.repairs = 0
@@ -97,7 +99,7 @@ class Moves:
 
     async def judge(self, path: str) -> None:
         """The diagnosis of the program that the descent found: what was advised before was meant for another."""
-        best = self.situation.best
+        best = required(self.situation.best, "no program has passed")
         async with self.run.span(f"{path}/diagnosis", f"Diagnose candidate {best.number}", "verifier") as span:
             if best.profile is None:
                 best.profile = await profiled(self.run, span, best)

@@ -102,7 +102,7 @@ async def tried(run: Engine, situation: Situation, roles: Roles, path: str, star
             span.skip(f"the same program as candidate {same.number}")
             return speed(same)
         attempt = await try_edit(run, span, situation, edit, start, profile=False)
-        span.summary = span.summary or verdict(attempt.report)
+        span.summary = span.summary or verdict(attempt.verdict)
     return speed(attempt)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from agents.payloads import Failure
 from agents.run import Engine
@@ -52,7 +53,7 @@ async def measure(span: Span, source: str, number: int, tier: Tier, rival: str |
         if report is None or not report.host_busy:
             break
         await span.say("verifier", f"It could not be measured: {report.message}. That is the host's doing; measuring again in {seconds} s.")
-        await span.effect("waited", lambda seconds=seconds: waited(span, seconds))
+        await span.effect("waited", partial(waited, span, seconds))
         report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     if report is not None and report.status == "inconclusive" and not report.host_busy:
         await span.say("verifier", f"The measurement was inconclusive: {report.message} Measuring once more.")

@@ -14,9 +14,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from agents.budget import OutOfBudget
 from agents.roles.situation import Attempt, Idea, Roles, Situation, Unusable
-from agents.run import Engine, Finish
+from agents.run import Engine, Finish, all_of
 from agents.settings import Budget
 from agents.span import Span
 from agents.stopping import enough, plateau
@@ -75,7 +74,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
         async with run.span(f"epoch-{epoch}", f"Epoch {epoch} of {sizes.epochs}", "planner") as span:
             reason = await evolution.epoch(f"epoch-{epoch}", sizes)
             best = situation.best
-            span.summary = f"the best is {best.report.speedup.ratio:.2f}x (candidate {best.number})" if best else "no program passed"
+            span.summary = f"the best is {best.speedup.ratio:.2f}x (candidate {best.number})" if best else "no program passed"
         if reason is not None:
             return reason
     return f"{sizes.epochs} epoch{'s' if sizes.epochs > 1 else ''} of {sizes.generations} generations are over"
@@ -168,7 +167,7 @@ class Evolution:
                     span.fail(f"strategy {idea.number} gave no {'correct' if own else 'new'} program")
                     return None
                 attempt = own[-1]
-                span.summary = f"strategy {idea.number}, candidate {attempt.number}: {attempt.report.speedup.ratio:.2f}x"
+                span.summary = f"strategy {idea.number}, candidate {attempt.number}: {attempt.speedup.ratio:.2f}x"
                 try:
                     aligned = await self.roles.planner.align(span, shown, idea, attempt)
                 except Unusable:
@@ -176,10 +175,7 @@ class Evolution:
                 aligned = replace(aligned, parents=idea.parents)
                 return Member(await self.ideas.add(span, "align", aligned, idea.number, attempt.number), attempt)
 
-        done = await self.run.parallel(*(child(n, make) for n, make in enumerate(makers, start=1)))
-        for outcome in done:
-            if isinstance(outcome, OutOfBudget):
-                raise outcome
+        done = all_of(await self.run.parallel(*(child(n, make) for n, make in enumerate(makers, start=1))))
         return [member for member in done if member is not None]
 
 

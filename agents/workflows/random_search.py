@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 
 from agents.roles.obeying import heed
 from agents.roles.situation import Attempt, Edit, Idea, Roles, Situation
@@ -34,7 +35,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
             return reason
         number += 1
         base = draws.base()
-        attempt = await write_and_try(run, situation, f"draw-{number}", base, lambda span, base=base: draws.program(span, base))
+        attempt = await write_and_try(run, situation, f"draw-{number}", base, partial(draws.program, base=base))
         fruitless = 0 if attempt is not None else fruitless + 1
     return f"{FRUITLESS} draws in a row gave no new program"
 
@@ -64,7 +65,7 @@ class Draws:
         if len(self.ideas.known) > 1 and self.draw.random() < CROSS:
             first, second = self.draw.sample(self.ideas.known, 2)
             crossed = replace(await self.roles.planner.cross(span, self.situation, first, second), parents=(first.number, second.number))
-            idea = await self.ideas.add(span, "cross", crossed, self.ideas.number())
+            idea: Idea | None = await self.ideas.add(span, "cross", crossed, self.ideas.number())
         else:
             idea = await self.idea(span)
         return await realise(span, self.situation, self.roles, idea, base) if idea is not None else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from agents.budget import OutOfBudget
 from agents.roles import steps
 from agents.roles.rules_verifier import scarce
-from agents.roles.situation import Advice, Attempt, Roles, Situation
+from agents.roles.situation import Advice, Attempt, Roles, Situation, required
 from agents.run import Engine, Finish
 from agents.settings import Settings
 from agents.stopping import enough, plateau
@@ -79,12 +79,17 @@ class Search:
                 reason = self._way_round()
                 if reason:
                     return reason
-            if self.advice.route == "stop":
-                return self.advice.reason
-            if self.advice.route == "re-plan":
-                await self._replan()
-            elif self.advice.route == "next-step":
+            advice = self._advised
+            if advice.route == "stop":
+                return advice.reason
+            if advice.route == "re-plan":
+                await self._replan(advice)
+            elif advice.route == "next-step":
                 self.situation.step = steps.following(self.situation)
+
+    @property
+    def _advised(self) -> Advice:
+        return required(self.advice, "nothing has been advised yet")
 
     async def _round(self) -> Turn | None:
         """One step or method, with the repairs that it needs. Afterwards `repairs` is 0 unless they did not help."""
@@ -104,10 +109,11 @@ class Search:
                 self.repairs = self.repairs + 1 if turn.attempt is None or self.advice.route == "repair" else 0
                 if not self.repairs or self.repairs > self._patience():
                     break
+            said = verdict(turn.attempt.verdict) if turn.attempt is not None else "no usable program"
             if turn.passed:
-                span.summary = verdict(turn.attempt.report)
+                span.summary = said
             else:
-                span.fail(verdict(turn.attempt.report) if turn.attempt else "no usable program")
+                span.fail(said)
         return turn
 
     def _title(self) -> str:
@@ -149,7 +155,7 @@ class Search:
         return ""
 
     def _turn(self, route: str, reason: str) -> None:
-        self.advice, self.decision = replace(self.advice, route=route, reason=reason, method=None, expected=None, move=None), None
+        self.advice, self.decision = replace(self._advised, route=route, reason=reason, method=None, expected=None, move=None), None
 
     def _stopping(self, run: Engine, situation: Situation, advice: Advice) -> Advice:
         """The engine's own reasons to stop; at a plateau a new plan first, where one is left. A plan is judged by its own programs."""
@@ -169,9 +175,9 @@ class Search:
         self.planned_at = max((a.number for a in self.situation.attempts), default=0)
         self.anew = self.guided and not stepwise
 
-    async def _replan(self) -> None:
+    async def _replan(self, advice: Advice) -> None:
         situation = self.situation
-        situation.outcome, situation.replans_left = self.advice.reason, situation.replans_left - 1
+        situation.outcome, situation.replans_left = advice.reason, situation.replans_left - 1
         count = MAX_REPLANS - situation.replans_left
         await plan(self.run, situation, self.roles, f"re-plan-{count}", "A new plan")
         self.advice = self.decision = None

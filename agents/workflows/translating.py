@@ -28,7 +28,7 @@ async def translate(
     title, start = idea.title, parent
 
     async def write(span: Span) -> Edit | None:
-        if not own:
+        if not own or start is None:
             return await realise(span, view, roles, idea, start)
         return await roles.coder.write(span, view, start, to_repair(start))
 
@@ -37,7 +37,7 @@ async def translate(
         if attempt is None:
             break
         own.append(attempt)
-        if attempt.passed or attempt.report.status == "inconclusive":  # nothing is known to be wrong with it
+        if attempt.passed or attempt.verdict.status == "inconclusive":  # nothing is known to be wrong with it
             break
         title, start = f"Repair candidate {attempt.number}", attempt
     return own
@@ -71,7 +71,7 @@ async def _candidate(
 
 def to_repair(attempt: Attempt) -> Advice:
     """What an error fixer gets: the report's own words, no judge between."""
-    return Advice(defect(attempt.report), "repair", f"Candidate {attempt.number} did not pass.")
+    return Advice(defect(attempt.verdict), "repair", f"Candidate {attempt.number} did not pass.")
 
 
 class Ideas:

@@ -37,9 +37,9 @@ async def understand(run: Engine, situation: Situation) -> None:
         else:
             top = max(profile.kernels, key=lambda k: k.share, default=None)
             span.summary = f"{profile.wall_us_per_iteration:.0f} us a call by {profile.tool}"
-            said = f"The reference takes {profile.wall_us_per_iteration:.0f} us a call under {profile.tool}"
-            said += f", most of it ({100 * top.share:.0f} %) in {top.name[:100]}." if top else "."
-            await span.say("verifier", said)
+            takes = f"The reference takes {profile.wall_us_per_iteration:.0f} us a call under {profile.tool}"
+            takes += f", most of it ({100 * top.share:.0f} %) in {top.name[:100]}." if top else "."
+            await span.say("verifier", takes)
 
 
 async def plan(run: Engine, situation: Situation, roles: Roles, path: str = "plan", title: str = "Plan") -> None:

@@ -49,7 +49,7 @@ def faster(report: Report) -> Baseline | None:
     """The fastest baseline, where the whole interval says that it is faster than the program."""
     others = report.timing.comparisons if report.timing is not None else []
     best = min(others, key=lambda one: one.speedup.ratio, default=None)
-    return best.baseline if best is not None and best.speedup.high < 1 else None
+    return best.baseline if best is not None and best.baseline != "rival" and best.speedup.high < 1 else None
 
 
 def standing(report: Report) -> float:

@@ -30,6 +30,11 @@ def pages(seeded: Seeded) -> dict[str, str]:
         "arena": "/arena/",
         "models": "/models/",
         "devices": "/devices/",
+        "connect a GPU": "/devices/connect/",
+        "all pages": "/advanced/",
+        "palette, empty": "/palette",
+        "palette, runs and tasks": "/palette?q=softmax",
+        "palette, events and kernels": "/palette?q=memory+bound",
     } | seeded.places.get("answers", {})
 
 

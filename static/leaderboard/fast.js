@@ -87,8 +87,8 @@ export function showFast(box, curves) {
   };
 
   tell(pinned);
-  colour(entries, styles);
-  document.addEventListener("themechange", () => box.isConnected && colour(entries, styles));
+  colour(styles);
+  document.addEventListener("themechange", () => box.isConnected && colour(styles));
   draw(box, build, {
     table: () => {
       const at = [...new Set([0, 0.5, 0.8, 1, 1.5, 2, 4, pinned])].sort((a, b) => a - b);
@@ -134,7 +134,11 @@ export function showFast(box, curves) {
       event.preventDefault();
       value();
     });
-    const put = () => Number.isFinite(field.valueAsNumber) && (pin(field.valueAsNumber), value());
+    const put = () => {
+      if (!Number.isFinite(field.valueAsNumber)) return;
+      pin(field.valueAsNumber);
+      value();
+    };
     field.addEventListener("input", put);
     document.querySelector("[data-p-one]").addEventListener("click", () => {
       pin(1);
@@ -163,7 +167,7 @@ function drawLegend(entries, tasks, left) {
   document.querySelector("[data-legend-left]").textContent = left ? `${left} more entries: sort or filter to see others.` : "";
 }
 
-function colour(entries, styles) {
+function colour(styles) {
   const dashes = { solid: "", dash: "6 3", dot: "1.5 2.5", dashdot: "6 2 1.5 2", longdash: "9 3" };
   const found = styles(themeOf());
   document.querySelectorAll("[data-legend] line").forEach((line, at) => {

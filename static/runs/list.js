@@ -60,6 +60,12 @@ bar?.querySelector("[data-untick]").addEventListener("click", () => {
   for (const box of boxes) box.checked = false;
   drawTicked();
 });
+// Enter in the tag's field tags: the form's first button is another.
+bar?.elements.tag?.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  event.preventDefault();
+  bar.requestSubmit(bar.querySelector('[value="tag"]'));
+});
 addEventListener("pageshow", drawTicked); // a browser that goes back has kept the ticks
 drawTicked();
 

@@ -82,3 +82,20 @@ def test_search_and_filters_have_addresses(server, people, sign_in):
     page.get_by_role("link", name="Faster than eager").click()
     page.wait_for_url("**/?q=softmax&state=improved")
     expect(page.locator("table.runs tbody tr")).to_have_count(1)
+
+
+def test_rows_are_ticked_tagged_and_compared(server, people, sign_in):
+    runs = [make_result(people.alice) for _ in range(4)]
+    page = sign_in(people.alice)
+    boxes = page.locator('.runs input[name="with"]')
+    expect(page.locator("#ticked")).to_be_hidden()
+    boxes.nth(0).click()
+    boxes.nth(2).click(modifiers=["Shift"])
+    expect(page.locator("[data-ticked-count]")).to_have_text("3 ticked")
+    page.get_by_label("Tag", exact=True).fill("paper")
+    page.get_by_label("Tag", exact=True).press("Enter")
+    expect(page.locator(".runs .tag", has_text="paper")).to_have_count(3)
+    page.get_by_label("Tick all runs of this page").check()
+    expect(page.locator("[data-ticked-count]")).to_have_text(f"{len(runs)} ticked")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compare 4 runs")

@@ -12,8 +12,8 @@ from playwright.sync_api import Page, expect
 
 from agents.llm.errors import ModelFailure
 from agents.local import LocalVerifier
-from agents.run import Engine
 from agents.settings import Budget, Settings
+from tests.engines import engine_of
 from tests.unit.agents.agent_fakes import FakeClient
 from tests.unit.agents.model_fakes import AskingRoles, FakeModels
 from tests.unit.webapp.cast import SOURCE
@@ -45,7 +45,7 @@ class Played:
         settings = Settings.model_validate(taken.settings)
         verifier = LocalVerifier(journal, FakeClient(), "cpu")
         try:
-            await Engine(journal, verifier, settings, SOURCE, "softmax", roles=roles, models=self.models).execute()
+            await engine_of(journal, verifier, settings, SOURCE, "softmax", roles=roles, models=self.models).execute()
         except asyncio.CancelledError:
             pass
         finally:

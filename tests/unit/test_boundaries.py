@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -52,7 +54,7 @@ def test_what_needs_more_is_imported_by_nothing_else(folder):
     assert [str(path) for path in users if f"from {name}" in path.read_text() or f"import {name}" in path.read_text()] == []
 
 
-WITHOUT_CIRCLES = ("verifier", "compiler")
+WITHOUT_CIRCLES = ("verifier", "compiler", "agents", "webapp")
 IN_ROOMS = ("verifier", "compiler", "webapp")
 MOST_FILES = 25  # side by side in one folder of these
 
@@ -167,3 +169,31 @@ def test_trusted_processes_never_import_a_sandboxed_file():
                     names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
                 wrong += [f"{module} imports {name}" for name in names if name in sandboxed]
     assert wrong == []
+
+
+LONGEST_SQL = 5  # lines of a statement within Python; a longer one stands in a file of its own (webapp/sql.py)
+BEGINS_SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE)\s")
+
+
+def long_statements(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        text = node.value if isinstance(node, ast.Constant) else ast.unparse(node) if isinstance(node, ast.JoinedStr) else None
+        begins = isinstance(text, str) and BEGINS_SQL.match(text.lstrip("f'\"\n"))
+        if begins and (node.end_lineno or node.lineno) - node.lineno > LONGEST_SQL + 1:
+            found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    return found
+
+
+def test_long_sql_stands_in_files_of_its_own():
+    assert [found for path in sources("webapp") if "migrations" not in path.parts for found in long_statements(path)] == []
+
+
+NOT_YET_STRICT = 71  # modules of webapp/ that mypy leaves out; lower it with the list in pyproject.toml, never raise it
+
+
+def test_the_list_of_modules_without_strict_types_gets_shorter_only():
+    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    left = [module for override in overrides if override.get("ignore_errors") for module in override["module"]]
+    assert len(left) <= NOT_YET_STRICT and not [module for module in left if "*" in module]
+    assert [module for module in left if not (ROOT / f"{module.replace('.', '/')}.py").exists()] == []

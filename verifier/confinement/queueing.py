@@ -10,6 +10,15 @@ from verifier.confinement.binding import threads_of
 from verifier.confinement.spawned import Spawned
 
 
+def waited_ns(files: list[int]) -> int:
+    """Returns how long the threads behind these open files have been runnable without running, in ns."""
+    total = 0
+    for file in files:
+        with contextlib.suppress(OSError, IndexError, ValueError):  # a thread that has ended
+            total += int(os.pread(file, 128, 0).split()[1])
+    return total
+
+
 @contextlib.contextmanager
 def queueing(spawned: Spawned) -> Iterator[list[int]]:
     """Opens one file for each thread of the party's interpreter; its second figure is the nanoseconds in which the thread was runnable but not

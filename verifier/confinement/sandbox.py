@@ -8,6 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from verifier.channel import Channel, pair
 from verifier.confinement import cgroup, seccomp
@@ -27,53 +30,41 @@ HEAP = 256 << 20
 ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864:glibc.malloc.hugetlb=1"
 
 
-def spawn(
-    limits: Limits,
-    binds: list[Bind],
-    variables: dict[str, str],
-    data_limit: bool,
-    prefix: list[str] | None = None,
-    writable: list[Bind] | None = None,
-    bare: bool = False,
-    extensions: bool = True,
-    early: bool = False,
-    placed: bool = False,
-    permit: int | None = None,
-) -> Spawned:
-    """Starts a party. `data_limit` puts a ceiling on private memory, so that an allocation fails where it stands in the source (not with CUDA,
-    which reserves address space). `prefix` is a profiler's command line inside the sandbox. `bare`: a party that imports no torch;
-    `extensions`: one that also imports what builds extensions; `early`: whether its device is initialised while it imports;
-    `placed`: whether the judge says on which processors it runs (without bubblewrap it may else choose them itself); `permit`: the descriptor of a
-    `verifier.parties.permit.Permit`, without which it touches no device. Raises `OSError`."""
-    binds = [*binds, *bytecode.bind(), *cutlass.bind()]
+@dataclass(frozen=True)
+class PartySpec:
+    """What a party is started with, apart from its role, which it is told later."""
+
+    limits: Limits
+    binds: Sequence[Bind] = ()  # paths that it reads, beside those of every party
+    writable: Sequence[Bind] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    # A ceiling on private memory, so that an allocation fails where it stands in the source. Not with CUDA, which reserves address space.
+    data_limit: bool = False
+    prefix: Sequence[str] = ()  # a profiler's command line inside the sandbox
+    bare: bool = False  # imports no torch
+    extensions: bool = True  # also imports what builds extensions
+    early: bool = False  # its device is initialised while it imports
+    placed: bool = False  # the judge says on which processors it runs; without bubblewrap it may else choose them itself
+    permit: int | None = None  # the descriptor of a `verifier.parties.permit.Permit`, without which it touches no device
+
+
+def spawn(spec: PartySpec) -> Spawned:
+    """Starts a party. Raises `OSError`, and `NoSandbox` where the host cannot confine one."""
+    spec = replace(spec, binds=[*spec.binds, *bytecode.bind(), *cutlass.bind()])
     wrap = required()
     ours, theirs = pair()
-    group = cgroup.Cgroup.create(version, limits.memory, limits.processes) if (version := cgroup.version()) else None
+    group = cgroup.Cgroup.create(version, spec.limits.memory, spec.limits.processes) if (version := cgroup.version()) else None
     folder = "" if wrap else tempfile.mkdtemp(prefix="stitch-party-")
     home = "/tmp" if wrap else folder
-    environment = _environment(home, cutlass.variables(bool(wrap)) | variables)
-    boot = {
-        "fd": theirs.fileno(),
-        "rlimits": _rlimits(limits, data_limit),
-        "seccomp": not wrap and seccomp.supported(),
-        "placed": placed,
-        "home": home,
-        "parent": 0 if wrap else os.getpid(),
-        "path": import_path()[1:],
-        "heap": HEAP if data_limit and not bare else 0,
-        "torch": not bare,
-        "extensions": extensions,
-        "early": early,
-        "permit": permit,
-        "landlock": rules(bool(wrap), home, binds, writable or [], inward=prefix is None),
-    }
+    environment = _environment(home, {**cutlass.variables(bool(wrap)), **spec.variables})
+    boot = json.dumps(_boot(spec, theirs.fileno(), wrap, home))
     python = [sys.executable, "-I", *bytecode.party_options(bool(wrap))]
-    command = [*(prefix or []), *python, "-c", BOOT, INSIDE if wrap else str(PACKAGE.parent), json.dumps(boot)]
+    command = [*spec.prefix, *python, "-c", BOOT, INSIDE if wrap else str(PACKAGE.parent), boot]
     filters: list[int] = []
     if wrap:
-        arguments = _wrapping(wrap, environment, limits, binds, writable or [])
+        arguments = _wrapping(wrap, environment, spec)
         if seccomp.supported():
-            filters.append(_filter(loopback=prefix is not None))  # nsys needs TCP to itself
+            filters.append(_filter(loopback=bool(spec.prefix)))  # nsys needs TCP to itself
             arguments += ["--seccomp", str(filters[0])]
         command = [*arguments, "--chdir", "/tmp", "--", *command]
     try:
@@ -82,7 +73,7 @@ def spawn(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=[theirs.fileno(), *filters, *([] if permit is None else [permit])],
+            pass_fds=[theirs.fileno(), *filters, *([] if spec.permit is None else [spec.permit])],
             env={} if wrap else environment,
             cwd="/" if wrap else folder,
             start_new_session=True,
@@ -99,12 +90,31 @@ def spawn(
         theirs.close()
         for fd in filters:
             os.close(fd)
-    spawned = Spawned(process, Channel(ours), limits, group, folder, bool(wrap))
+    spawned = Spawned(process, Channel(ours), spec.limits, group, folder, bool(wrap))
     spawned.start_drain()
     return spawned
 
 
-def _environment(home: str, variables: dict[str, str]) -> dict[str, str]:
+def _boot(spec: PartySpec, fd: int, wrap: str, home: str) -> dict[str, Any]:
+    """Returns what the party reads first (`verifier.parties.party.main`): its channel, its limits, and what it imports."""
+    return {
+        "fd": fd,
+        "rlimits": _rlimits(spec.limits, spec.data_limit),
+        "seccomp": not wrap and seccomp.supported(),
+        "placed": spec.placed,
+        "home": home,
+        "parent": 0 if wrap else os.getpid(),
+        "path": import_path()[1:],
+        "heap": HEAP if spec.data_limit and not spec.bare else 0,
+        "torch": not spec.bare,
+        "extensions": spec.extensions,
+        "early": spec.early,
+        "permit": spec.permit,
+        "landlock": rules(bool(wrap), home, list(spec.binds), list(spec.writable), inward=not spec.prefix),
+    }
+
+
+def _environment(home: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Returns a party's whole environment; nothing of the judge's is in it."""
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -129,26 +139,26 @@ def _rlimits(limits: Limits, data_limit: bool) -> dict[str, int]:
     return found
 
 
-def _wrapping(wrap: str, environment: dict[str, str], limits: Limits, binds: list[Bind], writable: list[Bind]) -> list[str]:
+def _wrapping(wrap: str, environment: dict[str, str], spec: PartySpec) -> list[str]:
     """Returns bubblewrap's arguments up to the seccomp filter. Binds are mounted in this order, later ones over earlier ones."""
     argv = [wrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"]
     for name, value in environment.items():
         argv += ["--setenv", name, value]
     argv += system_binds()
     # Before the interpreter: its folders may themselves lie under /tmp.
-    argv += ["--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/tmp"]
+    argv += ["--perms", "1777", "--size", str(spec.limits.temporary), "--tmpfs", "/tmp"]
     for path in interpreter_folders():
         argv += ["--ro-bind", path, path]
     argv += ["--ro-bind", str(PACKAGE), f"{INSIDE}/verifier", "--proc", "/proc", *sealed_proc(), "--dev", "/dev"]
     for source, target in zip(path_folders(), import_path()[1:], strict=True):
         argv += ["--ro-bind", source, target]
-    for bind in binds:
+    for bind in spec.binds:
         option = ("--dev-bind" if bind.device else "--ro-bind") + ("-try" if bind.optional else "")
         argv += [option, bind.source, bind.target]
-    for bind in writable:
+    for bind in spec.writable:
         argv += ["--bind", bind.source, bind.target]
     # The root and /dev are bubblewrap's own file systems without a size limit, so nobody may write there.
-    return [*argv, "--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]
+    return [*argv, "--perms", "1777", "--size", str(spec.limits.temporary), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
 def _filter(loopback: bool) -> int:

@@ -33,6 +33,7 @@ class Way:
     weights: Callable[[], Weights] | None = None
     detail: str = ""
     domain: Domain | None = None
+    wide: tuple[bool, bool] | None = None  # of `weights`: the last arguments of `other_weights`
 
 
 @dataclass
@@ -140,7 +141,7 @@ class Plan:
             return (self.reference.reshaped(values, distribution, PLAIN, seed) if distribution else None) or values
 
         def way(wide: bool, buffers: bool, detail: str) -> Way:
-            return Way(draw, lambda: other_weights(self.reference.state, self.original, seed, wide, buffers), detail)
+            return Way(draw, lambda: other_weights(self.reference.state, self.original, seed, wide, buffers), detail, wide=(wide, buffers))
 
         ways = [way(True, True, ""), way(False, True, "signs kept"), way(True, False, "buffers kept"), way(False, False, "signs and buffers kept")]
         constants = any(entry.spec.floating and not entry.parameter for entry in self.reference.state)

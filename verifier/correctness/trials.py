@@ -77,6 +77,7 @@ class Trials:
         self.original: list[torch.Tensor] = []
         self.constructions = Constructions(reference, self.weight_seed)
         self.program_seconds = 0.0
+        self.borne: tuple[bool, bool] | None = None  # how wide other weights may be for the task (`other_weights`); null before one was tried
         self.laid = False  # whether an output of the program had another layout than the task's
         self._first: Values | None = None
 
@@ -129,7 +130,7 @@ class Trials:
     def run(self, subject: Subject) -> Verdict:
         """Runs all trials; the first wrong one ends them. Raises `PartyFailure` for the program's crashes, `LayoutError` for unusable answers."""
         verdict = Verdict(flags=list(self.flags))
-        self.done, self.program_seconds = [], 0.0
+        self.done, self.program_seconds, self.borne = [], 0.0, None
         self.reference.take_state(self.original)
         self.constructions = Constructions(self.reference, self.weight_seed)
         refused = self._construct(subject, self.original)
@@ -237,6 +238,8 @@ class Trials:
                 self.reference.take_state(self.original)
                 self._construct(subject, self.original)
             plan.bears(way, borne)
+            if borne and way.wide is not None:
+                self.borne = way.wide
             if trial is not None:
                 return trial
         verdict.untried.append(f"{step.name}: {reason}")

@@ -24,6 +24,8 @@ from verifier.profiling.own_kernels import OwnKernels, classified, qualified
 from verifier.report import Class, Finding, Kernel, TorchCompute
 
 CUSTOM, MIXED = 0.5, 0.1
+# The least part of own code's share in single calls that it must have in series too, where at least so many moments in it are expected there.
+IN_SERIES, EXPECTED = 0.4, 20
 # How much longer observed calls of the timed process may be than a timed one: on a GPU their device work, plus the cost of a launch; on the CPU,
 # which may be busy with other work, the faster of these calls as a whole.
 FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
@@ -86,7 +88,8 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
 class Observed:
     """What the judge itself saw of the timed process. `replay_ms`: time of its further calls, zero where there were none. `unlike`: how their outputs
     differ from the timed call's. `sampled`: on the CPU, in whose code they spent their time. `needless`: own functions or kernels without which the
-    outputs are the same, as `sampled` and the recorder name them. `unskipped`: why that could not be tried. `wrong`: how outputs
+    outputs are the same, as `sampled` and the recorder name them. `unskipped`: why that could not be tried. `calls_part`: share of
+    a series' time that lies within its calls. `wrong`: how outputs
     of calls like the timed ones are wrong. `shortcut`: what `verifier.integrity.shortcuts` found."""
 
     replay_ms: float = 0.0
@@ -94,6 +97,7 @@ class Observed:
     sampled: Sampled | None = None
     needless: list[str] = field(default_factory=list)
     unskipped: str = ""
+    calls_part: float = 1.0
     wrong: str = ""
     shortcut: str = ""
 
@@ -144,11 +148,20 @@ def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, se
     if seen.sampled is not None and seen.sampled.looked:
         if seen.replay_ms > program_ms * FITS[kind] + FITS_MS[kind]:
             return f"repeated calls take {seen.replay_ms:.3f} ms, a timed call {program_ms:.3f} ms"
+        return _unlike_series(seen.sampled, seen.calls_part)
         return ""
     work = sum(kernel.ms for kernel in judged.kernels if kernel.own)
     if work > program_ms * INSIDE + INSIDE_MS:
         return f"the observed calls do {work:.3f} ms of work, a timed call takes {program_ms:.3f} ms"
     return ""
+
+
+def _unlike_series(sampled: Sampled, calls_part: float) -> str:
+    """Says how little of its own code was seen in series; empty where it was as much as in single calls, or too little was seen at all."""
+    series, share = sampled.series, sampled.share * calls_part
+    if series is None or share * series.moments < EXPECTED or series.share >= IN_SERIES * share:
+        return ""
+    return f"in single calls its own code takes {sampled.share:.0%} of the time, in series like the timed ones {series.share:.0%}"
 
 
 def _sampled(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,8 +29,10 @@ from verifier.integrity.timed_process import TimedProcess
 from verifier.integrity.variants import Variant, without
 from verifier.judge.asking import Party
 from verifier.judge.party_failure import PartyFailure
+from verifier.judge.session import Values
 from verifier.profiling.own_kernels import OwnKernels
-from verifier.timing.series import Form
+from verifier.timing.outside import middle
+from verifier.timing.series import Form, Uses
 
 MOST_PROCESSES = 4  # for variants that need processes of their own
 RECORDED = (2, 4)  # calls under the recorder; the first one repeats a timed call
@@ -65,6 +68,9 @@ class Observation:
                 recorded = self._record(subject, replaying)
             else:
                 observing, seen.sampled = self._sample(subject, replaying)
+            laps = self.timed.side.laps
+            whole = sum(middle(part) for part in (laps.inner, laps.copied, laps.ahead, laps.between) if len(part) > 1)
+            seen.calls_part = middle(laps.inner) / whole if whole else 1.0
             seen.replay_ms, seen.unlike = replaying.replays.ms, replaying.differs()
             del replaying  # gigabytes, perhaps
             first = self.trials.expectations.first
@@ -97,9 +103,21 @@ class Observation:
     def _sample(self, subject: Subject, replaying: Replaying) -> tuple[Observing | None, Sampled]:
         try:
             observing = self._look_into(subject)
-            return observing, observing.look(replaying)
+            sampled = observing.look(replaying)
+            if sampled.share >= MIXED and self.form is not None and self.form.calls > 1:
+                sampled.series = self._in_series(observing, self.form)
+            return observing, sampled
         except SamplerError as error:
             return None, Sampled(reason=str(error))
+
+    def _in_series(self, observing: Observing, form: Form) -> Sampled:
+        uses = Uses(self._draw, random.Random(self.rng.getrandbits(64)), form)
+        numbers = itertools.count()
+        return observing.look_at_series(lambda: self.timed.caller.turn(uses.next(next(numbers)), in_series=True))
+
+    def _draw(self, number: int) -> tuple[Values, int]:
+        seed = self.rng.getrandbits(32)
+        return self.trials.reference.inputs(seed), seed
 
     def _look_into(self, subject: Subject) -> Observing:
         return Observing(subject.runner, self.artefacts, self.folder, self.rng.getrandbits(63))

@@ -35,12 +35,13 @@ class Replays:
 
     plain: list[float] = field(default_factory=list)
     looked_at: list[float] = field(default_factory=list)
+    preempted: list[float] = field(default_factory=list)  # of all calls during which other work had the processors
     again: list[Outputs] = field(default_factory=list)  # seed of the remembered call's inputs
 
     @property
     def ms(self) -> float:
         """Returns the lower quartile of the calls' times; zero where there was none."""
-        values = sorted(self.plain or self.looked_at)
+        values = sorted(self.plain or self.looked_at or self.preempted)
         return statistics.quantiles(values, n=4)[0] if len(values) > 3 else values[0] if values else 0.0
 
 
@@ -77,7 +78,8 @@ class Replaying:
             call = caller.call(values, seed)
         finally:
             party.looking = contextlib.nullcontext()
-        (self.replays.plain if looking is None else self.replays.looked_at).append(call.inner / 1e6)
+        times = self.replays.preempted if call.preempted else self.replays.plain if looking is None else self.replays.looked_at
+        times.append(call.inner / 1e6)
         if seed == self.timed.seed:
             outputs: Outputs = [kept(output) for output in call.outputs]
             self.replays.again = [*self.replays.again[1 - ENOUGH :], outputs]

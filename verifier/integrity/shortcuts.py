@@ -17,6 +17,7 @@ from functools import partial
 
 import torch
 
+from verifier.correctness.bounds import all_finite
 from verifier.correctness.comparison import compare_outputs
 from verifier.correctness.examining import compared
 from verifier.correctness.expectation import SHORT
@@ -24,6 +25,7 @@ from verifier.correctness.inputs import domains
 from verifier.correctness.trial_plan import Weights, other_weights
 from verifier.correctness.trials import Trials
 from verifier.integrity.timed_process import TimedProcess
+from verifier.judge.endings import Ended
 from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Values
@@ -37,7 +39,7 @@ MOST_SECONDS = 3.0  # for an object to become as quick as the timed one
 SLOWER = 1.5  # times as long as the timed call, beyond what PyTorch's own time depends on the same change
 ALIKE = 1.2
 LEAST_NS = 20_000  # per call: a smaller difference may be noise
-EAGER_CALLS = 5
+EAGER_CALLS, EAGER_ROUNDS = 5, 3
 DISTRIBUTION = "heavy-tailed"
 Draw = Callable[[int], tuple[Values, int]]
 
@@ -84,18 +86,26 @@ class Shortcuts:
     said: str = ""  # how the timed calls are a special case
 
     def look(self) -> None:
-        """Sets `wrong` or `said`. Afterwards both sides are as constructed. Raises `PartyFailure` for a process that has ended."""
+        """Sets `wrong` or `said`. Afterwards both sides are as constructed. Raises `Ended` where the program fails under a change that
+        it has borne in its trials: to fail here would be the way around this check."""
         if large(self.trials.input_bytes):
             return
         for find in (self._weights, self._inputs):
+            changed = find()
+            if changed is None:
+                continue
             try:
-                changed = find()
-                if changed is not None:
-                    self._try(changed)
+                self._try(changed)
+                self._own()
             except PartyFailure as failure:
-                if failure.kind != "raised" or failure.error_class == SHORT:
+                if failure.whose == "reference" and failure.kind == "raised" and failure.error_class != SHORT:
+                    continue  # the task does not bear it
+                if _blameless(failure):
                     raise
-            self._own()
+                how = failure.error_class or failure.kind
+                raise Ended(
+                    "wrong_result", f"with {changed.what.rstrip(',')}, in calls like the timed ones: {how}: {failure.message[:300]}"
+                ) from None
             if self.wrong or self.said:
                 break
         self._back()
@@ -103,10 +113,11 @@ class Shortcuts:
     # What may change
 
     def _weights(self) -> Changed | None:
+        """Other weights, as wide as the task was seen to bear; null where it bears none, or has none."""
         trials, seed = self.trials, self.rng.getrandbits(32)
-        if not any(entry.spec.floating and entry.spec.numel for entry in trials.reference.state):
+        if not any(entry.spec.floating and entry.spec.numel for entry in trials.reference.state) or not (trials.borne or self._seeded):
             return None
-        weights = None if self._seeded else other_weights(trials.reference.state, trials.original, seed)
+        weights = None if self._seeded else other_weights(trials.reference.state, trials.original, seed, *(trials.borne or ()))
         return Changed("other weights", "give the task weights that are not all zero or one, or drop the test", self._draw, weights)
 
     def _inputs(self) -> Changed | None:
@@ -122,13 +133,15 @@ class Shortcuts:
                 continue
             drawn = {index: other.tensors[index] for index in same}
             try:
-                reference.eager(_with(own, drawn), 1)
+                borne = _finite(reference.eager(_with(own, drawn), 1).outputs.tensors)
             except PartyFailure as failure:
                 if failure.kind != "raised" or failure.error_class == SHORT:
                     raise
                 continue
             finally:
                 reference.rollback()
+            if not borne:
+                continue
             names = ", ".join(map(str, same))
             advice = "give the task inputs that vary, or drop the test"
             return Changed(f"other values in input {names}, whose elements are all equal,", advice, partial(self._mixed, drawn))
@@ -213,10 +226,13 @@ class Shortcuts:
         reference, trials = self.trials.reference, self.trials
         if self._seeded and changed.draw == self._draw:
             return 1.0
-        reference.take_state(changed.weights or trials.original)
-        other = quickest_eager(reference, changed.draw(0)[0])
-        reference.take_state(trials.original)
-        return other / quickest_eager(reference, self._draw(0)[0])
+        others, owns = [], []
+        for _ in range(EAGER_ROUNDS):  # in turn, as the host may be busy
+            reference.take_state(changed.weights or trials.original)
+            others.append(quickest_eager(reference, changed.draw(0)[0]))
+            reference.take_state(trials.original)
+            owns.append(quickest_eager(reference, self._draw(0)[0]))
+        return min(others) / min(owns)
 
     # The outputs
 
@@ -247,22 +263,27 @@ class Shortcuts:
 
     def _beside_eager(self, values: Values, rng: int, call: Call | None) -> str:
         run = self.trials.reference.eager(values, rng)
-        if call is None:
-            return ""
         outputs = run.outputs.tensors
+        if call is None or not _finite(outputs):
+            return ""
         trial = compare_outputs("shortcut", 0, call, run.outputs, outputs, outputs, *self.trials.expectations.timed_bounds())
         return "" if trial.ok else trial.detail or "the output is off"
 
     def _beside_fp64(self, values: Values, rng: int, call: Call | None) -> str:
         expectations, precision = self.trials.expectations, self.trials.reference.precision
         expected = expectations.expect(values, rng, strict=True)
-        if call is None:
+        if call is None or not _finite(expected.run.outputs.tensors):
             return ""
         trial = compared("shortcut", 0, call, expected, precision)
         if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
             expectations.appeal(expected)
             trial = compared("shortcut", 0, call, expected, precision)
         return "" if trial.ok else trial.detail or "the output is off"
+
+
+def _blameless(failure: PartyFailure) -> bool:
+    """Whether a failure says nothing about the program."""
+    return failure.kind == "wanted" or failure.whose not in ("", "program") or failure.request in ("memory", "start", "role")
 
 
 def quickest_eager(reference: ReferenceSession, values: Values) -> float:
@@ -274,6 +295,10 @@ def quickest_eager(reference: ReferenceSession, values: Values) -> float:
         taken.append(time.monotonic() - begin)
         reference.rollback()
     return min(taken)
+
+
+def _finite(tensors: list[torch.Tensor]) -> bool:
+    return all(map(all_finite, tensors))
 
 
 def _slower(one: float, other: float, times: float) -> bool:

@@ -18,7 +18,7 @@ from verifier.build.wish import STATUS, Wish
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
 from verifier.confinement.binding import Binding
 from verifier.confinement.layers import layer_failed
-from verifier.confinement.queueing import queueing
+from verifier.confinement.queueing import queueing, waited_ns
 from verifier.confinement.spawned import Spawned
 from verifier.devices.base import GO, REFRESH, REFRESHED, SEEN, Arena, Device
 from verifier.judge.gate import Gate
@@ -43,6 +43,7 @@ class Exchange:
     copied: int  # from its end until the outputs were copied
     refreshed: int  # from the inputs' arrival until the party had refreshed its caches; work done ahead of the interval shows here
     frame: Frame
+    queued: int = 0  # how long the party's threads waited for a processor meanwhile
 
 
 class Party:
@@ -199,7 +200,7 @@ class Party:
             raise self.failure("series", ChannelError("an answer out of turn"), limit)
         hand_over()
         try:
-            with queueing(self.spawned) as threads:
+            with queueing(self.spawned) as threads, self.looking:
                 stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit, threads)
         except SeriesFailed as failed:
             if failed.cause == "time":
@@ -211,6 +212,12 @@ class Party:
 
     def _exchange(self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None], first: bool = True) -> Exchange:
         """Makes one exchange. `first`: another party may have used the device just now."""
+        with queueing(self.spawned) as threads:
+            return self._exchanged(kind, message, limit, hand_over, first, threads)
+
+    def _exchanged(
+        self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None], first: bool, threads: list[int]
+    ) -> Exchange:
         limit = self._left(limit)
         if first:
             self.device.settle()
@@ -222,12 +229,14 @@ class Party:
             handed = time.monotonic_ns()
             sock.sendall(REFRESH)
             answer = self._next(1, limit)
+            waited = waited_ns(threads)
             begin = time.monotonic_ns()
             if answer == REFRESHED:
                 with self.looking:
                     sock.sendall(GO)
                     answer = self._next(_NANOSECONDS.size, limit)
                     end = time.monotonic_ns()
+                    waited = waited_ns(threads) - waited
                 while answer and len(answer) < _NANOSECONDS.size:
                     answer += self._next(_NANOSECONDS.size - len(answer), limit) or b"\0" * 8
                 if self.device.says_seen:
@@ -242,7 +251,7 @@ class Party:
         if not answer:
             raise self.failure(kind, ChannelClosed("the peer closed the connection"), limit)
         frame = self.receive(limit, 0, kind)
-        return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - seen, begin - handed, frame)
+        return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - seen, begin - handed, frame, waited)
 
     def _next(self, count: int, limit: float) -> bytes:
         """Reads bytes of a timed exchange. With enough processors it polls first: waking this process would count only in the judge's time."""

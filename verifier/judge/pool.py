@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from verifier.confinement.sandbox import spawn
+from verifier.confinement.sandbox import PartySpec, spawn
 from verifier.confinement.spawned import Spawned
 from verifier.devices.base import Bind, Device
 from verifier.judge.asking import Party
@@ -91,9 +91,10 @@ class Pool:
     def spawn(
         self,
         role: str = "device",
-        prefix: list[str] | None = None,
-        writable: list[Bind] | None = None,
-        binds: list[Bind] | None = None,
+        *,
+        prefix: Sequence[str] = (),
+        writable: Sequence[Bind] = (),
+        binds: Sequence[Bind] = (),
         bare: bool = False,
         soon: str = "",
     ) -> Party:
@@ -101,25 +102,24 @@ class Pool:
         `soon`: the role that it gets at once, so that its device can be initialised while it imports torch; a spare holds no device memory. Where the
         host's work goes on while others measure, it needs a permit for the device instead, and may start at any time."""
         device = self.device
-        permit = Permit.made() if self.host_goes_on and role == "device" and prefix is None else None
+        permit = Permit.made() if self.host_goes_on and role == "device" and not prefix else None
         if permit is None:
             self.gate.point()
-        shown = [*device.binds(role), *(self.builder_binds if role == "builder" else []), *(binds or [])]
-        early = permit is None and bool(soon) and not bare and device.early(soon)
+        spec = PartySpec(
+            self.limits.of_builder() if role == "builder" else self.limits,
+            binds=[*device.binds(role), *(self.builder_binds if role == "builder" else []), *binds],
+            writable=writable,
+            variables=device.variables(role),
+            data_limit=device.kind == "cpu" and not prefix,
+            prefix=prefix,
+            bare=bare,
+            extensions=self.extensions,
+            early=permit is None and bool(soon) and not bare and device.early(soon),
+            placed=bool(device.timed_on),
+            permit=None if permit is None else permit.fd,
+        )
         try:
-            spawned = spawn(
-                self.limits.of_builder() if role == "builder" else self.limits,
-                shown,
-                device.variables(role),
-                device.kind == "cpu" and prefix is None,
-                prefix,
-                writable,
-                bare,
-                self.extensions,
-                early,
-                placed=bool(device.timed_on),
-                permit=None if permit is None else permit.fd,
-            )
+            spawned = spawn(spec)
         except OSError:
             if permit is not None:
                 permit.close()

@@ -1,6 +1,7 @@
 """Makes the calls that a profiler watches, in the party: after a warm-up, each in a range named `iter` that ends when the device is idle.
 
-One more call follows, in which modules and operators have ranges too. These cost time on the host, so no figure is taken from that call.
+One more call follows, in which modules and operators have ranges. These cost time on the host, so nothing of that call is kept but what its ranges
+say of the others (`annotating.py`).
 """
 
 # sandboxed: calls the models that tasks and programs define

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,8 +25,9 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession
 from verifier.layout import LayoutError
+from verifier.profiling.annotating import with_ranges
 from verifier.profiling.binaries import resource_rows
-from verifier.profiling.digest import ANNOTATED, digest
+from verifier.profiling.digest import digest
 from verifier.profiling.host_calls import host_calls
 from verifier.profiling.kineto import import_kineto
 from verifier.profiling.nsight.counting import count
@@ -56,11 +56,11 @@ def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) 
     on_stage(StageEvent(stage="profile", status="started"))
     with watched(job, pool, data_dir, on_stage, "profile") as subject:
         recorded = _record(subject, on_stage)
-        profile, timeline, watched_calls = _profile(job, pool, recorded)
+        profile, timeline = _profile(job, pool, recorded)
         profile.kernels = resource_rows.attach(profile.kernels, subject.artefacts, pool.device)
         profile.roofline = _roofline(job, pool, data_dir, subject)
         if job.counters:
-            count(profile, subject, on_stage, watched_calls)
+            count(profile, subject, on_stage, Timeline.from_bytes(timeline))
         else:
             profile.counters_reason = "not asked for"
     return profile, timeline
@@ -169,8 +169,7 @@ def _said(status: int | None, printed: str) -> str:
     return f"{step.get(status, f'it ended with status {status}')}: {last_lines(printed)}"
 
 
-def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile, bytes, Timeline]:
-    """Returns the profile, the timeline to keep, and the timeline of the calls that the profile's figures are of."""
+def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile, bytes]:
     own = own_kernel_names(job.program_source) if job.program_source is not None else frozenset()
     on_device = pool.device.kind == "cuda"
     found = digest(recorded.timeline, lambda name: is_own(name, own), on_device)
@@ -182,8 +181,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
         # nsys warns about every recording that ends before its process does; here the recording has every watched call.
         recording.warnings = [text for text in recording.warnings if "events might have been collected" not in text]
     recording.warnings += found.warnings
-    timeline = recording.crop(*found.window)
-    kept = recording.crop(found.window[0], math.inf) if ANNOTATED in recording.names else timeline
+    timeline = with_ranges(recording).crop(*found.window)
     profile = Profile(
         task=sha256(job.task_source),
         program=sha256(job.program_source) if job.program_source is not None else None,
@@ -200,7 +198,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
         protection=protection(),
         warnings=timeline.warnings,
     )
-    return profile, kept.to_bytes(), timeline
+    return profile, timeline.to_bytes()
 
 
 def _roofline(job: ProfileJob, pool: Pool, data_dir: Path, subject: Subject) -> Roofline:

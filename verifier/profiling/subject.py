@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,16 +58,16 @@ class Subject:
 
     def party(
         self,
-        prefix: list[str] | None = None,
-        writable: list[Bind] | None = None,
-        binds: list[Bind] | None = None,
+        prefix: Sequence[str] = (),
+        writable: Sequence[Bind] = (),
+        binds: Sequence[Bind] = (),
         load: float | None = None,
     ) -> Party:
         """Returns a fresh party in its role, with the model constructed. `load`: seconds for each step, where a tool slows them."""
         job, pool, reference = self.job, self.pool, self.reference
         load = load or pool.limits.load
         role = "baseline" if self.artefacts is None else "runner"
-        party = pool.spawn("device", prefix, writable, binds)
+        party = pool.spawn("device", prefix=prefix, writable=writable, binds=binds)
         with pool.lock:
             pool.busy.append(party)
         try:

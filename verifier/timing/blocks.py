@@ -126,7 +126,8 @@ class Caller:
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         laid = described.get("laid") is True
-        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared, laid)
+        tree, queued = described.get("tree"), exchange.queued
+        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, tree, specs, outputs, before, intact, shared, laid, queued=queued)
 
     def held(self, number: int, specs: list[Spec]) -> list[torch.Tensor] | None:
         """Returns outputs of an earlier call as they are now, by its number since the program was constructed; null where the party has none. They

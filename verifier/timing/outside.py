@@ -133,8 +133,8 @@ def clock_finding(program: Side, eager: Side) -> str:
 
 
 def disturbed(sides: Sequence[Side], most: float) -> str:
-    """Says that other work took the processors in more than the share `most` of these sides' calls; empty otherwise. Of baselines alone it says so of
-    the host, since the programs are frozen during their calls."""
+    """Says that other work took the processors in more than the share `most` of these sides' calls; empty otherwise. Where the
+    sides are baselines alone, it is the host's doing, since the programs are frozen during their calls."""
     share = sum(side.laps.preempted for side in sides) / max(sum(side.laps.made for side in sides), 1)
     return f"this host is busy: other work took the processors in {share:.0%} of the calls" if share > most else ""
 

@@ -6,7 +6,7 @@ team's tokens, what is published or shared). A personal token never gives more t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
@@ -39,7 +39,7 @@ REFUSALS: dict[str, str] = {
 Asker = HttpRequest | User
 
 
-def user_of(asker: Asker):
+def user_of(asker: Asker) -> Any:
     """The person behind a request, or the person themselves; `AnonymousUser` where nobody is signed in."""
     return getattr(asker, "user", asker)
 
@@ -66,7 +66,7 @@ def rights_in(asker: Asker, team: Team | object) -> frozenset[str]:
     if not user.is_authenticated or not user.is_active or (grant is not None and str(grant.team.pk) != str(pk)):
         return frozenset()
     role = Membership.objects.filter(team=pk, user=user).values_list("role", flat=True).first()
-    rights = ROLES.get(role, frozenset())
+    rights = ROLES.get(role or "", frozenset())
     return rights if grant is None else frozenset(right for right in rights if grant.scopes & SCOPES[right])
 
 

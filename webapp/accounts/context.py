@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
@@ -14,7 +16,7 @@ TABS = [("accounts:account", "Account"), ("password", "Password"), ("mfa_index",
 EMAIL = ("account_email", "Email")
 
 
-def accounts(request: HttpRequest) -> dict:
+def accounts(request: HttpRequest) -> dict[str, Any]:
     # Nothing is asked before a template uses it: an error page has to appear even where the database does not answer.
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
@@ -27,7 +29,7 @@ def accounts(request: HttpRequest) -> dict:
     }
 
 
-def _tabs(request: HttpRequest) -> list[dict]:
+def _tabs(request: HttpRequest) -> list[dict[str, Any]]:
     password = "account_change_password" if request.user.has_usable_password() else "account_set_password"
     links = [(reverse(password if name == "password" else name), label) for name, label in [*TABS, *([EMAIL] if settings.MAIL else [])]]
     here = max((href for href, _ in links if request.path.startswith(href)), key=len, default="")

@@ -5,12 +5,16 @@ Kept in the session, remembered for the next one; whoever loses the team falls b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, cast
+
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from webapp.accounts.access import grant_of, teams_with
 from webapp.accounts.models import Team, User
+from webapp.accounts.signed_in import Request
 
 SESSION_KEY = "team"
 
@@ -20,13 +24,13 @@ class CurrentTeam:
 
     sync_capable = async_capable = True
 
-    def __init__(self, get_response):
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
         if iscoroutinefunction(get_response):
             markcoroutinefunction(self)
 
-    def __call__(self, request):
-        request.team = SimpleLazyObject(lambda: current_team(request))
+    def __call__(self, request: HttpRequest) -> Any:
+        cast(Request, request).team = cast(Team, SimpleLazyObject(lambda: current_team(request)))
         return self.get_response(request)
 
 
@@ -43,7 +47,7 @@ def current_team(request: HttpRequest) -> Team | None:
     return teams[chosen] if chosen else next(iter(teams.values()), None)
 
 
-def switch(request: HttpRequest, team: Team) -> None:
+def switch(request: Request, team: Team) -> None:
     """Work in `team` from now on; the caller has made sure that the person belongs to it."""
     request.session[SESSION_KEY] = str(team.pk)
     request.team = team

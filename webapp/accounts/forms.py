@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from django import forms
 from django.utils import timezone
@@ -33,7 +34,7 @@ class InvitationForm(forms.Form):
     uses = forms.ChoiceField(choices=[("1", "one person"), ("", "anyone with the link")], required=False, initial="1")
     note = forms.CharField(max_length=100, required=False)
 
-    def given(self) -> dict:
+    def given(self) -> dict[str, Any]:
         cleaned = self.cleaned_data
         uses = cleaned["uses"]
         return {"role": cleaned["role"], "days": int(cleaned["days"]), "most_uses": int(uses) if uses else None, "note": cleaned["note"]}
@@ -44,6 +45,6 @@ class TokenForm(forms.Form):
     scopes = forms.MultipleChoiceField(choices=list(SCOPES.items()), initial=["read"], error_messages={"required": "Choose at least one scope."})
     days = forms.ChoiceField(choices=list(TOKEN_DAYS.items()), required=False, initial="90")
 
-    def expires_at(self):
+    def expires_at(self) -> datetime | None:
         days = self.cleaned_data["days"]
         return timezone.now() + timedelta(days=int(days)) if days else None

@@ -6,6 +6,7 @@ import hashlib
 import secrets
 import uuid
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
@@ -21,7 +22,7 @@ class User(AbstractUser):
     last_team = models.ForeignKey("accounts.Team", on_delete=models.SET_NULL, null=True, related_name="+")  # where the next session opens
 
     @classmethod
-    def with_team(cls, username: str, **fields) -> User:
+    def with_team(cls, username: str, **fields: Any) -> User:
         """Create a user together with a personal team that the user owns."""
         with transaction.atomic():
             user = cls.objects.create_user(username, **fields)

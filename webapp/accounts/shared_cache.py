@@ -63,7 +63,7 @@ class SharedCache(BaseCache):
         return self.default_timeout if timeout is DEFAULT_TIMEOUT else timeout
 
     @staticmethod
-    def _execute(statement: str, arguments: list) -> int:
+    def _execute(statement: str, arguments: list[Any]) -> int:
         with connection.cursor() as cursor:
             cursor.execute(statement, arguments)
             return cursor.rowcount

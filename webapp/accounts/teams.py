@@ -6,7 +6,7 @@ import secrets
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.text import slugify
@@ -16,6 +16,7 @@ from webapp.accounts.access import Asker
 from webapp.accounts.current_team import switch
 from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import ApiToken, Invitation, Membership, SignInLink, Team, User
+from webapp.accounts.signed_in import Request
 
 INVITED = "invitation"  # in the session of somebody who opened a link and has no account yet
 
@@ -24,7 +25,7 @@ class Refused(ValueError):
     """A change that a team does not allow; says why and what to do."""
 
 
-def create(request: HttpRequest, name: str) -> Team:
+def create(request: Request, name: str) -> Team:
     with transaction.atomic():
         team = Team.objects.create(name=name, slug=f"{slugify(name)[:90] or 'team'}-{secrets.token_hex(3)}")
         Membership.objects.create(team=team, user=request.user, role=Membership.OWNER)
@@ -33,14 +34,14 @@ def create(request: HttpRequest, name: str) -> Team:
     return team
 
 
-def rename(request: HttpRequest, team: Team, name: str) -> None:
+def rename(request: Request, team: Team, name: str) -> None:
     before, team.name = team.name, name
     with transaction.atomic():
         team.save(update_fields=["name"])
         audit.record(request, team, "team.renamed", name, {"before": before})
 
 
-def invite(request: HttpRequest, team: Team, role: str, *, days: int, most_uses: int | None, note: str = "") -> tuple[Invitation, str]:
+def invite(request: Request, team: Team, role: str, *, days: int, most_uses: int | None, note: str = "") -> tuple[Invitation, str]:
     """An invitation and the token of its link, which is not kept."""
     alone.refuse("invitations")
     token = secrets.token_urlsafe(32)
@@ -54,7 +55,7 @@ def invite(request: HttpRequest, team: Team, role: str, *, days: int, most_uses:
     return made, token
 
 
-def revoke_invitation(request: HttpRequest, invitation: Invitation) -> None:
+def revoke_invitation(request: Request, invitation: Invitation) -> None:
     with transaction.atomic():
         if Invitation.objects.filter(pk=invitation.pk, revoked_at=None).update(revoked_at=timezone.now()):
             audit.record(request, invitation.team, "invitation.revoked", invitation.note or f"as {invitation.role}")
@@ -70,7 +71,7 @@ def pending_invitation(request: HttpRequest) -> Invitation | None:
     return _open().filter(pk=kept).select_related("team").first() if kept else None
 
 
-def _open():
+def _open() -> QuerySet[Invitation]:
     return Invitation.objects.filter(Q(most_uses=None) | Q(uses__lt=F("most_uses")), revoked_at=None, expires_at__gt=timezone.now())
 
 
@@ -91,7 +92,7 @@ def join(request: HttpRequest, user: User, invitation: Invitation) -> Membership
     return present
 
 
-def set_role(request: HttpRequest, team: Team, member: Membership, role: str) -> None:
+def set_role(request: Request, team: Team, member: Membership, role: str) -> None:
     with transaction.atomic():
         before = _locked(team, member).role
         if before == role:
@@ -105,7 +106,7 @@ def set_role(request: HttpRequest, team: Team, member: Membership, role: str) ->
         access_changed()
 
 
-def remove(request: HttpRequest, team: Team, member: Membership) -> None:
+def remove(request: Request, team: Team, member: Membership) -> None:
     """Out of the team, at once: pages, sockets, tokens. Their runs stay the team's."""
     leaves = member.user_id == request.user.pk
     with transaction.atomic():

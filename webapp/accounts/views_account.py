@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from allauth.mfa.utils import is_mfa_enabled
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -17,23 +18,24 @@ from webapp.accounts.access import has_right, require, teams_with
 from webapp.accounts.current_team import switch
 from webapp.accounts.forms import TeamForm, TokenForm
 from webapp.accounts.models import ApiToken, Membership
+from webapp.accounts.signed_in import Request
 
 
 @never_cache
 @login_required
 @require_GET
-def account(request: HttpRequest) -> HttpResponse:
+def account(request: Request) -> HttpResponse:
     return render(request, "accounts/account.html", _context(request, TeamForm()))
 
 
-def _context(request: HttpRequest, form: TeamForm) -> dict:
+def _context(request: Request, form: TeamForm) -> dict[str, Any]:
     memberships = Membership.objects.filter(user=request.user).select_related("team").order_by("team__name")
     return {"memberships": memberships, "team_form": form, "two_factor": is_mfa_enabled(request.user)}
 
 
 @login_required
 @require_POST
-def new_team(request: HttpRequest) -> HttpResponse:
+def new_team(request: Request) -> HttpResponse:
     form = TeamForm(request.POST)
     if not form.is_valid():
         return render(request, "accounts/account.html", _context(request, form), status=422)
@@ -44,7 +46,7 @@ def new_team(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def switch_team(request: HttpRequest) -> HttpResponse:
+def switch_team(request: Request) -> HttpResponse:
     """Work in another of one's teams. Leads to the list of its runs: what was open may be the other team's."""
     try:
         wanted = uuid.UUID(request.POST.get("team", ""))
@@ -57,7 +59,7 @@ def switch_team(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 @require_http_methods(["GET", "POST"])
-def my_tokens(request: HttpRequest) -> HttpResponse:
+def my_tokens(request: Request) -> HttpResponse:
     """One's tokens in all teams; a new one is for the current team, and its text is in this answer only."""
     form = TokenForm(request.POST or None)
     made, text = None, ""
@@ -73,7 +75,7 @@ def my_tokens(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def revoke_token(request: HttpRequest, token_id: uuid.UUID) -> HttpResponse:
+def revoke_token(request: Request, token_id: uuid.UUID) -> HttpResponse:
     """One's own, or one of a team that one owns."""
     token = get_object_or_404(ApiToken.objects.select_related("team", "user"), pk=token_id)
     own = token.user_id == request.user.pk

@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Iterator
 from datetime import datetime, time
 from io import StringIO
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.dateparse import parse_date
@@ -19,6 +20,7 @@ from django.views.decorators.http import require_GET
 
 from webapp.accounts.audit import ACTIONS
 from webapp.accounts.models import AuditEntry, Team
+from webapp.accounts.signed_in import Request
 from webapp.accounts.views_team import team_for_page
 from webapp.leaderboard.exports import harmless
 from webapp.streaming import download
@@ -29,7 +31,7 @@ COLUMNS = ("at", "person", "action", "target", "detail", "address", "via")
 
 @login_required
 @require_GET
-def audit(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
+def audit(request: Request, team_id: uuid.UUID) -> HttpResponse:
     team, context = team_for_page(request, team_id, "own")
     entries = filtered(team, request)
     page = Paginator(entries, A_PAGE).get_page(request.GET.get("page"))
@@ -49,13 +51,13 @@ def audit(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_GET
-def audit_csv(request: HttpRequest, team_id: uuid.UUID) -> StreamingHttpResponse:
+def audit_csv(request: Request, team_id: uuid.UUID) -> StreamingHttpResponse:
     """All that the filter leaves, streamed; times in UTC."""
     team, _ = team_for_page(request, team_id, "own")
     return download(request, _lines(filtered(team, request)), "text/csv; charset=utf-8", f"audit-{team.slug}.csv")
 
 
-def filtered(team: Team, request: HttpRequest) -> QuerySet[AuditEntry]:
+def filtered(team: Team, request: Request) -> QuerySet[AuditEntry]:
     """`?q=` words, `?action=`, `?who=`, `?since=`, `?until=` (days, both included)."""
     entries = AuditEntry.objects.filter(team=team).order_by("-at", "-pk")
     given = {name: request.GET.get(name, "").replace("\0", "").strip()[:150] for name in ("q", "action", "who", "since", "until")}
@@ -79,7 +81,7 @@ def _day(text: str):
         return None
 
 
-def described(detail: dict) -> str:
+def described(detail: dict[str, Any]) -> str:
     """{"before": "member", "after": "owner"} -> "member → owner"; the rest as "name value"."""
     rest = dict(detail)
     said = []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.forms import Form
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -16,6 +18,7 @@ from webapp.accounts import teams
 from webapp.accounts.access import Right, has_right, require
 from webapp.accounts.forms import ROLES, InvitationForm, RoleForm, TeamForm
 from webapp.accounts.models import ApiToken, Invitation, Membership, Team
+from webapp.accounts.signed_in import Request
 from webapp.accounts.tokens import SCOPES
 from webapp.fleet.views import device_rows
 from webapp.llm.models import Profile
@@ -24,7 +27,7 @@ from webapp.llm.spend import MONTHS, spend_of
 SHOWN_INVITATIONS = 50
 
 
-def team_for_page(request: HttpRequest, team_id: uuid.UUID, right: Right = "view") -> tuple[Team, dict]:
+def team_for_page(request: Request, team_id: uuid.UUID, right: Right = "view") -> tuple[Team, dict[str, Any]]:
     """The team and what the frame of its pages shows; refuses whoever lacks the right."""
     require(request, team_id, right)
     team = Team.objects.get(pk=team_id)
@@ -33,7 +36,7 @@ def team_for_page(request: HttpRequest, team_id: uuid.UUID, right: Right = "view
         ("accounts:team", "Members"), ("accounts:team_tokens", "Tokens"), ("accounts:team_devices", "Devices"),
         ("accounts:team_models", "Models and spend"), *([("accounts:audit", "Audit log")] if owns else []),
     ]  # fmt: skip
-    here = request.resolver_match.view_name
+    here = request.resolver_match.view_name if request.resolver_match else ""
     links = [{"href": reverse(name, args=[team.pk]), "label": label, "current": name == here} for name, label in tabs]
     return team, {"team": team, "owns": owns, "tabs": links, "personal": team.pk == request.user.personal_team_id}
 
@@ -41,11 +44,13 @@ def team_for_page(request: HttpRequest, team_id: uuid.UUID, right: Right = "view
 @never_cache
 @login_required
 @require_GET
-def team(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
+def team(request: Request, team_id: uuid.UUID) -> HttpResponse:
     return _members(request, *team_for_page(request, team_id))
 
 
-def _members(request: HttpRequest, team: Team, context: dict, *, invitation_form=None, team_form=None, link: str = "") -> HttpResponse:
+def _members(
+    request: Request, team: Team, context: dict[str, Any], *, invitation_form: Form | None = None, team_form: Form | None = None, link: str = ""
+) -> HttpResponse:
     context |= {
         "members": Membership.objects.filter(team=team).select_related("user").order_by("user__username"),
         "roles": ROLES,
@@ -61,7 +66,7 @@ def _members(request: HttpRequest, team: Team, context: dict, *, invitation_form
 
 @login_required
 @require_POST
-def rename(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
+def rename(request: Request, team_id: uuid.UUID) -> HttpResponse:
     found, context = team_for_page(request, team_id, "own")
     form = TeamForm(request.POST)
     if not form.is_valid():
@@ -73,7 +78,7 @@ def rename(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def invite(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
+def invite(request: Request, team_id: uuid.UUID) -> HttpResponse:
     """Makes a link, and shows it in this answer only: what is kept is its hash."""
     found, context = team_for_page(request, team_id, "own")
     form = InvitationForm(request.POST)
@@ -85,7 +90,7 @@ def invite(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def revoke_invitation(request: HttpRequest, team_id: uuid.UUID, invitation_id: uuid.UUID) -> HttpResponse:
+def revoke_invitation(request: Request, team_id: uuid.UUID, invitation_id: uuid.UUID) -> HttpResponse:
     found, _ = team_for_page(request, team_id, "own")
     teams.revoke_invitation(request, get_object_or_404(Invitation.objects.select_related("team"), team=found, pk=invitation_id))
     messages.success(request, "Invitation revoked: its link no longer works.")
@@ -94,7 +99,7 @@ def revoke_invitation(request: HttpRequest, team_id: uuid.UUID, invitation_id: u
 
 @login_required
 @require_POST
-def set_role(request: HttpRequest, team_id: uuid.UUID, member_id: int) -> HttpResponse:
+def set_role(request: Request, team_id: uuid.UUID, member_id: int) -> HttpResponse:
     found, _ = team_for_page(request, team_id, "own")
     member = get_object_or_404(Membership.objects.select_related("user"), team=found, pk=member_id)
     form = RoleForm(request.POST)
@@ -110,7 +115,7 @@ def set_role(request: HttpRequest, team_id: uuid.UUID, member_id: int) -> HttpRe
 
 @login_required
 @require_POST
-def remove(request: HttpRequest, team_id: uuid.UUID, member_id: int) -> HttpResponse:
+def remove(request: Request, team_id: uuid.UUID, member_id: int) -> HttpResponse:
     """Takes a member out; one's own membership anybody may end."""
     member = get_object_or_404(Membership.objects.select_related("user"), team=team_id, pk=member_id)
     leaves = member.user_id == request.user.pk
@@ -126,7 +131,7 @@ def remove(request: HttpRequest, team_id: uuid.UUID, member_id: int) -> HttpResp
 
 @login_required
 @require_GET
-def team_tokens(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
+def team_tokens(request: Request, team_id: uuid.UUID) -> HttpResponse:
     """An owner sees every member's tokens for this team, others their own; never a text, which nobody has."""
     found, context = team_for_page(request, team_id)
     shown = ApiToken.objects.filter(team=found).select_related("user").order_by("-created_at")
@@ -137,14 +142,14 @@ def team_tokens(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_GET
-def team_devices(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
+def team_devices(request: Request, team_id: uuid.UUID) -> HttpResponse:
     found, context = team_for_page(request, team_id)
     return render(request, "accounts/team_devices.html", context | {"devices": device_rows(found)})
 
 
 @login_required
 @require_GET
-def team_models(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
+def team_models(request: Request, team_id: uuid.UUID) -> HttpResponse:
     found, context = team_for_page(request, team_id)
     context |= {"profiles": Profile.objects.order_by("name"), "spend": spend_of([found]), "months": MONTHS}
     return render(request, "accounts/team_models.html", context)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
+from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from ninja import Router, Schema
 from pydantic import Field
 
 from verifier.report import Report
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Number
 from webapp.api.calls.problems import Refused, refusals
@@ -77,7 +79,7 @@ def measured(v: Verification) -> CandidateVerdict:
     return CandidateVerdict.model_validate(fields | {name: fields[name] or None for name in words})
 
 
-def _row(run: Run, c: Candidate) -> dict:
+def _row(run: Run, c: Candidate) -> dict[str, Any]:
     return {
         "number": c.number,
         "parent": c.parent_number,
@@ -100,7 +102,7 @@ def _candidate(run: Run, number: int) -> Candidate:
 
 
 @router.get("/{run_id}/candidates", response={200: Candidates, **ERRORS}, operation_id="list_candidates", summary="List candidates")
-def list_candidates(request: HttpRequest, run_id: uuid.UUID):
+def list_candidates(request: Request, run_id: uuid.UUID) -> Any:
     """Every program that the run proposed, with its verdict."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
@@ -108,7 +110,7 @@ def list_candidates(request: HttpRequest, run_id: uuid.UUID):
 
 
 @router.get("/{run_id}/candidates/{number}", response={200: CandidateDetail, **ERRORS}, operation_id="get_candidate", summary="Look at a candidate")
-def get_candidate(request: HttpRequest, run_id: uuid.UUID, number: Number):
+def get_candidate(request: Request, run_id: uuid.UUID, number: Number) -> Any:
     needs(request, "read")
     run, _ = run_for(request, run_id)
     c = _candidate(run, number)
@@ -124,7 +126,7 @@ def get_candidate(request: HttpRequest, run_id: uuid.UUID, number: Number):
     summary="A candidate's source",
     openapi_extra=PYTHON,
 )
-def get_program(request: HttpRequest, run_id: uuid.UUID, number: Number) -> HttpResponse:
+def get_program(request: Request, run_id: uuid.UUID, number: Number) -> HttpResponse:
     """The program: `class ModelNew`, which runs unmodified in a project and in KernelBench's harness."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
@@ -134,7 +136,7 @@ def get_program(request: HttpRequest, run_id: uuid.UUID, number: Number) -> Http
 @router.get(
     "/{run_id}/best", response={200: None, **ERRORS}, operation_id="get_best_program", summary="The best program's source", openapi_extra=PYTHON
 )
-def get_best_program(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def get_best_program(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """The run's result; 404 where no program passed."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
@@ -148,7 +150,7 @@ def get_best_program(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 @router.get("/{run_id}/task", response={200: None, **ERRORS}, operation_id="get_run_task", summary="The task's source", openapi_extra=PYTHON)
-def get_run_task(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def get_run_task(request: Request, run_id: uuid.UUID) -> HttpResponse:
     needs(request, "read")
     run, _ = run_for(request, run_id)
     return python(run.task.source.encode(), "task.py")
@@ -157,7 +159,7 @@ def get_run_task(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 @router.get(
     "/{run_id}/candidates/{number}/report", response={200: Report, **ERRORS}, operation_id="get_candidate_report", summary="A candidate's report"
 )
-def get_candidate_report(request: HttpRequest, run_id: uuid.UUID, number: Number):
+def get_candidate_report(request: Request, run_id: uuid.UUID, number: Number) -> Any:
     """The report that counts: that of tier full where there is one. Everything that was measured, and how."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
@@ -167,7 +169,7 @@ def get_candidate_report(request: HttpRequest, run_id: uuid.UUID, number: Number
 
 
 @router.get("/{run_id}/reports/{verification_id}", response={200: Report, **ERRORS}, operation_id="get_report", summary="One report")
-def get_report(request: HttpRequest, run_id: uuid.UUID, verification_id: uuid.UUID):
+def get_report(request: Request, run_id: uuid.UUID, verification_id: uuid.UUID) -> Any:
     """The report of one verification of the run, by the ids that `verifications` of a candidate names."""
     needs(request, "read")
     run, _ = run_for(request, run_id)

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from django.db.models import Prefetch, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from ninja import Query, Router, Schema
 from pydantic import ConfigDict, Field
 
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import LARGEST, Seq, Text
 from webapp.api.calls.idempotency import HEADER_PARAMETER, once
@@ -31,9 +32,9 @@ Said = Annotated[Text, Field(min_length=1, max_length=services.LONGEST_COMMENT, 
 
 
 class ThreadsAsked(Asked):
-    after: Seq = Field(0, description="Only threads that changed after this number: `seq` of an earlier answer, or `next` of a full page.")
-    resolved: bool | None = Field(None, description="Only those that are resolved, or that are not.")
-    candidate: int | None = Field(None, ge=0, le=2**31 - 1, description="Only those on this candidate and its lines.")
+    after: Seq = Field(default=0, description="Only threads that changed after this number: `seq` of an earlier answer, or `next` of a full page.")
+    resolved: bool | None = Field(default=None, description="Only those that are resolved, or that are not.")
+    candidate: int | None = Field(default=None, ge=0, le=2**31 - 1, description="Only those on this candidate and its lines.")
     limit: Annotated[int, Field(ge=1, le=200)] = 100
 
 
@@ -44,7 +45,7 @@ class NewThread(Asked):
 
     text: Said
     place: Annotated[anchors.Place, Field(discriminator="kind")] = Field(
-        anchors.RunPlace(kind="run"), description="The run, an event, a candidate, a line of a candidate's program, or a range of a timeline."
+        default=anchors.RunPlace(kind="run"), description="The run, an event, a candidate, a line of a candidate's program, or a range of a timeline."
     )
 
 
@@ -86,7 +87,7 @@ class Threads(Schema):
 
 
 @router.get("/{run_id}/comments", response={200: Threads, **ERRORS}, operation_id="list_comments", summary="List comments")
-def list_comments(request: HttpRequest, run_id: uuid.UUID, asked: Query[ThreadsAsked]):
+def list_comments(request: Request, run_id: uuid.UUID, asked: Query[ThreadsAsked]) -> Any:
     """Threads of the run's team with all that was said. A published run shows other teams its verdicts, but no comments."""
     run = _readable(request, run_id)
     seq = reading.head(run)  # before the threads: what comes between is asked for once more, never missed
@@ -101,11 +102,11 @@ def list_comments(request: HttpRequest, run_id: uuid.UUID, asked: Query[ThreadsA
 
 
 @router.post("/{run_id}/comments", response={201: ThreadRow, **ERRORS}, operation_id="open_thread", summary="Comment", openapi_extra=CREATES)
-def open_thread(request: HttpRequest, run_id: uuid.UUID, given: NewThread) -> HttpResponse:
+def open_thread(request: Request, run_id: uuid.UUID, given: NewThread) -> HttpResponse:
     """Opens a thread. Who is mentioned is told on the pages; a comment on a line stays with it where lines above it move."""
     run = _writable(request, run_id)
 
-    def create():
+    def create() -> tuple[int, Any]:
         try:
             thread = services.open_thread(request, run, given.place.model_dump(), given.text)
         except anchors.AnchorRefused as error:
@@ -118,7 +119,7 @@ def open_thread(request: HttpRequest, run_id: uuid.UUID, given: NewThread) -> Ht
 
 
 @router.get("/{run_id}/comments/{thread_id}", response={200: ThreadRow, **ERRORS}, operation_id="get_thread", summary="One thread")
-def get_thread(request: HttpRequest, run_id: uuid.UUID, thread_id: ThreadId):
+def get_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId) -> Any:
     return _row(_thread(_readable(request, run_id), thread_id), request)
 
 
@@ -129,12 +130,12 @@ def get_thread(request: HttpRequest, run_id: uuid.UUID, thread_id: ThreadId):
     summary="Answer in a thread",
     openapi_extra=CREATES,
 )
-def reply_to_thread(request: HttpRequest, run_id: uuid.UUID, thread_id: ThreadId, given: Answer) -> HttpResponse:
+def reply_to_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId, given: Answer) -> HttpResponse:
     """Gives the whole thread. Everyone who wrote in it is told."""
     run = _writable(request, run_id)
     thread = _thread(run, thread_id)
 
-    def create():
+    def create() -> tuple[int, Any]:
         try:
             services.reply(request, thread, given.text)
         except services.CommentRefused as error:
@@ -147,14 +148,14 @@ def reply_to_thread(request: HttpRequest, run_id: uuid.UUID, thread_id: ThreadId
 @router.post(
     "/{run_id}/comments/{thread_id}/resolution", response={200: ThreadRow, **ERRORS}, operation_id="resolve_thread", summary="Resolve a thread"
 )
-def resolve_thread(request: HttpRequest, run_id: uuid.UUID, thread_id: ThreadId, given: Resolution):
+def resolve_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId, given: Resolution) -> Any:
     """Or opens it again; doing so twice changes nothing."""
     run = _writable(request, run_id)
     services.set_resolved(request, _thread(run, thread_id), given.resolved)
     return _row(_thread(run, thread_id), request)
 
 
-def _readable(request: HttpRequest, run_id: uuid.UUID) -> Run:
+def _readable(request: Request, run_id: uuid.UUID) -> Run:
     needs(request, "read")
     run, _ = run_for(request, run_id)
     if not reading.reads(request, run):
@@ -162,7 +163,7 @@ def _readable(request: HttpRequest, run_id: uuid.UUID) -> Run:
     return run
 
 
-def _writable(request: HttpRequest, run_id: uuid.UUID) -> Run:
+def _writable(request: Request, run_id: uuid.UUID) -> Run:
     needs(request, "submit")
     run, _ = run_for(request, run_id, "act")
     return run
@@ -181,7 +182,7 @@ def _thread(run: Run, thread_id: int) -> Thread:
     return found
 
 
-def _row(thread: Thread, request: HttpRequest) -> ThreadRow:
+def _row(thread: Thread, request: Request) -> ThreadRow:
     return ThreadRow(
         id=thread.pk,
         seq=thread.seq,

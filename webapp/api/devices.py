@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from django.http import HttpRequest
 from ninja import Router, Schema
 from pydantic import Field
 
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.problems import refusals
 from webapp.fleet.choices import device_choices, waiting_by_queue
@@ -53,7 +54,7 @@ class Devices(Schema):
 
 
 @router.get("", response={200: Devices, **refusals(401, 403, 422, 429)}, operation_id="list_devices", summary="List devices")
-def list_devices(request: HttpRequest):
+def list_devices(request: Request) -> Any:
     """Devices belong to the installation: everyone sees the same."""
     needs(request, "read", "verify", "submit")
     waiting = waiting_by_queue()
@@ -63,7 +64,7 @@ def list_devices(request: HttpRequest):
     return {"kinds": kinds, "devices": [_row(device, waiting) for device in devices], "models": models}
 
 
-def _row(device: Device, waiting: dict[str, int]) -> dict:
+def _row(device: Device, waiting: dict[str, int]) -> dict[str, Any]:
     doctor = Doctor.read(device.doctor, device.device)
     names = ("kind", "device", "name", "model", "online", "heartbeat_at")
     return {name: getattr(device, name) for name in names} | {

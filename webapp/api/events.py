@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from typing import Annotated
+from typing import Annotated, Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from ninja import Query, Router, Schema
 from pydantic import Field
 
 from agents.events import Event, State
 from webapp.accounts.access import grant_of
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Seq
 from webapp.api.calls.problems import refusals
@@ -24,7 +25,7 @@ MOST = 1000
 
 
 class EventsAsked(Asked):
-    after: Seq = Field(0, description="Events with a larger seq; 0: from the first.")
+    after: Seq = Field(default=0, description="Events with a larger seq; 0: from the first.")
     limit: Annotated[int, Field(ge=1, le=MOST)] = 500
 
 
@@ -36,7 +37,7 @@ class Events(Schema):
     done: bool = Field(description="The run has ended and these are the last of its events.")
 
 
-def readable_run(request: HttpRequest, run_id: uuid.UUID) -> Run:
+def readable_run(request: Request, run_id: uuid.UUID) -> Run:
     """A token with the scope "verify" alone may follow verifications, and nothing else."""
     run, _ = run_for(request, run_id)
     grant = grant_of(request)
@@ -51,7 +52,7 @@ def readable_run(request: HttpRequest, run_id: uuid.UUID) -> Run:
     operation_id="list_events",
     summary="Read events",
 )
-def list_events(request: HttpRequest, response: HttpResponse, run_id: uuid.UUID, asked: Query[EventsAsked]):
+def list_events(request: Request, response: HttpResponse, run_id: uuid.UUID, asked: Query[EventsAsked]) -> Any:
     """The trace: everything that happened, as data. Ask again with `after` set to `last` until `done`; or follow the stream."""
     run = readable_run(request, run_id)
     events = events_after(run, asked.after, asked.limit)

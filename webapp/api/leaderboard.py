@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.urls import reverse
 from ninja import Query, Router, Schema
 from pydantic import ConfigDict, Field
 
 from webapp.accounts.access import require
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Text
 from webapp.api.calls.idempotency import HEADER_PARAMETER, once
@@ -33,55 +34,60 @@ ERRORS = refusals(401, 403, 422, 429)
 class Selected(Asked):
     """Empty is the usual: the device, precision and mode with the most results."""
 
-    suite: Text = Field("", max_length=140, description="Slug of a suite.")
-    device: Text = Field("", max_length=140, description="Device model.", examples=["h200"])
+    suite: Text = Field(default="", max_length=140, description="Slug of a suite.")
+    device: Text = Field(default="", max_length=140, description="Device model.", examples=["h200"])
     precision: Literal["", "fp32-strict", "tf32", "bf16", "fp16"] = ""
     mode: Literal["", "train", "eval"] = ""
-    program_class: Literal["", "custom", "mixed", "any"] = Field("", description='"": custom and mixed.')
-    workflow: Text = Field("", max_length=140)
-    llm: Text = Field("", max_length=140, description='A profile in any role, or "built-in" in all of them.')
-    planner: Text = Field("", max_length=140)
-    coder: Text = Field("", max_length=140)
-    language: Text = Field("", max_length=140)
-    whose: Literal["", "ours", "published"] = Field("", description='"": both.')
+    program_class: Literal["", "custom", "mixed", "any"] = Field(default="", description='"": custom and mixed.')
+    workflow: Text = Field(default="", max_length=140)
+    llm: Text = Field(default="", max_length=140, description='A profile in any role, or "built-in" in all of them.')
+    planner: Text = Field(default="", max_length=140)
+    coder: Text = Field(default="", max_length=140)
+    language: Text = Field(default="", max_length=140)
+    whose: Literal["", "ours", "published"] = Field(default="", description='"": both.')
     clock: Text = Field(
-        "", max_length=4, pattern=r"^\d*$", description="An earlier version of the verifier's clock; empty: a ranking by today's, results by any."
+        default="",
+        max_length=4,
+        pattern=r"^\d*$",
+        description="An earlier version of the verifier's clock; empty: a ranking by today's, results by any.",
     )
 
-    def filters(self, **more: object) -> Filters:
+    def filters(self, **more: Any) -> Filters:
         names = set(Filters.__dataclass_fields__)
         return Filters(**{name: value for name, value in self.model_dump().items() if name in names}, **more)
 
 
 class BoardAsked(Selected):
-    against: Literal["", "best"] = Field("", description='"": PyTorch eager; "best": the fastest baseline of each task.')
-    p: float = Field(1.0, ge=LEAST_P, le=MOST_P, description="fast_p: the share of tasks that are more than p times as fast.")
+    against: Literal["", "best"] = Field(default="", description='"": PyTorch eager; "best": the fastest baseline of each task.')
+    p: float = Field(default=1.0, ge=LEAST_P, le=MOST_P, description="fast_p: the share of tasks that are more than p times as fast.")
 
 
 class ResultsAsked(Selected):
-    state: Literal["", "confirmed", "unsolved", "left_out"] = Field("confirmed", description="left_out: by a verdict.")
-    task: Text = Field("", max_length=140, description="Id of a task, or the hash of its source: then ranked by the lower bound of the interval.")
-    entry: Text = Field("", max_length=20, description="`entry_id` of the ranking.")
-    q: Text = Field("", max_length=140, description="Words of the task, its suite or the entry.")
+    state: Literal["", "confirmed", "unsolved", "left_out"] = Field(default="confirmed", description="left_out: by a verdict.")
+    task: Text = Field(
+        default="", max_length=140, description="Id of a task, or the hash of its source: then ranked by the lower bound of the interval."
+    )
+    entry: Text = Field(default="", max_length=20, description="`entry_id` of the ranking.")
+    q: Text = Field(default="", max_length=140, description="Words of the task, its suite or the entry.")
     offset: Annotated[int, Field(ge=0, le=10**6)] = 0
     limit: Annotated[int, Field(ge=1, le=500)] = 50
 
 
 class Results(Schema):
-    interval: str = Field("95 %: bootstrap over blocks of interleaved measurements", description="What the bounds are.")
+    interval: str = Field(default="95 %: bootstrap over blocks of interleaved measurements", description="What the bounds are.")
     total: int
     results: list[ResultRow]
 
 
 @router.get("", response={200: BoardFile, **ERRORS}, operation_id="get_leaderboard", summary="The ranking")
-def get_leaderboard(request: HttpRequest, asked: Query[BoardAsked]):
+def get_leaderboard(request: Request, asked: Query[BoardAsked]) -> Any:
     """Entries (workflow and models) over the tasks of a suite: solved, geometric means with intervals, fast_p, cost, time; baselines as rows."""
     needs(request, "read")
     return board_file(board(request, asked.filters()))
 
 
 @router.get("/results", response={200: Results, **ERRORS}, operation_id="list_results", summary="Single results")
-def list_results(request: HttpRequest, asked: Query[ResultsAsked]):
+def list_results(request: Request, asked: Query[ResultsAsked]) -> Any:
     """One a finished run, newest first; of one task by rank."""
     needs(request, "read")
     results = found(request, asked.filters(), Place(state=asked.state, task=asked.task, entry=asked.entry, text=asked.q))
@@ -98,7 +104,7 @@ class NewResult(NewProgram):
     )
 
     visibility: Visibility | None = Field(
-        None, description="Who sees the result: only you, the team, or everyone (owners alone publish). Null: as the team prefers."
+        default=None, description="Who sees the result: only you, the team, or everyone (owners alone publish). Null: as the team prefers."
     )
 
 
@@ -115,7 +121,7 @@ class SubmittedResult(Schema):
     summary="Submit a result",
     openapi_extra={"parameters": [HEADER_PARAMETER]},
 )
-def submit_result(request: HttpRequest, given: NewResult) -> HttpResponse:
+def submit_result(request: Request, given: NewResult) -> HttpResponse:
     """Has a program verified against every baseline. What it comes to is ranked under your team's own programs; nothing that you measured
     yourself is taken over."""
     needs(request, "verify")

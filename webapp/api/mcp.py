@@ -57,7 +57,7 @@ class Manager:
             return AsyncApi(f"http://{headers.get('host', 'localhost')}", headers.get("authorization", ""), transport)
 
         self._server = build_server(connect, local=False)
-        self._task: asyncio.Task | None = None
+        self._task: asyncio.Task[None] | None = None
         self._manager: StreamableHTTPSessionManager | None = None
         self._started = asyncio.Event()
 

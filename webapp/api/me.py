@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
+from typing import Any
 
-from django.http import HttpRequest
 from ninja import Router, Schema
 from pydantic import Field
 
 from webapp.accounts.access import grant_of
 from webapp.accounts.models import Membership
+from webapp.accounts.signed_in import Request
 from webapp.accounts.tokens import SCOPES
 from webapp.api.calls.problems import refusals
 
@@ -37,7 +38,7 @@ class Me(Schema):
 
 
 @router.get("", response={200: Me, **refusals(401, 422, 429)}, operation_id="me", summary="Who am I?")
-def me(request: HttpRequest):
+def me(request: Request) -> Any:
     """The person and the team that the token acts for, and its scopes."""
     grant = grant_of(request)
     team = grant.team if grant else request.team

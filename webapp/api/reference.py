@@ -88,7 +88,7 @@ class Reference:
 def _operation(document: Document, base: str, path: str, method: str, operation: Document) -> OperationRow:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     answers = [
-        AnswerRow(str(status), response["description"], _schema_name(next(iter(response.get("content", {}).values()), {}).get("schema", {})))
+        AnswerRow(str(status), response["description"], _schema_name(_first(response.get("content", {})).get("schema", {})))
         for status, response in operation["responses"].items()
     ]
     return OperationRow(
@@ -154,8 +154,13 @@ def _resolved(document: Document, schema: Document) -> Document:
     return document["components"]["schemas"][_schema_name(schema)] if "$ref" in schema else schema
 
 
+def _first(content: Document) -> Document:
+    """What an answer holds, whatever its media type."""
+    return next(iter(content.values()), {})
+
+
 def _schema_name(schema: Document) -> str:
-    return schema.get("$ref", "").rpartition("/")[2]
+    return str(schema.get("$ref", "")).rpartition("/")[2]
 
 
 def _default(schema: Document) -> str:

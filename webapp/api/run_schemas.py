@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 from django.conf import settings as django_settings
-from django.http import HttpRequest
 from django.urls import reverse
 from ninja import Schema
 from pydantic import ConfigDict, Field
@@ -18,6 +17,7 @@ from agents.events import Outcome, State
 from agents.settings import MOST_WORKERS, Settings
 from verifier.report import Interval
 from verifier.task import Mode, Precision
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.fields import Source, Text
 from webapp.api.calls.paging import Page
 from webapp.runs.models import Run
@@ -45,20 +45,22 @@ class Limits(Asked):
 class SearchSettings(Asked):
     """How a program is searched for."""
 
-    workflow: Search = Field(DEFAULT, description=" ".join(f"{name}: {workflow.sentence}" for name, workflow in SEARCHES.items()))
-    planner: Text = Field("built-in", max_length=100, description='"built-in" (the compiler) or the name of a profile of a language model.')
-    coder: Text = Field("built-in", max_length=100, description='"built-in" or a profile.')
-    judge: Text = Field("built-in", max_length=100, description='Who reads measurements: "built-in" or a profile.')
-    coder_mode: Literal["one", "frontend+mid-end"] = Field("one", description="One agent, or one that makes it right and one that makes it fast.")
-    language: Literal["cuda", "triton", "cpp"] | None = Field(None, description="Of the program; null: CUDA C++ on a GPU, C++ on the CPU.")
-    device: str = Field("cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".', examples=["cuda"])
-    precision: Precision = Field("fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
-    mode: Mode = Field("train", description="train() as KernelBench leaves it, or eval().")
-    target: float | None = Field(None, ge=1, le=1000, description="Stop at this lower bound of the speedup against eager.")
-    workers: int = Field(4, ge=1, le=MOST_WORKERS, description=f"Ways at once in {' and '.join(PARALLEL)}; one device measures them in turn.")
-    review_plan: bool = Field(False, description="Pause after the first plan until a person has read it.")
+    workflow: Search = Field(default=DEFAULT, description=" ".join(f"{name}: {workflow.sentence}" for name, workflow in SEARCHES.items()))
+    planner: Text = Field(default="built-in", max_length=100, description='"built-in" (the compiler) or the name of a profile of a language model.')
+    coder: Text = Field(default="built-in", max_length=100, description='"built-in" or a profile.')
+    judge: Text = Field(default="built-in", max_length=100, description='Who reads measurements: "built-in" or a profile.')
+    coder_mode: Literal["one", "frontend+mid-end"] = Field(
+        default="one", description="One agent, or one that makes it right and one that makes it fast."
+    )
+    language: Literal["cuda", "triton", "cpp"] | None = Field(default=None, description="Of the program; null: CUDA C++ on a GPU, C++ on the CPU.")
+    device: str = Field(default="cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".', examples=["cuda"])
+    precision: Precision = Field(default="fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
+    mode: Mode = Field(default="train", description="train() as KernelBench leaves it, or eval().")
+    target: float | None = Field(default=None, ge=1, le=1000, description="Stop at this lower bound of the speedup against eager.")
+    workers: int = Field(default=4, ge=1, le=MOST_WORKERS, description=f"Ways at once in {' and '.join(PARALLEL)}; one device measures them in turn.")
+    review_plan: bool = Field(default=False, description="Pause after the first plan until a person has read it.")
     budget: Limits = Limits()
-    seed: int = Field(0, ge=0, le=2**31 - 1, description="Of the search; measurements draw their own.")
+    seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Of the search; measurements draw their own.")
 
     def settings(self) -> Settings:
         return Settings.model_validate(self.model_dump())
@@ -67,9 +69,9 @@ class SearchSettings(Asked):
 class NewRun(Asked):
     """Either `task` or `task_source`."""
 
-    task: uuid.UUID | None = Field(None, description="Id of a task of the team.")
-    task_source: Source | None = Field(None, description="Source of the task: `class Model(nn.Module)`, `get_inputs()`, `get_init_inputs()`.")
-    title: Text = Field("", max_length=140, description="Shown in lists; default: the task's name or its docstring.")
+    task: uuid.UUID | None = Field(default=None, description="Id of a task of the team.")
+    task_source: Source | None = Field(default=None, description="Source of the task: `class Model(nn.Module)`, `get_inputs()`, `get_init_inputs()`.")
+    title: Text = Field(default="", max_length=140, description="Shown in lists; default: the task's name or its docstring.")
     settings: SearchSettings = SearchSettings()
 
     model_config = ConfigDict(
@@ -128,7 +130,7 @@ class RunPage(Page):
 class Fork(Asked):
     """Another run that begins with this one's events and goes on with other settings."""
 
-    at: int | None = Field(None, ge=1, le=2**62, description="Seq of the last event to take over; null: all that happened so far.")
+    at: int | None = Field(default=None, ge=1, le=2**62, description="Seq of the last event to take over; null: all that happened so far.")
     changes: dict[str, Any] = Field(
         default_factory=dict,
         description="Settings that differ, by the names of `SearchSettings`; `budget` may name single limits; device, precision, mode stay.",
@@ -138,7 +140,7 @@ class Fork(Asked):
 
 class Control(Asked):
     action: Literal["pause", "resume", "cancel", "raise-budget"]
-    limits: Limits | None = Field(None, description="For `raise-budget`: the limits that rise; those left out stay.")
+    limits: Limits | None = Field(default=None, description="For `raise-budget`: the limits that rise; those left out stay.")
 
 
 class Note(Asked):
@@ -156,17 +158,17 @@ class Accepted(Schema):
     state: State = Field(description="State of the run when the request arrived.")
 
 
-def row_of(run: Run, request: HttpRequest) -> RunRow:
+def row_of(run: Run, request: Request) -> RunRow:
     return RunRow.model_validate(_common(run, request))
 
 
-def detail_of(run: Run, request: HttpRequest, can_act: bool) -> RunDetail:
+def detail_of(run: Run, request: Request, can_act: bool) -> RunDetail:
     kept = {name: value for name, value in (run.settings or {}).items() if name != "program"}
     more = {"settings": kept, "spent": run.spent or {}, "candidates": run.candidates.count(), "can_act": can_act}
     return RunDetail.model_validate(_common(run, request) | more)
 
 
-def _common(run: Run, request: HttpRequest) -> dict[str, Any]:
+def _common(run: Run, request: Request) -> dict[str, Any]:
     kept = run.settings or {}
     names = ("id", "title", "workflow", "precision", "state", "reason", "best_candidate", "speedup", "last_seq", "published", "imported")
     times = ("created_at", "started_at", "finished_at")
@@ -181,10 +183,10 @@ def _common(run: Run, request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def page_of_run(run: uuid.UUID, request: HttpRequest) -> str:
+def page_of_run(run: uuid.UUID, request: Request) -> str:
     return address(reverse("runs:run", args=[run]), request)
 
 
-def address(path: str, request: HttpRequest) -> str:
+def address(path: str, request: Request) -> str:
     """Of a page, for people."""
     return f"{'https' if django_settings.HTTPS else request.scheme}://{request.get_host()}{path}"

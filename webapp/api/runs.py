@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 from django.db import transaction
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from ninja import Query, Router, Status
 from pydantic import Field
 from pydantic import ValidationError as SettingsInvalid
 
 from agents.choices.workflows import Name
-from agents.events import Outcome
+from agents.events import Outcome, State
+from agents.settings import Settings
 from webapp.accounts import audit
 from webapp.accounts.access import teams_with
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Text
 from webapp.api.calls.idempotency import HEADER_PARAMETER, once
@@ -51,16 +53,16 @@ class Filters(Asked):
     workflow: Name | None = None
     device: Literal["cpu", "cuda"] | None = None
     precision: Literal["fp32-strict", "tf32", "bf16", "fp16"] | None = None
-    task: uuid.UUID | None = Field(None, description="Id of a task.")
-    q: Text = Field("", max_length=140, description="Every word has to occur in the title, the task's name or the person's name.")
-    archived: bool = Field(False, description="Those that were put away instead of those that were not.")
-    published: bool = Field(False, description="Also what other teams publish.")
-    cursor: Text | None = Field(None, max_length=200, description="`next` of the page before.")
+    task: uuid.UUID | None = Field(default=None, description="Id of a task.")
+    q: Text = Field(default="", max_length=140, description="Every word has to occur in the title, the task's name or the person's name.")
+    archived: bool = Field(default=False, description="Those that were put away instead of those that were not.")
+    published: bool = Field(default=False, description="Also what other teams publish.")
+    cursor: Text | None = Field(default=None, max_length=200, description="`next` of the page before.")
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
 @router.get("", response={200: RunPage, **ERRORS}, operation_id="list_runs", summary="List runs")
-def list_runs(request: HttpRequest, filters: Query[Filters]):
+def list_runs(request: Request, filters: Query[Filters]) -> Any:
     """Newest first, a page at a time."""
     needs(request, "read")
     runs = visible_runs(request) if filters.published else Run.objects.filter(team__in=teams_with(request))
@@ -80,7 +82,7 @@ def list_runs(request: HttpRequest, filters: Query[Filters]):
 
 
 @router.post("", response={201: RunDetail, **ERRORS}, operation_id="start_run", summary="Start a run", openapi_extra=CREATES)
-def start_run(request: HttpRequest, given: NewRun) -> HttpResponse:
+def start_run(request: Request, given: NewRun) -> HttpResponse:
     """Puts a run into the queue: agents search for a faster program for the task. Follow it by its event stream."""
     needs(request, "submit")
     team = team_of(request)
@@ -88,7 +90,7 @@ def start_run(request: HttpRequest, given: NewRun) -> HttpResponse:
     source, name = source_of(request, given.task, given.task_source)
     check_settings(settings)
 
-    def create():
+    def create() -> tuple[int, Any]:
         run = start(request, source=source, title=given.title or name, settings=settings)
         return 201, detail_of(run, request, True)
 
@@ -96,19 +98,19 @@ def start_run(request: HttpRequest, given: NewRun) -> HttpResponse:
 
 
 @router.get("/{run_id}", response={200: RunDetail, **ERRORS}, operation_id="get_run", summary="Look at a run")
-def get_run(request: HttpRequest, run_id: uuid.UUID):
+def get_run(request: Request, run_id: uuid.UUID) -> Any:
     needs(request, "read")
     run, can_act = run_for(request, run_id)
     return detail_of(run, request, can_act)
 
 
 @router.post("/{run_id}/control", response={202: Accepted, **ERRORS}, operation_id="control_run", summary="Pause, resume, cancel, raise the budget")
-def control_run(request: HttpRequest, run_id: uuid.UUID, given: Control):
+def control_run(request: Request, run_id: uuid.UUID, given: Control) -> Any:
     """The run obeys at its next step and says so by an event; asking twice does no harm."""
     run = _steered(request, run_id)
     if given.action != "raise-budget":
         runs_control.request_control(run, given.action, by=request.user)
-        return Status(202, Accepted(run=run.pk, state=run.state))
+        return Status(202, Accepted(run=run.pk, state=cast(State, run.state)))
     limits = given.limits.model_dump(exclude_unset=True) if given.limits else {}
     present = forks.settings_now(run).budget
     raised = {
@@ -121,11 +123,11 @@ def control_run(request: HttpRequest, run_id: uuid.UUID, given: Control):
     with transaction.atomic():
         runs_control.request_control(run, "raise-budget", by=request.user, limits=raised)
         audit.record(request, run.team, "budget.raised", run.title, {"run": str(run.pk), "limits": raised})
-    return Status(202, Accepted(run=run.pk, state=run.state))
+    return Status(202, Accepted(run=run.pk, state=cast(State, run.state)))
 
 
 @router.post("/{run_id}/notes", response={202: Accepted, **ERRORS}, operation_id="send_note", summary="Send a note to an agent")
-def send_note(request: HttpRequest, run_id: uuid.UUID, given: Note):
+def send_note(request: Request, run_id: uuid.UUID, given: Note) -> Any:
     """The note stands in the agent's next prompt, once. A role that the built-in compiler plays doesn't read free text; it understands lines such as
     `skip row-cache`, `only try block-size`, `allow all`, and what nobody would read is refused."""
     run = _steered(request, run_id)
@@ -133,11 +135,11 @@ def send_note(request: HttpRequest, run_id: uuid.UUID, given: Note):
         runs_control.send_note(run, given.text, given.to, by=request.user)
     except runs_control.NotTaken as error:
         raise wrong("body.text", str(error)) from None
-    return Status(202, Accepted(run=run.pk, state=run.state))
+    return Status(202, Accepted(run=run.pk, state=cast(State, run.state)))
 
 
 @router.post("/{run_id}/forks", response={201: RunDetail, **ERRORS}, operation_id="fork_run", summary="Fork a run", openapi_extra=CREATES)
-def fork_run(request: HttpRequest, run_id: uuid.UUID, given: Fork) -> HttpResponse:
+def fork_run(request: Request, run_id: uuid.UUID, given: Fork) -> HttpResponse:
     """A new run that begins with this one's events up to `at`, and goes on with other settings. What was measured is kept."""
     needs(request, "submit")
     run, _ = run_for(request, run_id, "act")
@@ -148,7 +150,7 @@ def fork_run(request: HttpRequest, run_id: uuid.UUID, given: Fork) -> HttpRespon
     settings = _changed(forks.settings_now(run), given.changes)
     check_settings(settings, "body.changes.")
 
-    def create():
+    def create() -> tuple[int, Any]:
         try:
             forked = forks.fork_run(run, given.at or run.last_seq, settings, user=request.user)
         except forks.ForkRefused as error:
@@ -158,7 +160,7 @@ def fork_run(request: HttpRequest, run_id: uuid.UUID, given: Fork) -> HttpRespon
     return once(request, run.team, create)
 
 
-def _changed(present, changes: dict):
+def _changed(present: Settings, changes: dict[str, Any]) -> Settings:
     budget = changes.get("budget")
     if budget is not None and not isinstance(budget, dict):
         raise wrong("body.changes.budget", "this is no object of limits")
@@ -172,7 +174,7 @@ def _changed(present, changes: dict):
         raise wrong(place, first["msg"].removeprefix("Value error, ")) from None
 
 
-def _steered(request: HttpRequest, run_id: uuid.UUID) -> Run:
+def _steered(request: Request, run_id: uuid.UUID) -> Run:
     needs(request, "submit")
     run, _ = run_for(request, run_id, "act")
     if run.state == "finished":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-from django.http import HttpRequest
-
 from agents.roles import impossible
 from agents.settings import Settings
 from verifier.program import Program
@@ -13,6 +11,7 @@ from verifier.source import SourceError
 from verifier.task import Task as TaskSource
 from webapp.accounts.access import team_for, teams_with
 from webapp.accounts.models import Team
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.fields import storable
 from webapp.api.calls.problems import Refused, bad_source, wrong
 from webapp.fleet.choices import device_choices
@@ -23,7 +22,7 @@ from webapp.tasks.models import Task
 from webapp.tasks.search_fields import AnnouncedModels
 
 
-def source_of(request: HttpRequest, task: uuid.UUID | None, source: str | None) -> tuple[str, str]:
+def source_of(request: Request, task: uuid.UUID | None, source: str | None) -> tuple[str, str]:
     """(source, name) of the task that was named by id or sent; exactly one of the two."""
     if (task is None) == (source is None):
         raise wrong("body", "send either `task`, the id of a task of your team, or `task_source`", "GET /api/v1/tasks lists the tasks.")
@@ -62,7 +61,7 @@ def check_settings(settings: Settings, where: str = "body.settings.") -> None:
         raise Refused(422, f"These settings cannot work together: {reason}.", "GET /api/v1/devices names devices and models.")
 
 
-def start(request: HttpRequest, *, source: str, title: str, settings: Settings, program: str | None = None) -> Run:
+def start(request: Request, *, source: str, title: str, settings: Settings, program: str | None = None) -> Run:
     try:
         return services.create_run(
             team=team_for(request), user=request.user, task_source=source, title=title.strip() or "model", settings=settings, program_source=program
@@ -71,6 +70,6 @@ def start(request: HttpRequest, *, source: str, title: str, settings: Settings, 
         raise Refused(429, str(reached), "GET /api/v1/runs?state=queued lists those that wait.") from None
 
 
-def team_of(request: HttpRequest) -> Team:
+def team_of(request: Request) -> Team:
     """Where the request creates something; 403 where the caller may only look."""
     return team_for(request)

@@ -11,6 +11,7 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from agents.journal import references
+from agents.payloads import ProfileAttached
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Sha
 from webapp.api.calls.problems import refusals
@@ -93,8 +94,8 @@ def list_timelines(request: HttpRequest, run_id: uuid.UUID):
     needs(request, "read")
     run, _ = run_for(request, run_id)
     found: dict[str, dict] = {}
-    for payload in run.events.filter(kind="profile.attached").order_by("seq").values_list("payload", flat=True):
-        if isinstance(payload.get("timeline"), dict):
-            sha = payload["timeline"]["sha"]
-            found[sha] = {"sha": sha, "candidate": payload.get("candidate"), "tool": payload.get("tool")}
+    for row in run.events.filter(kind=ProfileAttached.kind).order_by("seq"):
+        said = row.body
+        if said.timeline is not None:
+            found[said.timeline.sha] = {"sha": said.timeline.sha, "candidate": said.candidate, "tool": said.tool}
     return {"timelines": list(found.values())}

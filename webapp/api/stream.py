@@ -100,13 +100,13 @@ async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
         await refuse(send, gone.problem, gone.headers)
         return
     writer = asyncio.create_task(_write(scope, send, run, cursor))
-    gone = asyncio.create_task(_gone(receive))
+    left = asyncio.create_task(_gone(receive))
     try:
-        await asyncio.wait({writer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({writer, left}, return_when=asyncio.FIRST_COMPLETED)
         if writer.done():
             writer.result()
     finally:
-        for task in (writer, gone):
+        for task in (writer, left):
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from ninja import Query, Router, Schema
 from pydantic import ConfigDict, Field
 
 from verifier.source import SourceError
 from verifier.task import Task as TaskSource
 from webapp.accounts.access import teams_with
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Source, Text
 from webapp.api.calls.idempotency import HEADER_PARAMETER, once
@@ -29,9 +30,9 @@ ERRORS = refusals(400, 401, 403, 404, 422, 429)
 
 
 class TasksAsked(Asked):
-    q: Text = Field("", max_length=140, description="Every word has to occur in the name or the suite's.")
-    suite: Text = Field("", max_length=110, description="Slug of a suite.", examples=["kernelbench-level1"])
-    cursor: Text | None = Field(None, max_length=200, description="`next` of the page before.")
+    q: Text = Field(default="", max_length=140, description="Every word has to occur in the name or the suite's.")
+    suite: Text = Field(default="", max_length=110, description="Slug of a suite.", examples=["kernelbench-level1"])
+    cursor: Text | None = Field(default=None, max_length=200, description="`next` of the page before.")
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
@@ -41,7 +42,7 @@ class NewTask(Asked):
     source: Source = Field(
         description="Python in KernelBench's format: `class Model(nn.Module)`, `get_inputs()`, `get_init_inputs()`. Parsed here, never run."
     )
-    name: Text = Field("", max_length=120, description="Default: from the docstring.")
+    name: Text = Field(default="", max_length=120, description="Default: from the docstring.")
 
 
 class TaskRow(Schema):
@@ -61,13 +62,13 @@ class TaskPage(Page):
     tasks: list[TaskRow]
 
 
-def _row(task: Task) -> dict:
+def _row(task: Task) -> dict[str, Any]:
     names = ("id", "name", "sha", "flags", "created_at", "source")
     return {name: getattr(task, name) for name in names} | {"suite": task.suite.slug if task.suite else None}
 
 
 @router.get("", response={200: TaskPage, **ERRORS}, operation_id="list_tasks", summary="List tasks")
-def list_tasks(request: HttpRequest, asked: Query[TasksAsked]):
+def list_tasks(request: Request, asked: Query[TasksAsked]) -> Any:
     """Tasks of your team, newest first."""
     needs(request, "read")
     tasks = Task.objects.select_related("suite").filter(team__in=teams_with(request))
@@ -86,7 +87,7 @@ def list_tasks(request: HttpRequest, asked: Query[TasksAsked]):
     summary="Put a task",
     openapi_extra={"parameters": [HEADER_PARAMETER]},
 )
-def create_task(request: HttpRequest, given: NewTask) -> HttpResponse:
+def create_task(request: Request, given: NewTask) -> HttpResponse:
     """Keeps a task without starting a run. 200 where the team has the same source already: then that task is the answer."""
     needs(request, "submit")
     team = team_of(request)
@@ -95,7 +96,7 @@ def create_task(request: HttpRequest, given: NewTask) -> HttpResponse:
     except SourceError as error:
         raise bad_source("body.source", error.problems) from None
 
-    def create():
+    def create() -> tuple[int, Any]:
         name = given.name.strip() or described(given.source)[:120] or "model"
         defaults = {"name": name, "source": given.source, "created_by": request.user}
         task, made = Task.objects.select_related("suite").get_or_create(team=team, sha=sha, defaults=defaults)
@@ -105,7 +106,7 @@ def create_task(request: HttpRequest, given: NewTask) -> HttpResponse:
 
 
 @router.get("/{task_id}", response={200: TaskDetail, **ERRORS}, operation_id="get_task", summary="Look at a task")
-def get_task(request: HttpRequest, task_id: uuid.UUID):
+def get_task(request: Request, task_id: uuid.UUID) -> Any:
     """With its source."""
     needs(request, "read")
     task = Task.objects.select_related("suite").filter(pk=task_id, team__in=teams_with(request)).first()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from ninja import Router, Schema
 from pydantic import ConfigDict, Field
 
@@ -19,6 +19,7 @@ from verifier.report import Class, Finding, Report, Stage, Status, Tier, Trial
 from verifier.source import Problem as SourceProblem
 from verifier.task import Mode, Precision
 from webapp.accounts.models import Team
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Source, Text
 from webapp.api.calls.idempotency import HEADER_PARAMETER, once
@@ -40,13 +41,13 @@ VERIFIER_SECONDS = 1800.0  # a full verification of a large model, with torch.co
 class NewProgram(Asked):
     """A program for a task; the task by id or by source."""
 
-    task: uuid.UUID | None = Field(None, description="Id of a task of the team.")
-    task_source: Source | None = Field(None, description="Source of the task: `class Model`, `get_inputs()`, `get_init_inputs()`.")
+    task: uuid.UUID | None = Field(default=None, description="Id of a task of the team.")
+    task_source: Source | None = Field(default=None, description="Source of the task: `class Model`, `get_inputs()`, `get_init_inputs()`.")
     program_source: Source = Field(description="Source of the program: `class ModelNew` with the constructor and forward of `Model`.")
-    device: str = Field("cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".')
-    precision: Precision = Field("fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
-    mode: Mode = Field("train", description="train() as KernelBench leaves it, or eval().")
-    title: Text = Field("", max_length=140, description="Shown in lists of runs.")
+    device: str = Field(default="cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".')
+    precision: Precision = Field(default="fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
+    mode: Mode = Field(default="train", description="train() as KernelBench leaves it, or eval().")
+    title: Text = Field(default="", max_length=140, description="Shown in lists of runs.")
 
 
 class NewVerification(NewProgram):
@@ -57,7 +58,7 @@ class NewVerification(NewProgram):
     )
 
     tier: Tier = Field(
-        "quick",
+        default="quick",
         description='"quick": against eager PyTorch, for iterating. "full": every baseline in fresh processes, the only one that is a result.',
     )
 
@@ -110,7 +111,7 @@ class VerificationResult(Schema):
     finished_at: datetime | None
 
 
-def prepared(request: HttpRequest, given: NewProgram, tier: Tier) -> tuple[Team, Callable[[], Run]]:
+def prepared(request: Request, given: NewProgram, tier: Tier) -> tuple[Team, Callable[[], Run]]:
     """The team, and what queues the verification. Raises a refusal for whatever is wrong with what was sent, before anything is made."""
     team = team_of(request)
     source, name = source_of(request, given.task, given.task_source)
@@ -134,7 +135,7 @@ def prepared(request: HttpRequest, given: NewProgram, tier: Tier) -> tuple[Team,
     summary="Verify a program",
     openapi_extra={"parameters": [HEADER_PARAMETER]},
 )
-def verify_program(request: HttpRequest, given: NewVerification) -> HttpResponse:
+def verify_program(request: Request, given: NewVerification) -> HttpResponse:
     """Puts a verification into the device's queue. Ask for it again until `done`, or follow /runs/{id}/events/stream."""
     needs(request, "verify")
     team, begin = prepared(request, given, given.tier)
@@ -142,7 +143,7 @@ def verify_program(request: HttpRequest, given: NewVerification) -> HttpResponse
 
 
 @router.get("/{run_id}", response={200: VerificationResult, **ERRORS}, operation_id="get_verification", summary="The verdict")
-def get_verification(request: HttpRequest, run_id: uuid.UUID):
+def get_verification(request: Request, run_id: uuid.UUID) -> Any:
     """Where it stands and, once `done`, the verdict."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
@@ -151,7 +152,7 @@ def get_verification(request: HttpRequest, run_id: uuid.UUID):
     return result_of(run, request)
 
 
-def result_of(run: Run, request: HttpRequest) -> VerificationResult:
+def result_of(run: Run, request: Request) -> VerificationResult:
     settings = Settings.model_validate(run.settings)
     rows = list(run.verifications.select_related("result").order_by("queued_at"))
     counted = next((v for v in reversed(rows) if v.kind == "verify" and v.state == "finished" and v.result_id), None)
@@ -182,7 +183,7 @@ def result_of(run: Run, request: HttpRequest) -> VerificationResult:
     )
 
 
-def _measured(report: Report | None) -> dict:
+def _measured(report: Report | None) -> dict[str, Any]:
     comparisons = [
         Against(
             baseline=c.baseline, speedup=c.speedup.ratio, low=c.speedup.low, high=c.speedup.high, program_ms=c.program_ms, baseline_ms=c.baseline_ms

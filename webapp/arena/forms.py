@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from django import forms
 
@@ -14,6 +15,7 @@ from webapp.tasks.examples import examples
 from webapp.tasks.forms import PRECISIONS
 from webapp.tasks.models import Suite, Task
 from webapp.tasks.search_fields import limit_field
+from webapp.ui.fields import set_choices
 
 MOST_TASKS = 60  # of a team that are listed one by one
 
@@ -45,7 +47,7 @@ class ArenaForm(forms.Form):
     dollars = limit_field("dollars", most=10_000)
     verifier_minutes = limit_field("verifier_minutes", required=True)
 
-    def __init__(self, data=None, *, devices: list, teams: list, initial: dict | None = None):
+    def __init__(self, data: Any = None, *, devices: list[Any], teams: list[Any], initial: dict[str, Any] | None = None):
         super().__init__(data, initial=initial, label_suffix="")
         self.suites = [
             Offer(f"suite:{suite.pk}", suite.name, f"{suite.tasks.count()} tasks") for suite in Suite.objects.filter(team__in=teams).order_by("name")
@@ -54,13 +56,17 @@ class ArenaForm(forms.Form):
         own = Task.objects.filter(team__in=teams, suite=None).order_by("-created_at")[:MOST_TASKS]
         shipped = {found.source for found in examples()}
         self.own = [Offer(f"task:{task.pk}", task.name) for task in own if task.source not in shipped]
-        self.fields["tasks"].choices = [(offer.value, offer.label) for offer in (*self.suites, *self.examples, *self.own)]
-        self.fields["device"].choices = [(choice.kind, choice.label) for choice in devices if choice.usable]
-        self.fields["team"].choices = [(str(team.pk), team.name) for team in teams]
-        self.fields["llm"].choices = [
-            ("built-in", "built-in compiler"),
-            *((p.name, f"{p.name} ({p.model or p.kind})") for p in Profile.objects.all()),
-        ]
+        set_choices(self, "tasks", [(offer.value, offer.label) for offer in (*self.suites, *self.examples, *self.own)])
+        set_choices(self, "device", [(choice.kind, choice.label) for choice in devices if choice.usable])
+        set_choices(self, "team", [(str(team.pk), team.name) for team in teams])
+        set_choices(
+            self,
+            "llm",
+            [
+                ("built-in", "built-in compiler"),
+                *((p.name, f"{p.name} ({p.model or p.kind})") for p in Profile.objects.all()),
+            ],
+        )
         self.teams = teams
         for name, field in self.fields.items():
             field.widget.attrs["aria-describedby"] = f"{self[name].id_for_label}_help"
@@ -74,8 +80,8 @@ class ArenaForm(forms.Form):
         except Unusable:
             raise forms.ValidationError("Give numbers and ranges, such as 1-5 or 1,4.") from None
 
-    def clean(self) -> dict:
-        cleaned = super().clean()
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
         if not self.errors:
             count = len(self.chosen_tasks()) * len(cleaned["workflows"]) * len(cleaned["seeds"])
             if count > MOST_RUNS:

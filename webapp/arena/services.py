@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
@@ -11,6 +13,7 @@ from django.http import Http404
 
 from agents.arena.scoring import Row, Score, scores
 from agents.settings import Budget, Settings
+from verifier.task import Precision
 from webapp.accounts.access import Asker, Right, has_right, require
 from webapp.accounts.models import Team, User
 from webapp.arena.models import Arena, ArenaRun
@@ -28,14 +31,16 @@ class Chosen:
     seeds: Sequence[int]
     llm: str
     device: str
-    precision: str
+    precision: Precision
     budget: Budget
 
     def settings(self, workflow: str, seed: int) -> Settings:
-        roles = {"planner": self.llm, "coder": self.llm, "judge": self.llm}
-        return Settings(workflow=workflow, device=self.device, precision=self.precision, budget=self.budget, seed=seed, **roles)
+        return Settings(
+            workflow=workflow, device=self.device, precision=self.precision, budget=self.budget, seed=seed,
+            planner=self.llm, coder=self.llm, judge=self.llm,
+        )  # fmt: skip
 
-    def plain(self, tasks: Sequence[str]) -> dict:
+    def plain(self, tasks: Sequence[str]) -> dict[str, Any]:
         return {
             "tasks": list(tasks), "workflows": list(self.workflows), "seeds": list(self.seeds), "llm": self.llm, "device": self.device,
             "precision": self.precision, "budget": self.budget.model_dump(),
@@ -60,7 +65,7 @@ def arenas_of(team: Team) -> QuerySet[Arena]:
     return Arena.objects.filter(team=team).annotate(runs=Count("entries"), done=done).select_related("team").order_by("-created_at")
 
 
-def arena_for(asker: Asker, arena_id, right: Right = "view") -> tuple[Arena, bool]:
+def arena_for(asker: Asker, arena_id: uuid.UUID, right: Right = "view") -> tuple[Arena, bool]:
     """The arena and whether the asker may steer its runs; `Http404` where it is another team's, `PermissionDenied` where the right is lacking."""
     arena = Arena.objects.filter(pk=arena_id).select_related("team", "created_by").first()
     if arena is None:
@@ -121,7 +126,7 @@ def progress_of(entries: Sequence[ArenaRun]) -> dict[str, list[list[float]]]:
     measured = (
         Candidate.objects.filter(run_id__in=runs).order_by("run_id", "number").values_list("run_id", "verification__speedup", "verification__status")
     )
-    curves: dict = {run: [1.0] for run in runs}
+    curves: dict[Any, list[float]] = {run: [1.0] for run in runs}
     for run, speedup, status in measured:
         best = curves[run][-1]
         curves[run].append(max(best, speedup) if status == "passed" and speedup else best)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from agents.arena.scoring import INTERVAL, plain
 from agents.choices.workflows import SEARCHES
 from webapp.accounts.access import has_right, require, team_for, writable_teams
+from webapp.accounts.signed_in import Request
 from webapp.arena import services
 from webapp.arena.curves import plot
 from webapp.arena.forms import ArenaForm
@@ -28,14 +31,14 @@ MOST_LISTED = 100
 
 @login_required
 @require_GET
-def arenas(request: HttpRequest) -> HttpResponse:
+def arenas(request: Request) -> HttpResponse:
     found = services.arenas_of(request.team)[:MOST_LISTED]
     return render(request, "arena/list.html", {"arenas": found, "played": played_results(), "can_start": has_right(request, request.team, "act")})
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def start(request: HttpRequest) -> HttpResponse:
+def start(request: Request) -> HttpResponse:
     require(request, request.team, "act")
     devices, teams = device_choices(), writable_teams(request)
     online = any(choice.kind == "cuda" and choice.online for choice in devices)
@@ -61,20 +64,20 @@ def start(request: HttpRequest) -> HttpResponse:
     return render(request, "arena/start.html", context, status=422 if form.errors else 200)
 
 
-def default_name(workflows: list[str], tasks: list[str]) -> str:
+def default_name(workflows: Sequence[str], tasks: Sequence[str]) -> str:
     what = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
     return f"{', '.join(workflows) if len(workflows) < 4 else f'{len(workflows)} workflows'} on {what}"
 
 
 @login_required
 @require_GET
-def arena(request: HttpRequest, arena_id: uuid.UUID) -> HttpResponse:
+def arena(request: Request, arena_id: uuid.UUID) -> HttpResponse:
     found, can_steer = services.arena_for(request, arena_id)
     template = "arena/standing.html" if request.htmx else "arena/arena.html"
     return render(request, template, {"arena": found, "can_steer": can_steer, **standing_context(found)})
 
 
-def standing_context(found: Arena) -> dict:
+def standing_context(found: Arena) -> dict[str, Any]:
     standing = services.standing(found)
     scored = standing.scores
     intervals = [{"ratio": score.geometric_mean, "low": score.low, "high": score.high} for score in scored]
@@ -92,9 +95,9 @@ def standing_context(found: Arena) -> dict:
     }
 
 
-def by_task(standing: services.Standing, workflows: list[str]) -> list[dict]:
+def by_task(standing: services.Standing, workflows: list[str]) -> list[dict[str, Any]]:
     """A line a task: for each workflow its runs, in the order of the seeds."""
-    tasks: dict[str, dict[str, list]] = {}
+    tasks: dict[str, dict[str, list[Any]]] = {}
     for entry in standing.entries:
         tasks.setdefault(entry.run.title, {}).setdefault(entry.run.workflow, []).append(entry)
     return [{"task": task, "cells": [(workflow, runs.get(workflow, [])) for workflow in workflows]} for task, runs in tasks.items()]
@@ -102,7 +105,7 @@ def by_task(standing: services.Standing, workflows: list[str]) -> list[dict]:
 
 @login_required
 @require_GET
-def export(request: HttpRequest, arena_id: uuid.UUID) -> JsonResponse:
+def export(request: Request, arena_id: uuid.UUID) -> JsonResponse:
     found, _ = services.arena_for(request, arena_id)
     standing = services.standing(found)
     content = {
@@ -123,7 +126,7 @@ def export(request: HttpRequest, arena_id: uuid.UUID) -> JsonResponse:
 
 @login_required
 @require_POST
-def cancel(request: HttpRequest, arena_id: uuid.UUID) -> HttpResponse:
+def cancel(request: Request, arena_id: uuid.UUID) -> HttpResponse:
     found, _ = services.arena_for(request, arena_id, "act")
     count = services.cancel_all(found, request.user)
     messages.success(request, f"{count} run{'s' if count != 1 else ''} asked to stop; what was measured is kept.")

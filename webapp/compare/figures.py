@@ -33,7 +33,7 @@ def figure_rows(sides: list[Side]) -> list[FigureRow]:
     same = one_task and len({device_of(side) for side in sides} - {""}) == 1
     rows: list[FigureRow] = []
 
-    def ranked(values: list[dict | None]) -> tuple[int, ...]:
+    def ranked(values: list[dict[str, Any] | None]) -> tuple[int, ...]:
         return clear_best(values) if one_task else ()
 
     def row(title: str, of: Callable[[Side], Any], kind: str = "text", best: tuple[int, ...] = (), help: str = "") -> None:
@@ -54,13 +54,13 @@ def figure_rows(sides: list[Side]) -> list[FigureRow]:
     row(
         "Peak memory",
         lambda side: tags.bytes(side.report.peak_bytes) if side.report and side.report.peak_bytes else "",
-        best=least(peaks) if same else (),
+        best=least([float(peak) if peak is not None else None for peak in peaks]) if same else (),
     )
     row("Device", device_of)
     row("Tier", lambda side: side.report.tier if side.report else "")
     row("Programs tried", lambda side: f"{len(side.tried)}, {sum(map(passed, side.tried))} passed" if side.tried else "")
     row("Cost", lambda side: dollars(spent(side, "dollars")), best=least([spent(side, "dollars") for side in sides]))
-    row("Tokens", lambda side: tags.grouped(spent(side, "tokens")) if spent(side, "tokens") is not None else "")
+    row("Tokens", lambda side: tags.grouped(int(spent(side, "tokens") or 0)) if spent(side, "tokens") is not None else "")
     row("Time on a verifier", lambda side: tags.seconds(spent(side, "verifier_seconds")) if spent(side, "verifier_seconds") else "")
     row("Time of the run", lambda side: tags.duration(side.run))
     return rows
@@ -70,7 +70,7 @@ def device_of(side: Side) -> str:
     return side.report.environment.device_name if side.report else ""
 
 
-def baseline_of(side: Side) -> tuple[dict, str] | None:
+def baseline_of(side: Side) -> tuple[dict[str, Any], str] | None:
     found = side.best_baseline
     return (found[1], BASELINES.get(found[0], found[0])) if found else None
 
@@ -84,7 +84,7 @@ def spent(side: Side, what: str) -> float | None:
     return (side.run.spent or {}).get(what)
 
 
-def clear_best(values: list[dict | None]) -> tuple[int, ...]:
+def clear_best(values: list[dict[str, Any] | None]) -> tuple[int, ...]:
     """Those whose interval no other lies above: a mark for one side alone is a claim."""
     known = [(at, value) for at, value in enumerate(values) if value]
     if len(known) < 2:

@@ -49,10 +49,10 @@ def attempts(sides: list[Side]) -> list[dict[str, Any]]:
 
 def _attempt(side: Side, one: Candidate) -> dict[str, Any]:
     v = one.verification
-    passed = v is not None and v.status == "passed" and v.speedup is not None
+    measured = v if v is not None and v.status == "passed" and v.speedup is not None else None
     return {
         "number": one.number,
         "status": (v.status or v.state) if v else "not verified",
-        "speedup": {"ratio": v.speedup, "low": v.speedup_low or v.speedup, "high": v.speedup_high or v.speedup} if passed else None,
+        "speedup": (m := measured) and {"ratio": m.speedup, "low": m.speedup_low or m.speedup, "high": m.speedup_high or m.speedup},
         "href": reverse("runs:candidate", args=[side.run.pk, one.number]),
     }

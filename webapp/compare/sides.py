@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from agents.settings import Settings
 from verifier.jobs import Profile
-from verifier.report import Report
+from verifier.report import Baseline, Report
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.models import Candidate, Run
@@ -51,15 +51,19 @@ class Side:
         """The side as a diff's address says it."""
         return f"{self.run.pk}:{self.candidate.number}" if self.candidate else ""
 
-    def against(self, baseline: str) -> dict | None:
+    def against(self, baseline: Baseline) -> dict[str, Any] | None:
         found = self.report.against(baseline) if self.report else None
         return found.speedup.model_dump() if found else None
 
     @cached_property
-    def best_baseline(self) -> tuple[str, dict] | None:
+    def best_baseline(self) -> tuple[str, dict[str, Any]] | None:
         """The baseline against which the program gains least, and by how much."""
         timing = self.report.timing if self.report else None
-        found = min(timing.comparisons, key=lambda one: one.speedup.ratio, default=None) if timing and self.report.tier == "full" else None
+        found = (
+            min(timing.comparisons, key=lambda one: one.speedup.ratio, default=None)
+            if timing and self.report and self.report.tier == "full"
+            else None
+        )
         return (found.baseline, found.speedup.model_dump()) if found else None
 
     @property

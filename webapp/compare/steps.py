@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from agents.payloads import CandidateProposed, Plan, PlanEdited, PlanProposed, PlanStep
 from verifier.report import Kernel
 from webapp.compare.sides import Side
 from webapp.runs.models import Candidate
@@ -61,8 +62,8 @@ def steps_of(sides: list[Side]) -> list[Step]:
     found: dict[tuple[str, ...], Step] = {}
     for at, plan in enumerate(plans):
         for step in plan:
-            key = tuple(sorted(step.get("operators") or [step.get("title", "")]))
-            found.setdefault(key, Step(key, step.get("title", "a step"), [0] * len(sides), [[] for _ in sides])).times[at] += 1
+            key = tuple(sorted(step.operators or [step.title]))
+            found.setdefault(key, Step(key, step.title or "a step", [0] * len(sides), [[] for _ in sides])).times[at] += 1
     for at, side in enumerate(sides):
         own = [row for row in found.values() if row.times[at]]
         for kernel in side.report.kernels if side.report else []:
@@ -74,16 +75,16 @@ def steps_of(sides: list[Side]) -> list[Step]:
     return list(found.values())
 
 
-def plan_of(side: Side) -> list[dict]:
+def plan_of(side: Side) -> list[PlanStep]:
     """The steps of the last plan that the run followed when it made the candidate."""
-    events = side.run.events.filter(kind__in=["plan.proposed", "plan.edited", "candidate.proposed"]).order_by("seq")
-    steps: list[dict] = []
-    for kind, payload in events.values_list("kind", "payload"):
-        if kind == "candidate.proposed":
-            if side.candidate is not None and payload.get("candidate") == side.candidate.number:
+    events = side.run.events.filter(kind__in=[PlanProposed.kind, PlanEdited.kind, CandidateProposed.kind]).order_by("seq")
+    steps: list[PlanStep] = []
+    for event in events:
+        match event.body:
+            case Plan(steps=planned):
+                steps = planned
+            case CandidateProposed(candidate=number) if side.candidate is not None and number == side.candidate.number:
                 break
-        elif isinstance(payload.get("steps"), list):
-            steps = [step for step in payload["steps"] if isinstance(step, dict)]
     return steps
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -26,7 +27,7 @@ OFFERED = 30
 @require_GET
 def compare(request: HttpRequest) -> HttpResponse:
     sides = sides_of(request)
-    context = {"sides": sides, "most": MOST, "found": request.GET.get("q", "").strip()[:100]}
+    context: dict[str, Any] = {"sides": sides, "most": MOST, "found": request.GET.get("q", "").strip()[:100]}
     if len(sides) < 2 or "choose" in request.GET:
         return render(
             request, "compare/choose.html", context | {"offered": offered(request, sides, context["found"]), "chosen": {s.key for s in sides}}
@@ -71,7 +72,7 @@ def offered(request: HttpRequest, sides: list[Side], text: str) -> list[Run]:
     return [*first, *rest][: max(OFFERED, len(first))]
 
 
-def pairs(sides: list[Side]) -> list[dict]:
+def pairs(sides: list[Side]) -> list[dict[str, Any]]:
     """For each two programs: their diff, and their timelines on one scale where both belong to one run."""
     found = []
     for at, old in enumerate(sides):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -77,10 +78,10 @@ def heads_of(measured: MeasuredDiff) -> dict[int, str]:
     return heads
 
 
-def measured_context(run: Run, found: MeasuredDiff) -> dict:
+def measured_context(run: Run, found: MeasuredDiff) -> dict[str, Any]:
     """What `diffs/_measured.html` shows."""
     rows = list(found.hunks.select_related("result"))
-    effects: list[tuple[object, Effect]] = [(row, effect_of(row)) for row in rows]
+    effects: list[tuple[MeasuredHunk, Effect]] = [(row, effect_of(row)) for row in rows]
     done = sum(row.state in ("finished", "cancelled") for row in rows)
     alone = [row.ratio for row in rows if row.number and row.ratio is not None]
     product = 1.0

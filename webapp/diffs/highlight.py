@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from typing import Any
 
 from pygments.lexers import CudaLexer, PythonLexer
 from pygments.token import STANDARD_TYPES, Name, String, Token
@@ -125,7 +126,7 @@ def _uncoloured(line: str) -> list[Span]:
 
 
 @cache
-def _class_of(kind) -> str:
+def _class_of(kind: Any) -> str:
     while kind not in STANDARD_TYPES:
         kind = kind.parent
     return "" if kind in (Token, Token.Text, Token.Text.Whitespace, Name) else STANDARD_TYPES[kind]

@@ -184,4 +184,4 @@ def _device(queue: str) -> Device | None:
 def _waiting(queue: str) -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM procrastinate_jobs WHERE queue_name = %s AND status IN ('todo', 'doing')", [queue])
-        return cursor.fetchone()[0]
+        return int(cursor.fetchone()[0])

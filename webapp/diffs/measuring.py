@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import logging
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from verifier.client import Verifier
 from verifier.jobs import JobResult, StageEvent, VerifyJob
 from webapp.database import in_thread
-from webapp.diffs.jobs import enqueue_hunk
 from webapp.diffs.models import MeasuredDiff, MeasuredHunk
 from webapp.fleet.models import Device
 from webapp.runs import artefacts
 
 log = logging.getLogger(__name__)
-
-MOST_ATTEMPTS = 3
-
-# What a job of a dead verifier leaves behind; `webapp.runs.workers.rescue` has ended the job itself.
-HUNKS_WITHOUT_JOB = """
-SELECT h.id FROM diffs_measuredhunk h WHERE h.state IN ('queued', 'running') AND NOT EXISTS (
-    SELECT FROM procrastinate_jobs j WHERE j.task_name = 'measure_hunk' AND j.status IN ('todo', 'doing') AND (j.args ->> 'hunk_id')::bigint = h.id)
-FOR UPDATE OF h SKIP LOCKED
-"""
 
 
 async def execute(client: Verifier, device: Device | None, hunk: int, attempt: int) -> None:
@@ -85,26 +75,6 @@ def finish(hunk: int, attempt: int, result: JobResult) -> None:
             # The speedup is that of the program without the hunk; its time over the newer one's is the inverse.
             row.ratio, row.low, row.high = 1 / against.speedup.ratio, 1 / against.speedup.high, 1 / against.speedup.low
     row.save()
-
-
-def rescue_hunks() -> int:
-    """Ask again for what has no job any more; several orchestrators may do this at the same time."""
-    count = 0
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(HUNKS_WITHOUT_JOB)
-            lost = [pk for (pk,) in cursor.fetchall()]
-        for row in MeasuredHunk.objects.select_related("measured").filter(pk__in=lost):
-            count += 1
-            if row.attempt >= MOST_ATTEMPTS:
-                row.state, row.status, row.stage, row.finished_at = "finished", "infrastructure_error", "", timezone.now()
-                row.message = f"the verifier died {row.attempt} times over this job; its log says more"
-            else:
-                row.state, row.stage, row.started_at = "queued", "", None
-                row.attempt += 1
-                enqueue_hunk(row.pk, row.measured.queue, row.attempt)
-            row.save()
-    return count
 
 
 def _locked(hunk: int, attempt: int) -> MeasuredHunk | None:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from verifier.report import Report
 from webapp.diffs.anatomy import Anatomy, anatomy
@@ -81,7 +81,7 @@ def _line_of(begin: int, body: Anatomy, name: str) -> int:
 
 def _resources(report: Report) -> Iterator[tuple[str, str]]:
     """One sentence a kernel; instances of a template share it, with the range of each figure."""
-    rows: dict[str, list[dict]] = defaultdict(list)
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in report.build.resources if report.build else []:
         if name := row.get("kernel") or row.get("function"):
             rows[bare_name(str(name))].append(row)
@@ -97,7 +97,7 @@ def _resources(report: Report) -> Iterator[tuple[str, str]]:
             yield name, f"{name}: {', '.join(parts)}{f' ({len(same)} instances)' if len(same) > 1 else ''}"
 
 
-def _figure(values: list, unit: str) -> list[str]:
+def _figure(values: list[Any], unit: str) -> list[str]:
     if not values or not max(values):
         return []
     low, high = f"{min(values):,.0f}", f"{max(values):,.0f}"
@@ -105,7 +105,7 @@ def _figure(values: list, unit: str) -> list[str]:
 
 
 def _times(report: Report) -> Iterator[tuple[str, str]]:
-    seen: dict[str, list] = defaultdict(list)
+    seen: dict[str, list[Any]] = defaultdict(list[Any])
     for kernel in report.kernels:
         if kernel.own:
             seen[bare_name(kernel.name)].append(kernel)

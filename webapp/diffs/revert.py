@@ -8,7 +8,7 @@ import re
 import symtable
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from verifier.program import Program
 from verifier.source import SourceError
@@ -77,9 +77,9 @@ def _meaning(source: str) -> str:
     """The syntax tree without what has no effect: docstrings (unless the program reads them), and comments of C++ and CUDA in strings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        if documented and "__doc__" not in source and ast.get_docstring(node, clean=False) is not None:
-            node.body[0] = ast.Pass()
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if "__doc__" not in source and ast.get_docstring(node, clean=False) is not None:
+                node.body[0] = ast.Pass()
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and STRONG.search(node.value):
             node.value = uncommented(node.value)
     return ast.dump(tree)
@@ -154,7 +154,7 @@ def _native(source: str, new: str) -> str:
     return ""
 
 
-def _defined(body) -> set[str]:
+def _defined(body: Any) -> set[str]:
     spans = [(body.line_at(begin), body.line_at(end)) for begin, end in body.native]
     return {one.bare for one in body.definitions if any(first <= one.begin <= last for first, last in spans)}
 

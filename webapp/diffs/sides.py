@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import Http404, HttpRequest
 from django.urls import reverse
@@ -27,7 +28,7 @@ class Side:
         return self.candidate.sha if self.candidate else sha256(self.source)
 
     @property
-    def speedup(self) -> dict | None:
+    def speedup(self) -> dict[str, Any] | None:
         """Against eager, as the tag `speedup` wants it."""
         verification = self.candidate.verification if self.candidate else None
         if verification is None or verification.speedup is None or verification.status != "passed":

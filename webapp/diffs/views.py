@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -116,7 +117,7 @@ def table_of(old: Side, new: Side, options: Options, heads: dict[int, str] | Non
     return Table(found, old.source, new.source, options.layout, number, notes, heads, options.unfolded)
 
 
-def diff_context(request: HttpRequest, old: Side, new: Side, options: Options) -> dict:
+def diff_context(request: HttpRequest, old: Side, new: Side, options: Options) -> dict[str, Any]:
     """What `runs/_diff.html` shows."""
     run = old.run if new.foreign and not old.foreign else new.run
     sides = f"{old.key}...{new.key}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from webapp.accounts.audit import record
+from webapp.accounts.signed_in import Request
 from webapp.diffs import measured as service
 from webapp.diffs.effects import measured_context
 from webapp.diffs.measured import TIERS, NotMeasurable
@@ -22,7 +23,7 @@ from webapp.runs.models import Run
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def measure(request: HttpRequest, run_id: uuid.UUID, sides: str) -> HttpResponse:
+def measure(request: Request, run_id: uuid.UUID, sides: str) -> HttpResponse:
     """GET: the plan with its cost. POST: start it with the chosen tier."""
     run, _ = run_for(request, run_id, "act")
     old, new = parse_sides(request, run, sides)
@@ -50,14 +51,14 @@ def measure(request: HttpRequest, run_id: uuid.UUID, sides: str) -> HttpResponse
 
 @login_required
 @require_GET
-def progress(request: HttpRequest, run_id: uuid.UUID, measured_id: uuid.UUID) -> HttpResponse:
+def progress(request: Request, run_id: uuid.UUID, measured_id: uuid.UUID) -> HttpResponse:
     run, found = _measured(request, run_id, measured_id)
     return _shown(request, run, found)
 
 
 @login_required
 @require_POST
-def cancel(request: HttpRequest, run_id: uuid.UUID, measured_id: uuid.UUID) -> HttpResponse:
+def cancel(request: Request, run_id: uuid.UUID, measured_id: uuid.UUID) -> HttpResponse:
     run, found = _measured(request, run_id, measured_id, "act")
     service.cancel(found)
     record(request, run.team, "diff.cancelled", f"{found.sides} of run {run.pk}", {})
@@ -73,7 +74,7 @@ def _check(old: Side, new: Side) -> None:
         raise NotMeasurable("These programs are for different tasks or of different teams: choose two of the same task.")
 
 
-def _measured(request: HttpRequest, run_id: uuid.UUID, measured_id: uuid.UUID, right: str = "view") -> tuple[Run, MeasuredDiff]:
+def _measured(request: Request, run_id: uuid.UUID, measured_id: uuid.UUID, right: str = "view") -> tuple[Run, MeasuredDiff]:
     run, _ = run_for(request, run_id, right)  # type: ignore[arg-type]
     found = get_object_or_404(MeasuredDiff, pk=measured_id, team=run.team)
     if found.run_id != run.pk and found.run.task_id != run.task_id:
@@ -81,6 +82,6 @@ def _measured(request: HttpRequest, run_id: uuid.UUID, measured_id: uuid.UUID, r
     return run, found
 
 
-def _shown(request: HttpRequest, run: Run, found: MeasuredDiff) -> HttpResponse:
+def _shown(request: Request, run: Run, found: MeasuredDiff) -> HttpResponse:
     _, can_act = run_for(request, run.pk)
     return render(request, "diffs/_measured.html", measured_context(run, found) | {"can_control": can_act})

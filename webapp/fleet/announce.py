@@ -75,7 +75,8 @@ def ask_doctor(device: str, data: Path) -> dict[str, Any]:
     environment = {name: os.environ[name] for name in DOCTOR_KEEPS if name in os.environ} | {"DATA_DIR": str(data)}
     try:
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=DOCTOR_SECONDS)
-        return json.loads(done.stdout)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
     except (subprocess.TimeoutExpired, ValueError) as error:
         log.warning("the doctor gave no answer: %s", type(error).__name__)
         return {}

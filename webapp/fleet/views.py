@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from webapp.accounts.models import Team
+from webapp.accounts.signed_in import Request
 from webapp.fleet.choices import KINDS, waiting_by_queue
 from webapp.fleet.doctor import Doctor
 from webapp.fleet.models import Device
@@ -15,7 +18,7 @@ from webapp.fleet.models import Device
 
 @login_required
 @require_GET
-def devices(request: HttpRequest) -> HttpResponse:
+def devices(request: Request) -> HttpResponse:
     found = device_rows()
     seen = {entry["device"].kind for entry in found if entry["device"].online and not entry["doctor"].unusable}
     context = {"devices": found, "absent": [kind for kind in KINDS if kind not in seen]}
@@ -23,7 +26,7 @@ def devices(request: HttpRequest) -> HttpResponse:
     return render(request, template, context)
 
 
-def device_rows(team: Team | None = None) -> list[dict]:
+def device_rows(team: Team | None = None) -> list[dict[str, Any]]:
     """Every device with its doctor and its queue, those online first; with a team also how many of the waiting jobs are the team's."""
     waiting, ours = waiting_by_queue(), waiting_by_queue(team) if team else {}
     return [

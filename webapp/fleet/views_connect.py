@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -14,6 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts import alone, audit
+from webapp.accounts.signed_in import Request
 from webapp.environment import manage_line
 from webapp.fleet.doctor import Doctor
 from webapp.fleet.enrolling import VALID_SECONDS, NotEnrolled, may_connect, reach, token_for, way
@@ -24,15 +26,15 @@ LONGEST_TOKEN = 1000
 
 @login_required
 @require_GET
-def connect(request: HttpRequest) -> HttpResponse:
+def connect(request: Request) -> HttpResponse:
     """The page; asked by htmx with what it shows (`shown`), its list of devices, or 204 where nothing has changed."""
     since = parse_datetime(request.GET.get("since", "")) or timezone.now()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"device": device, "doctor": Doctor.read(device.doctor, device.device), "new": device.started_at >= since}
         for device in Device.objects.filter(kind="cuda", heartbeat_at__gt=timezone.now() - ONLINE_FOR).order_by("-started_at", "pk")
     ]
     state = ",".join(f"{row['device'].pk}-{row['device'].started_at:%H%M%S}" for row in rows)
-    context = {"rows": rows, "since": since.isoformat(), "state": state}
+    context: dict[str, Any] = {"rows": rows, "since": since.isoformat(), "state": state}
     if request.htmx:
         same = request.GET.get("shown", "") == state
         return HttpResponse(status=204) if same else render(request, "fleet/_connected.html", context)
@@ -51,7 +53,7 @@ def connect(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt  # a host asks, not a browser: it has no cookie, and the token is what it proves
 @require_POST
-def enrol(request: HttpRequest) -> JsonResponse:
+def enrol(request: Request) -> JsonResponse:
     """What `python -m webapp.fleet.connect` needs to know, for `{"token"}`; 403 with a sentence for any other."""
     try:
         alone.refuse("other hosts")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import Any
 
 from django import forms
 
 from agents.knowledge import SUFFIXES, title_of
 from webapp.knowledge.documents import MOST_KIB
 from webapp.knowledge.models import Document
+from webapp.ui.fields import set_choices
 
 NAMES = ", ".join(SUFFIXES)
 
@@ -20,12 +22,12 @@ class DocumentForm(forms.Form):
     text = forms.CharField(required=False, strip=False, widget=forms.Textarea(attrs={"rows": 22, "spellcheck": "true"}))
     file = forms.FileField(required=False, allow_empty_file=True, widget=forms.FileInput(attrs={"accept": ",".join(SUFFIXES)}))
 
-    def __init__(self, data=None, files=None, *, teams: list, initial: dict | None = None):
+    def __init__(self, data: Any = None, files: Any = None, *, teams: list[Any], initial: dict[str, Any] | None = None):
         super().__init__(data, files, initial=initial, label_suffix="")
-        self.fields["team"].choices = [(str(team.pk), team.name) for team in teams]
+        set_choices(self, "team", [(str(team.pk), team.name) for team in teams])
 
-    def clean(self) -> dict:
-        cleaned = super().clean()
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
         upload = self.files.get("file")
         text = (cleaned.get("text") or "").replace("\r\n", "\n").replace("\r", "\n")
         if upload is not None and text.strip() and text != (self.initial.get("text") or ""):
@@ -43,12 +45,12 @@ class DocumentForm(forms.Form):
             self.add_error("text", f"The text has {size} KiB; at most {MOST_KIB} KiB are kept in one document. Divide it by its chapters.")
         cleaned["text"] = text
         if not (cleaned.get("title") or "").strip():
-            named = PurePath(upload.name).stem if upload is not None else ""
+            named = PurePath(upload.name or "").stem if upload is not None else ""
             first = next((line.strip() for line in text.splitlines() if line.strip()), "")
             cleaned["title"] = ((title_of(text) if cleaned.get("kind") == "markdown" else "") or named or first)[:140]
         return cleaned
 
-    def _read(self, upload, cleaned: dict) -> str:
+    def _read(self, upload: Any, cleaned: dict[str, Any]) -> str:
         if not upload.name.lower().endswith(SUFFIXES):
             self.add_error("file", f"{upload.name} is not one of {NAMES}: save it as text or Markdown first.")
         elif upload.size > MOST_KIB * 1024:
@@ -62,5 +64,5 @@ class DocumentForm(forms.Form):
                 self.add_error("file", f"{upload.name} is not UTF-8 text (byte {error.start + 1}): save it as UTF-8.")
             else:
                 cleaned["kind"] = "text" if upload.name.lower().endswith(".txt") else "markdown"
-                return text
+                return str(text)
         return ""

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from agents.events import Event
+from agents.payloads import CandidateProposed, DecisionMade, PlanEdited, PlanProposed, RunFinished, RunStarted, VerificationFinished
 from agents.strategies.ledger import entries
 from webapp.knowledge.models import Learned
 from webapp.runs.models import Event as EventRow
 from webapp.runs.models import Run, Verification
+from webapp.runs.trace.parts import Part
 
-NEEDED = ["run.started", "plan.proposed", "plan.edited", "candidate.proposed", "verification.finished", "decision.made", "run.finished"]
+NEEDED = [said.kind for said in (RunStarted, PlanProposed, PlanEdited, CandidateProposed, VerificationFinished, DecisionMade, RunFinished)]
 
 
 def forget(run: Run) -> None:
     Learned.objects.filter(run=run).delete()
 
 
-def learn(run: Run, finished: Event) -> None:
-    """Write the run's lessons; call it when `run.finished` is projected. A person's own program ("verify") teaches nothing about strategies."""
+PART = Part(forget=forget)
+
+
+@PART.rows.on(RunFinished)
+def learn(run: Run, finished: Event, p: RunFinished) -> None:
+    """Write the run's lessons. A person's own program ("verify") teaches nothing about strategies."""
     rows = EventRow.objects.filter(run=run, kind__in=NEEDED, seq__lt=finished.seq).order_by("seq")
     events = [Event(run=str(run.pk), seq=r.seq, at=r.at.isoformat(), span=r.span, kind=r.kind, agent=r.agent, payload=r.payload) for r in rows]
     models = dict(Verification.objects.filter(run=run, kind="verify").exclude(device_model="").values_list("candidate_number", "device_model"))

@@ -5,25 +5,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from agents.knowledge import words
+from webapp.sql import statements
+
+SQL = statements(__file__)
 
 BEGIN, END = "\x02", "\x03"  # around what is highlighted: no text of a document holds them
 HEADLINE = f'StartSel={BEGIN}, StopSel={END}, MaxFragments=2, MaxWords=36, MinWords=12, FragmentDelimiter=" … "'
 MOST_WORDS = 40  # of a query that is made by an agent
-
-SEARCH = """
-SELECT p.document_id, p.index, d.title, p.heading, p.text, ts_headline('english', p.text, query, %(headline)s),
-       ts_rank_cd(p.search, query, 1) AS rank
-FROM knowledge_passage p JOIN knowledge_document d ON d.id = p.document_id, websearch_to_tsquery('english', %(text)s) query
-WHERE d.team_id = ANY(%(teams)s) AND p.search @@ query
-ORDER BY rank DESC, p.document_id, p.index
-LIMIT %(limit)s
-"""
 
 
 @dataclass(frozen=True)
@@ -40,9 +35,9 @@ class Hit:
 def search(teams: Iterable[uuid.UUID], text: str, limit: int) -> list[Hit]:
     """Passages for a query in the syntax of search engines (quoted phrases, `or`, a minus before what must not be there), the best first."""
     with connection.cursor() as cursor:
-        given = {"headline": HEADLINE, "text": text.replace("\x00", ""), "teams": list(teams), "limit": limit}
-        cursor.execute(SEARCH, given)
-        return [Hit(*row[:5], excerpt=_marked(row[5]), rank=row[6]) for row in cursor.fetchall()]
+        given: dict[str, Any] = {"headline": HEADLINE, "text": text.replace("\x00", ""), "teams": list(teams), "limit": limit}
+        cursor.execute(SQL["search"], given)
+        return [Hit(of, at, title, head, text, _marked(excerpt), rank) for of, at, title, head, text, excerpt, rank in cursor.fetchall()]
 
 
 def any_of(text: str) -> str:

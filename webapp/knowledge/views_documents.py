@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.db import transaction
 from django.db.models import Count
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require, team_for, teams_with, writable_teams
+from webapp.accounts.signed_in import Request
 from webapp.knowledge.documents import MOST_DOCUMENTS, MOST_KIB, save
 from webapp.knowledge.forms import NAMES, DocumentForm
 from webapp.knowledge.models import Document
@@ -28,7 +30,7 @@ MOST_QUERY = 300  # characters
 
 @login_required
 @require_GET
-def documents(request: HttpRequest) -> HttpResponse:
+def documents(request: Request) -> HttpResponse:
     text = request.GET.get("q", "").strip()[:MOST_QUERY]
     teams = [request.team.pk]
     hits = search(teams, text, HITS) if text else []
@@ -47,7 +49,7 @@ def documents(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
+def document(request: Request, document_id: uuid.UUID) -> HttpResponse:
     found = _document(request, document_id)
     context = {"document": found, "passages": found.passages.order_by("index"), "may_write": _may_write(request, found)}
     return render(request, "knowledge/document.html", context)
@@ -55,7 +57,7 @@ def document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def new_document(request: HttpRequest) -> HttpResponse:
+def new_document(request: Request) -> HttpResponse:
     require(request, request.team, "act")
     teams = writable_teams(request)
     form = DocumentForm(request.POST or None, request.FILES or None, teams=teams)
@@ -72,7 +74,7 @@ def new_document(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def edit_document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
+def edit_document(request: Request, document_id: uuid.UUID) -> HttpResponse:
     found = _writable(request, document_id)
     initial = {"title": found.title, "kind": found.kind, "text": found.text, "team": str(found.team_id)}
     form = DocumentForm(request.POST or None, request.FILES or None, teams=[found.team], initial=initial)
@@ -85,7 +87,7 @@ def edit_document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def delete_document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
+def delete_document(request: Request, document_id: uuid.UUID) -> HttpResponse:
     found = _writable(request, document_id)
     with transaction.atomic():
         found.delete()
@@ -94,13 +96,13 @@ def delete_document(request: HttpRequest, document_id: uuid.UUID) -> HttpRespons
     return redirect("knowledge:documents")
 
 
-def _form_page(request: HttpRequest, form: DocumentForm, found: Document | None, teams: list) -> HttpResponse:
+def _form_page(request: Request, form: DocumentForm, found: Document | None, teams: list[Any]) -> HttpResponse:
     back = reverse("knowledge:document", args=[found.pk]) if found else reverse("knowledge:documents")
     context = {"form": form, "document": found, "teams": teams, "most_kib": MOST_KIB, "names": NAMES, "back": back}
     return render(request, "knowledge/document_form.html", context, status=422 if form.errors else 200)
 
 
-def _document(request: HttpRequest, document_id: uuid.UUID) -> Document:
+def _document(request: Request, document_id: uuid.UUID) -> Document:
     """Of one of the user's teams; nobody else may know that it exists."""
     found = Document.objects.select_related("team", "created_by", "changed_by").filter(pk=document_id, team__in=teams_with(request)).first()
     if found is None:
@@ -108,11 +110,11 @@ def _document(request: HttpRequest, document_id: uuid.UUID) -> Document:
     return found
 
 
-def _writable(request: HttpRequest, document_id: uuid.UUID) -> Document:
+def _writable(request: Request, document_id: uuid.UUID) -> Document:
     found = _document(request, document_id)
     require(request, found.team_id, "act")
     return found
 
 
-def _may_write(request: HttpRequest, found: Document) -> bool:
+def _may_write(request: Request, found: Document) -> bool:
     return has_right(request, found.team_id, "act")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from agents.strategies import CATALOGUE, FAMILIES, Strategy, by_name
 from agents.strategies.ledger import Score, score
 from agents.strategies.strategy import BOTTLENECKS
+from webapp.accounts.signed_in import Request
 from webapp.knowledge.models import Learned
 
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++"}
@@ -27,7 +29,7 @@ class Row:
 
 @login_required
 @require_GET
-def strategies(request: HttpRequest) -> HttpResponse:
+def strategies(request: Request) -> HttpResponse:
     device, bottleneck, text = request.GET.get("device", ""), request.GET.get("answers", ""), request.GET.get("q", "").strip()
     chosen = [s for s in CATALOGUE if _fits(s, device, bottleneck, text)]
     records = _records(request, device)
@@ -45,7 +47,7 @@ def strategies(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def strategy(request: HttpRequest, name: str) -> HttpResponse:
+def strategy(request: Request, name: str) -> HttpResponse:
     found = by_name(name)
     if found is None:
         raise Http404("no such strategy")
@@ -68,11 +70,11 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "knowledge/strategy.html", context)
 
 
-def _visible(request: HttpRequest):
+def _visible(request: Request) -> QuerySet[Learned]:
     return Learned.objects.filter(team=request.team)
 
 
-def _records(request: HttpRequest, device: str) -> dict[str, Score]:
+def _records(request: Request, device: str) -> dict[str, Score]:
     rows = _visible(request)
     rows = rows.filter(device=device) if device in DEVICES else rows
     grouped: dict[str, list[Learned]] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import psycopg
@@ -99,7 +99,7 @@ def select(runs: str, condition: str) -> str:
     return f"SELECT {', '.join(sql for sql, _ in READ.values())}, {runs} FROM leaderboard_result WHERE {condition}"
 
 
-def copied(query: str, given: dict) -> Columns:
+def copied(query: str, given: dict[str, Any]) -> Columns:
     """What queries by `select` give, all at once."""
     connection.ensure_connection()
     with psycopg.ClientCursor(connection.connection) as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)", given) as copy:

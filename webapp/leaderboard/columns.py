@@ -45,7 +45,8 @@ class Column:
     def value(self, row: Row, against: str) -> float | None:
         """What it sorts by."""
         found = self.figure(row, against)
-        return found.ratio if self.kind == "interval" else found
+        value: float | None = found.ratio if self.kind == "interval" else found
+        return value
 
     def heading(self, p: float, against: str) -> str:
         words = ("the best baseline", "eager") if against == "best" else ("eager", "best baseline")
@@ -132,7 +133,7 @@ def page(text: str) -> str:
     """The document with the present columns and sort keys."""
     rows = [f"| {column.title.format(p='p', against='eager', other='the other')} | {column.means} |" for column in COLUMNS]
     text = between(text, "columns", COMMAND, "\n".join(["| column | meaning |", "|---|---|", *rows]))
-    return between(text, "sort keys", COMMAND, f"`sort`: {', '.join(f'`{key}`' for key in SORTED)}; `{USUAL}` where none is given.")
+    return between(text, "sort keys", COMMAND, f"`sort`: {', '.join(f'`{key}`' for key in SORTED)}; `{USUAL}` where no key is given.")
 
 
 if __name__ == "__main__":

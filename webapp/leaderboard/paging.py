@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -24,7 +25,7 @@ class Page:
     newer: str = ""
     older: str = ""
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Result]:
         return iter(self.results)
 
 
@@ -35,7 +36,7 @@ def newest(everything: QuerySet[Result], given: QueryDict, run: str = "") -> Pag
     backwards = before is not None or "end" in given
     inclusive = False
     if after is None and not backwards and run:
-        after = results.filter(run=run).values_list("finished_at", "pk").first()
+        after = results.filter(run_id=run).values_list("finished_at", "pk").first()
         inclusive = after is not None
     edge = before if backwards else after
     if edge is not None:
@@ -52,7 +53,7 @@ def newest(everything: QuerySet[Result], given: QueryDict, run: str = "") -> Pag
     if not found:
         return newest(everything, QueryDict()) if total and edge is not None else Page([], total)
     has_newer = more if backwards else edge is not None
-    if inclusive:
+    if inclusive and edge is not None:
         at, pk = edge
         has_newer = everything.filter(Q(finished_at__gt=at) | Q(finished_at=at, pk__gt=pk)).exists()
     has_older = (before is not None) if backwards else more

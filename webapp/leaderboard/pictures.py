@@ -85,7 +85,7 @@ def cells(board: Board) -> dict[str, Any]:
     }
 
 
-def _cells(board: Board) -> list[list]:
+def _cells(board: Board) -> list[list[Any]]:
     """One for each row that counts."""
     rows, against = board.grid.rows, board.filters.against or "eager"
     if rows is None:

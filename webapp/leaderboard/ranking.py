@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -301,7 +302,7 @@ def _ranked(filters: Filters, rows: list[Row]) -> list[Row]:
     """In the order that was asked for; baselines stand where they belong, without a rank."""
     column = SORTED[filters.sort or USUAL]
 
-    def key(row: Row) -> tuple:
+    def key(row: Row) -> tuple[Any, ...]:
         mean, value = row.against(filters.against).ratio, column.value(row, filters.against)
         if column.least_first:
             return (row.baseline, value is None, value or 0.0, -mean)

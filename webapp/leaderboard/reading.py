@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -53,7 +54,7 @@ class Scope:
         return "TRUE" if self.opened is None else "team_id = ANY(%(opened)s)"
 
     @property
-    def given(self) -> dict:
+    def given(self) -> dict[str, Any]:
         return {"teams": self.teams, "person": self.person, "opened": self.opened or []}
 
 
@@ -90,7 +91,7 @@ def task_names(results: Sequence[int]) -> dict[int, str]:
     return dict(_all(query, {"results": list(results)}))
 
 
-def _narrowed(setup: int, entries: Sequence[int] | None, subjects: Sequence[int] | None) -> tuple[str, dict]:
+def _narrowed(setup: int, entries: Sequence[int] | None, subjects: Sequence[int] | None) -> tuple[str, dict[str, Any]]:
     parts, given = ["setup_id = %(setup)s"], {"setup": setup, "entries": list(entries or []), "subjects": list(subjects or [])}
     if entries is not None:
         parts.append("entry_id = ANY(%(entries)s)")
@@ -111,7 +112,7 @@ def _one_a_task(rows: Columns) -> Columns:
     return rows.taken(order[first + (size - 1) // 2], runs=np.add.reduceat(rows.runs[order], first))
 
 
-def _all(query: str, given: dict) -> list[tuple]:
+def _all(query: str, given: dict[str, Any]) -> list[tuple[Any, ...]]:
     connection.ensure_connection()
     with psycopg.Cursor(connection.connection) as cursor:
         return cursor.execute(query, given, binary=True).fetchall()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Min
 
 from agents.choices.workflows import without_models
+from agents.events import Event
+from agents.payloads import RunFinished, RunForked
 from verifier.report import CLOCK
 from webapp.leaderboard.models import Entry, Provenance, Result, Setup, Subject
 from webapp.leaderboard.visibility import visibility_of
 from webapp.runs import artefacts
 from webapp.runs.models import Candidate, Run, Verification
+from webapp.runs.trace.parts import Part
 
 # A task with one of these proves little: such results are shown, apart from rankings.
 UNRANKED = frozenset({"trivial", "stochastic"})
@@ -24,6 +28,20 @@ ENVIRONMENT = ("torch", "cuda", "driver", "compiler", "python", "threads")
 
 def forget(run: Run) -> None:
     Result.objects.filter(run=run).delete()
+
+
+PART = Part(forget=forget)
+
+
+@PART.rows.on(RunForked)
+def forked(run: Run, event: Event, p: RunForked) -> None:
+    """The parent's result is the parent's."""
+    forget(run)
+
+
+@PART.rows.on(RunFinished)
+def finished(run: Run, event: Event, p: RunFinished) -> None:
+    record(run)
 
 
 def record(run: Run) -> Result | None:
@@ -136,5 +154,5 @@ def _entry(run: Run) -> Entry:
     return entry
 
 
-def _seconds(run: Run, until) -> float | None:
+def _seconds(run: Run, until: datetime | None) -> float | None:
     return (until - run.started_at).total_seconds() if until and run.started_at else None

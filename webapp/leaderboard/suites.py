@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db.models import Case, Count, Q, QuerySet, When
 
@@ -75,7 +76,7 @@ def _imported(asker: Asker) -> QuerySet[Imported]:
     return found.order_by(Case(When(team=current, then=0), default=1) if current else "pk", "pk")
 
 
-def natural(name: str) -> list:
+def natural(name: str) -> list[Any]:
     """Sorts "9_x" before "10_x"."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part.casefold()) for part in re.findall(r"\d+|\D+", name)]
 

@@ -16,6 +16,7 @@ urlpatterns = [
     path("leaderboard/results/", views_results.results, name="results"),
     path("leaderboard/results/<int:result_id>/", views_results.result, name="result"),
     path("leaderboard/results/<int:result_id>/visibility", views_results.set_seen_by, name="visibility"),
+    path("leaderboard/beside/", shown.suites_beside, name="beside"),
     path("leaderboard/tasks/<uuid:task_id>/", shown.task_page, name="task"),
     path("leaderboard/runs/<uuid:run_id>/", shown.result_page, name="shown"),
     path("leaderboard/runs/<uuid:run_id>/badge.svg", shown.result_badge, name="badge"),

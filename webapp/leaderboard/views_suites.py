@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.files.uploadedfile import UploadedFile
 from django.db import IntegrityError, transaction
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require, team_for
+from webapp.accounts.signed_in import Request
 from webapp.leaderboard.models import EVERYONE, PRIVATE, TEAM, VISIBILITY, Preference, Result, Suite, SuiteTask
 from webapp.leaderboard.shown.opening import opened_teams
 from webapp.leaderboard.suites import Chosen, SuiteRefused, choices, choose, read_tasks, visible
@@ -24,7 +27,7 @@ MOST_TASKS = 2000
 
 @login_required
 @require_GET
-def suites(request: HttpRequest) -> HttpResponse:
+def suites(request: Request) -> HttpResponse:
     own = visible(request).select_related("team", "created_by").prefetch_related("tasks")
     preferred = Preference.objects.filter(team=request.team.pk).values_list("visibility", flat=True).first() or TEAM
     context = {
@@ -42,7 +45,7 @@ def suites(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def new_suite(request: HttpRequest) -> HttpResponse:
+def new_suite(request: Request) -> HttpResponse:
     team = team_for(request)
     if request.method == "POST":
         return _save(request, Suite(team=team, created_by=request.user))
@@ -53,7 +56,7 @@ def new_suite(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def edit_suite(request: HttpRequest, suite_id: uuid.UUID) -> HttpResponse:
+def edit_suite(request: Request, suite_id: uuid.UUID) -> HttpResponse:
     suite = _suite(request, suite_id)
     require(request, suite.team_id, "act")
     if request.method == "POST":
@@ -62,7 +65,7 @@ def edit_suite(request: HttpRequest, suite_id: uuid.UUID) -> HttpResponse:
     return _form(request, suite, typed)
 
 
-def _suite(request: HttpRequest, suite_id: uuid.UUID) -> Suite:
+def _suite(request: Request, suite_id: uuid.UUID) -> Suite:
     suite = visible(request).select_related("team").filter(pk=suite_id).first()
     if suite is None:
         raise Http404("no such suite")
@@ -73,12 +76,12 @@ def _text(suite: Chosen | None) -> str:
     return "\n".join(f"{sha} {name}" for sha, name in suite.names.items()) if suite else ""
 
 
-def _form(request: HttpRequest, suite: Suite | None, typed: dict[str, str], problem: str = "") -> HttpResponse:
+def _form(request: Request, suite: Suite | None, typed: dict[str, str], problem: str = "") -> HttpResponse:
     context = {"suite": suite, "typed": typed, "problem": problem, "seen_by": VISIBILITY}
     return render(request, "leaderboard/suite.html", context, status=422 if problem else 200)
 
 
-def _save(request: HttpRequest, suite: Suite) -> HttpResponse:
+def _save(request: Request, suite: Suite) -> HttpResponse:
     """Nothing that was typed is lost where something is wrong with it."""
     typed = {name: request.POST.get(name, "").replace("\0", "").replace("\r\n", "\n") for name in ("name", "description", "visibility", "tasks")}
     existing = None if suite._state.adding else suite
@@ -108,18 +111,18 @@ def _save(request: HttpRequest, suite: Suite) -> HttpResponse:
     return redirect("leaderboard:suites")
 
 
-def _read(file) -> str:
-    if file.size > LARGEST_FILE:
+def _read(file: UploadedFile[Any]) -> str:
+    if (file.size or 0) > LARGEST_FILE:
         raise SuiteRefused(f"The file has {file.size:,} bytes; at most {LARGEST_FILE:,} are allowed. List one task per line.")
     try:
-        return file.read().decode("utf-8").replace("\0", "")
+        return bytes(file.read()).decode("utf-8").replace("\0", "")
     except UnicodeDecodeError as error:
         raise SuiteRefused(f"The file is not text in UTF-8 (byte {error.start}): one task a line.") from None
 
 
 @login_required
 @require_POST
-def delete_suite(request: HttpRequest, suite_id: uuid.UUID) -> HttpResponse:
+def delete_suite(request: Request, suite_id: uuid.UUID) -> HttpResponse:
     suite = _suite(request, suite_id)
     require(request, suite.team_id, "act")
     audit.record(request, suite.team, "suite.deleted", suite.name, {"tasks": suite.tasks.count()})
@@ -130,7 +133,7 @@ def delete_suite(request: HttpRequest, suite_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_GET
-def suite_file(request: HttpRequest, suite_id: uuid.UUID) -> HttpResponse:
+def suite_file(request: Request, suite_id: uuid.UUID) -> HttpResponse:
     """As it can be imported again."""
     suite = choose(request, str(suite_id))
     if suite is None:
@@ -142,7 +145,7 @@ def suite_file(request: HttpRequest, suite_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def set_preference(request: HttpRequest) -> HttpResponse:
+def set_preference(request: Request) -> HttpResponse:
     """Who sees results that the current team's runs will bring; what is there already stays as it is."""
     require(request, request.team, "own")
     wanted = request.POST.get("visibility", "")

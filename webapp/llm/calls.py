@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from agents.events import Event
-from agents.payloads import Ended, LlmCompleted, LlmFailed
+from agents.payloads import Ended, LlmCompleted, LlmFailed, RunForked
 from webapp.llm.models import ModelCall
 from webapp.runs.models import Run
+from webapp.runs.trace.parts import Part
 
 
 def forget(run: Run) -> None:
@@ -16,12 +17,23 @@ def forget(run: Run) -> None:
     ModelCall.objects.filter(run=run, seq__gt=0).delete()
 
 
+PART = Part(forget=forget)
+
+
+@PART.rows.on(RunForked)
+def forked(run: Run, event: Event, p: RunForked) -> None:
+    """What the parent's models cost stands with the parent."""
+    forget(run)
+
+
+@PART.rows.on(LlmCompleted)
 def completed(run: Run, event: Event, p: LlmCompleted) -> None:
     counted = {"input_tokens": p.usage.input_tokens, "output_tokens": p.usage.output_tokens} if p.usage else {}
     dollars = p.spent.get("dollars") if p.dollars is None else p.dollars
     _keep(run, event, p, event.agent, dollars=dollars, seconds=p.seconds, model=p.model[:200], **counted)
 
 
+@PART.rows.on(LlmFailed)
 def failed(run: Run, event: Event, p: LlmFailed) -> None:
     _keep(run, event, p, p.role or event.agent, dollars=p.spent.get("dollars"), failed=True)
 

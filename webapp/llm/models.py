@@ -117,7 +117,7 @@ class Letter(models.Model):
 
     @property
     def purpose(self) -> str:
-        return self.waiting["request"].get("purpose", "")
+        return str(self.waiting["request"].get("purpose", ""))
 
     @property
     def role(self) -> str:

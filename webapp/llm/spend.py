@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import TruncMonth
@@ -14,7 +15,7 @@ from webapp.llm.models import ModelCall
 MONTHS = 12
 
 
-def spend_of(teams: Iterable) -> list[dict]:
+def spend_of(teams: Iterable[Any]) -> list[dict[str, Any]]:
     """One row a month, team and profile of the last MONTHS months, the latest first. `teams`: teams, their ids, or a query of either."""
     since = (timezone.now() - timedelta(days=31 * MONTHS)).replace(day=1)
     rows = (
@@ -28,4 +29,4 @@ def spend_of(teams: Iterable) -> list[dict]:
         )
         .order_by("-month", "team__name", "profile")
     )  # fmt: skip
-    return list(rows)
+    return [dict(row) for row in rows]

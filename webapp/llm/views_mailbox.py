@@ -6,12 +6,14 @@ import uuid
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from agents.llm.mailbox import NotWaiting
 from webapp.accounts.access import has_right, require, teams_with
+from webapp.accounts.signed_in import Request
 from webapp.llm.mailbox import ReplyRefused, answer
 from webapp.llm.models import Letter
 
@@ -20,7 +22,7 @@ LATELY = 20
 
 @login_required
 @require_GET
-def mailbox(request: HttpRequest) -> HttpResponse:
+def mailbox(request: Request) -> HttpResponse:
     mine = _visible(request)
     context = {
         "waiting": mine.filter(reply=None, withdrawn_at=None).order_by("asked_at"),
@@ -31,7 +33,7 @@ def mailbox(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def letter(request: HttpRequest, letter_id: uuid.UUID) -> HttpResponse:
+def letter(request: Request, letter_id: uuid.UUID) -> HttpResponse:
     found = _visible(request).filter(pk=letter_id).first()
     if found is None:
         raise Http404("no such prompt")
@@ -55,7 +57,7 @@ def letter(request: HttpRequest, letter_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_GET
-def reply(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def reply(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """To the request of this run that has waited longest; to the run where none waits."""
     waiting = _visible(request).filter(run=run_id, reply=None, withdrawn_at=None).order_by("asked_at").first()
     return redirect("llm:letter", waiting.pk) if waiting else redirect("runs:run", run_id)
@@ -67,5 +69,5 @@ def prompt_of(letter: Letter) -> str:
     return "\n\n".join(m["content"] if m["role"] != "assistant" else f"(your reply before)\n\n{m['content']}" for m in said)
 
 
-def _visible(request: HttpRequest):
+def _visible(request: Request) -> QuerySet[Letter]:
     return Letter.objects.select_related("run", "replied_by", "team").filter(team__in=teams_with(request), run__isnull=False)

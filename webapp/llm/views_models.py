@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts.access import teams_with, writable_teams
+from webapp.accounts.signed_in import Request
 from webapp.llm.jobs import ask_to_try
 from webapp.llm.models import Announcement, Profile
 from webapp.llm.spend import MONTHS, spend_of
@@ -21,7 +23,7 @@ GIVEN_UP = timedelta(minutes=5)  # a try that has said nothing for so long is ov
 
 @login_required
 @require_GET
-def models(request: HttpRequest) -> HttpResponse:
+def models(request: Request) -> HttpResponse:
     context = {"announced": Announcement.objects.filter(pk=1).first(), "profiles": _profiles(), "may_try": bool(writable_teams(request))}
     if request.htmx:
         return render(request, "llm/_profiles.html", context)
@@ -30,7 +32,7 @@ def models(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def try_model(request: HttpRequest, name: str) -> HttpResponse:
+def try_model(request: Request, name: str) -> HttpResponse:
     """Ask an orchestrator to try the profile; the page shows what it found as soon as it is there."""
     if not Profile.objects.filter(pk=name).exists():
         raise Http404("no such profile")
@@ -44,6 +46,6 @@ def try_model(request: HttpRequest, name: str) -> HttpResponse:
     return redirect("llm:models")
 
 
-def _profiles() -> list[dict]:
+def _profiles() -> list[dict[str, Any]]:
     late = timezone.now() - GIVEN_UP
     return [{"profile": p, "trying": bool(p.trying_since and p.trying_since > late)} for p in Profile.objects.order_by("name")]

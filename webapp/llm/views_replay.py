@@ -14,6 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from agents.llm.messages import Request
+from agents.payloads import LlmCompleted
 from webapp.llm.jobs import ask_again
 from webapp.llm.models import ModelCall, Profile, Replay
 from webapp.runs.access import run_for
@@ -97,13 +98,13 @@ def _exchange(run: Run, seq: int) -> dict[str, Any]:
     except NoSuchText as error:
         raise Http404(str(error)) from None
     asked = Event.objects.get(run=run, seq=seq)
-    ends = Event.objects.filter(run=run, kind="llm.completed").annotate(key=KeyTextTransform("key", "payload"))
-    cost = ModelCall.objects.filter(run=run, seq__in=ends.filter(key=asked.payload.get("key")).values("seq")).first()
+    ends = Event.objects.filter(run=run, kind=LlmCompleted.kind).annotate(key=KeyTextTransform("key", "payload"))
+    cost = ModelCall.objects.filter(run=run, seq__in=ends.filter(key=asked.body.effect).values("seq")).first()
     return {
         "messages": [text for text in known["texts"] if text["name"] in AUTHORS],
         "reply": next((text["text"] for text in known["texts"] if text["name"] == "reply"), ""),
         "settings": known["settings"],
-        "profile": str(asked.payload.get("profile") or ""),
+        "profile": asked.body.profile,
         "cost": cost,
     }
 

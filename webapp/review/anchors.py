@@ -13,7 +13,7 @@ Text and context are taken from the stored program, never from the request.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -66,7 +66,7 @@ class RangePlace(_Place):
     rows: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=64)] = []
 
     @model_validator(mode="after")
-    def forward(self):
+    def forward(self) -> Self:
         if self.end_ns <= self.start_ns:
             raise ValueError("a range ends after it begins")
         return self
@@ -76,7 +76,7 @@ Place = RunPlace | EventPlace | CandidatePlace | LinePlace | RangePlace
 _PLACE: TypeAdapter[Place] = TypeAdapter(Annotated[Place, Field(discriminator="kind")])
 
 
-def read(run: Run, given: Any) -> dict:
+def read(run: Run, given: Any) -> dict[str, Any]:
     """The anchor to keep, for the place that a request names. Raises `AnchorRefused`."""
     try:
         place = _PLACE.validate_json(given) if isinstance(given, str | bytes) else _PLACE.validate_python(given)
@@ -121,7 +121,7 @@ def source_lines(run: Run, number: int | None) -> list[str]:
     return lines_of(artefacts.read(_candidate(run, number).program).decode("utf-8", "replace"))
 
 
-def _line(run: Run, place: LinePlace) -> dict:
+def _line(run: Run, place: LinePlace) -> dict[str, Any]:
     candidate = _candidate(run, place.candidate)
     other = other_side(candidate, place.against)
     of = place.candidate if place.side == "new" else other
@@ -134,7 +134,7 @@ def _line(run: Run, place: LinePlace) -> dict:
     return anchor | {"context": context_of(kept, place.line), "against": "task" if other is None else str(other), "view": place.view}
 
 
-def _range(run: Run, place: RangePlace) -> dict:
+def _range(run: Run, place: RangePlace) -> dict[str, Any]:
     stored = Artefact.objects.filter(team=run.team_id, sha=place.sha).first()
     if stored is None or not belongs_to(run, place.sha):
         raise AnchorRefused("This run has no such timeline.")

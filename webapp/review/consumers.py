@@ -13,12 +13,14 @@ import logging
 import re
 import uuid
 from contextlib import suppress
+from typing import Any
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from webapp.review.desk import person_key, run_key
 from webapp.runs.live.hub import hub
-from webapp.runs.trace.append import CHANNEL
+from webapp.runs.trace.reading import CHANNEL
+from webapp.sql import statements
 
 log = logging.getLogger(__name__)
 
@@ -29,30 +31,7 @@ BEAT_SECONDS = 20.0
 PRESENT_FOR = "45 seconds"  # a page that has not said anything for so long is gone
 
 SESSION = """(%(session)s::text IS NULL OR EXISTS (SELECT FROM django_session s WHERE s.session_key = %(session)s AND s.expire_date > now()))"""
-UNREAD = f"""
-SELECT (SELECT count(*) FROM review_notification n WHERE n.user_id = u.id AND n.read_at IS NULL)
-FROM accounts_user u WHERE u.id = %(user)s AND u.is_active AND {SESSION}
-"""
-RUN = f"""
-SELECT coalesce((SELECT d.seq FROM review_desk d WHERE d.run_id = r.id), 0),
-       coalesce((SELECT json_agg(json_build_object('name', p.username, 'place', p.place) ORDER BY p.username)
-                 FROM (SELECT DISTINCT ON (u.id) u.username, p.place FROM review_presence p JOIN accounts_user u ON u.id = p.user_id
-                       WHERE p.run_id = r.id AND p.place <> '' AND u.id <> %(user)s AND p.seen_at > now() - interval '{PRESENT_FOR}'
-                       ORDER BY u.id, p.seen_at DESC) p), '[]')
-FROM runs_run r JOIN accounts_membership m ON m.team_id = r.team_id JOIN accounts_user u ON u.id = m.user_id
-WHERE r.id = %(run)s AND u.id = %(user)s AND u.is_active AND {SESSION}
-"""
-# Others are woken by what moved; a beat only keeps the row alive, and clears rows of pages that died.
-MOVE = """
-WITH written AS (
-    INSERT INTO review_presence (id, run_id, user_id, place, seen_at) VALUES (%(id)s, %(run)s, %(user)s, %(place)s, now())
-    ON CONFLICT (id) DO UPDATE SET place = excluded.place, seen_at = excluded.seen_at RETURNING 1)
-SELECT pg_notify(%(channel)s, %(key)s) FROM written
-"""
-BEAT = """
-WITH gone AS (DELETE FROM review_presence WHERE run_id = %(run)s AND seen_at < now() - interval '1 hour')
-UPDATE review_presence SET seen_at = now() WHERE id = %(id)s RETURNING 1
-"""
+SQL = {name: text.replace("{session}", SESSION).replace("{present_for}", PRESENT_FOR) for name, text in statements(__file__).items()}
 LEAVE = "WITH gone AS (DELETE FROM review_presence WHERE id = %(id)s RETURNING 1) SELECT pg_notify(%(channel)s, %(key)s) FROM gone"
 
 
@@ -62,7 +41,7 @@ class BadMessage(ValueError):
 
 class ReviewConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
-        self.tasks: list[asyncio.Task] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self.run: str | None = None
         self.id = uuid.uuid4()
         user = self.scope.get("user")
@@ -97,15 +76,15 @@ class ReviewConsumer(AsyncWebsocketConsumer):
                     self.run = str(uuid.UUID(run))
                 if self.run is None:
                     raise BadMessage
-                if await hub().query(RUN, self._arguments()) is None:
+                if await hub().query(SQL["run"], self._arguments()) is None:
                     self.run = None  # not theirs, or published by another team: nothing is said about it, the rest goes on
                     return
-                await hub().query(MOVE, self._arguments(place=place))
+                await hub().query(SQL["move"], self._arguments(place=place))
                 self._start(self._tell_run())
                 self._start(self._beat())
             case {"type": "place", "place": str(place)} if PLACE.match(place):
                 if self.run is not None:
-                    await hub().query(MOVE, self._arguments(place=place))
+                    await hub().query(SQL["move"], self._arguments(place=place))
             case _:
                 raise BadMessage
 
@@ -126,7 +105,7 @@ class ReviewConsumer(AsyncWebsocketConsumer):
         async with hub().follow(person_key(self.scope["user"].pk)) as follower:
             while True:
                 await follower.woken()
-                row = await hub().query(UNREAD, self._arguments())
+                row = await hub().query(SQL["unread"], self._arguments())
                 if row is None:
                     await self.close(SIGNED_OUT)
                     return
@@ -139,7 +118,7 @@ class ReviewConsumer(AsyncWebsocketConsumer):
         async with hub().follow(run_key(self.run)) as follower:
             while True:
                 await follower.woken()
-                row = await hub().query(RUN, self._arguments())
+                row = await hub().query(SQL["run"], self._arguments())
                 if row is None:
                     await self.close(NOT_YOURS)
                     return
@@ -153,12 +132,12 @@ class ReviewConsumer(AsyncWebsocketConsumer):
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            await hub().query(BEAT, self._arguments())
+            await hub().query(SQL["beat"], self._arguments())
 
     async def _say(self, **message) -> None:
         await self.send(text_data=json.dumps(message, separators=(",", ":")))
 
-    def _arguments(self, **more) -> dict:
+    def _arguments(self, **more) -> dict[str, Any]:
         session = self.scope.get("session")
         own = {"id": self.id, "run": self.run, "user": self.scope["user"].pk, "session": getattr(session, "session_key", None)}
         return own | {"channel": CHANNEL, "key": f"{run_key(self.run)}:0"} | more

@@ -7,7 +7,7 @@ import uuid
 from django.db import connection
 
 from webapp.runs.models import Run
-from webapp.runs.trace.append import CHANNEL
+from webapp.runs.trace.reading import CHANNEL
 
 # The row's lock is held until the change is committed: numbers become visible in their order, and a reader's cursor skips nothing.
 NEXT = """
@@ -22,7 +22,7 @@ def next_seq(run: Run | uuid.UUID) -> int:
         cursor.execute(NEXT, [pk])
         (seq,) = cursor.fetchone()
     wake(run_key(pk), seq)
-    return seq
+    return int(seq)
 
 
 def wake(key: str, seq: int = 0) -> None:

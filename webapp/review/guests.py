@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
@@ -10,6 +13,7 @@ from django.shortcuts import render
 from webapp.accounts.access import grant_of
 from webapp.review import shares
 from webapp.review.models import Share
+from webapp.runs.access import visible_runs
 
 SESSION_KEY = "shares"  # {run: share}
 MOST_HELD = 50  # links that one browser remembers
@@ -43,17 +47,17 @@ class Guests:
 
     sync_capable = async_capable = True
 
-    def __init__(self, get_response):
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
         if iscoroutinefunction(get_response):
             markcoroutinefunction(self)
 
-    def __call__(self, request):
+    def __call__(self, request: HttpRequest) -> Any:
         if iscoroutinefunction(self):
             return self._asynchronous(request)
         return protected(request, self.get_response(request))
 
-    async def _asynchronous(self, request):
+    async def _asynchronous(self, request: HttpRequest) -> Any:
         return protected(request, await self.get_response(request))
 
     def process_view(self, request: HttpRequest, view, arguments, named) -> HttpResponse | None:
@@ -72,8 +76,6 @@ class Guests:
 
 
 def sees_anyway(user, run_id: str) -> bool:
-    from webapp.runs.access import visible_runs  # it asks this module's Guest in turn
-
     return user.is_authenticated and visible_runs(user).filter(pk=run_id).exists()
 
 
@@ -83,11 +85,6 @@ def hold(request: HttpRequest, share: Share) -> None:
     held.pop(str(share.run_id), None)
     held[str(share.run_id)] = str(share.pk)
     request.session[SESSION_KEY] = dict(list(held.items())[-MOST_HELD:])
-
-
-def share_of(asker) -> Share | None:
-    """The link that somebody looks through; None for people with an account."""
-    return getattr(getattr(asker, "user", asker), "share", None)
 
 
 def ended(request: HttpRequest, share: Share | None) -> HttpResponse:

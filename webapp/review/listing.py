@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.http import QueryDict
@@ -11,6 +12,7 @@ from webapp.accounts.models import Team, User
 from webapp.review import places
 from webapp.review.models import Comment, Notification, ReadMark, Thread, Verdict
 from webapp.runs.models import Candidate, Run
+from webapp.runs.pages.headline import NAMES
 from webapp.runs.pages.listing import with_best
 
 SHOW = {"open": "Open", "mine": "Mentions me", "written": "I wrote in", "resolved": "Resolved", "all": "All"}
@@ -103,10 +105,26 @@ def sentence(notification: Notification) -> str:
             return f"{who} commented {where}"
         case Notification.RESOLVED:
             return f"{who} {'resolved' if notification.thread.resolved_at else 'reopened'} the thread {where}"
+        case Notification.ENDED:
+            return ended(notification.detail)
+        case Notification.OVERTAKEN:
+            return overtaken(notification.detail)
     verdict = notification.verdict
     if verdict is None or verdict.value == Verdict.WITHDRAWN:
         return f"{who} withdrew the verdict on candidate {verdict.candidate if verdict else ''}".rstrip()
     return f"{who} marked candidate {verdict.candidate} as {verdict.value}"
+
+
+def ended(detail: dict[str, Any]) -> str:
+    """ "Run finished: Faster (confirmed), 1.32× over torch.compile"."""
+    words = detail.get("says") or str(detail.get("outcome") or "no outcome").replace("_", " ")
+    figure = f", {detail['speedup']:.2f}× over {detail['against']}" if detail.get("speedup") and detail.get("against") else ""
+    return f"Run finished: {words}{figure}"
+
+
+def overtaken(detail: dict[str, Any]) -> str:
+    name = NAMES.get(detail.get("baseline", ""), detail.get("baseline", "a baseline"))
+    return f"{name} now takes {detail.get('baseline_ms', 0):.3g} ms, less than the best program's {detail.get('program_ms', 0):.3g} ms"
 
 
 def notification_href(notification: Notification) -> str:

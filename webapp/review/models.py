@@ -115,6 +115,7 @@ class Notification(models.Model):
     """Something that one person should know of."""
 
     MENTION, REPLY, THREAD, VERDICT, RESOLVED = "mention", "reply", "thread", "verdict", "resolved"
+    ENDED, OVERTAKEN = "ended", "overtaken"  # nobody did it: `detail` says what happened (webapp/notifications)
 
     user = models.ForeignKey(PERSON, on_delete=models.CASCADE, related_name="notifications")
     kind = models.CharField(max_length=10)
@@ -123,6 +124,7 @@ class Notification(models.Model):
     comment = models.ForeignKey(Comment, on_delete=models.CASCADE, null=True)
     verdict = models.ForeignKey(Verdict, on_delete=models.CASCADE, null=True)
     actor = models.ForeignKey(PERSON, on_delete=models.SET_NULL, null=True, related_name="+")
+    detail = models.JSONField(default=dict)
     at = models.DateTimeField(default=timezone.now)
     read_at = models.DateTimeField(null=True)
 
@@ -139,6 +141,7 @@ class Wishes(models.Model):
     user = models.OneToOneField(PERSON, on_delete=models.CASCADE, primary_key=True, related_name="wishes")
     muted = models.JSONField(default=list)  # kinds of notifications
     mail = models.BooleanField(default=False)
+    unmailed = models.JSONField(default=list)  # kinds that stay on the page where the others are mailed
 
 
 class ReadMark(models.Model):

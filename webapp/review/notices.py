@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
 from webapp.accounts.models import Membership, Team, User
 from webapp.review import jobs
 from webapp.review.desk import person_key, wake
 from webapp.review.models import Comment, Notification, Thread, Verdict, Wishes
+from webapp.review.signals import verdict_given
+from webapp.runs.models import Run
 
-# The kinds as people choose among them; the order is also which one wins where several hold.
+# What people do, as others choose among it; the order is also which one wins where several hold.
 KINDS = {
     Notification.MENTION: "someone mentions me",
     Notification.REPLY: "someone replies in a thread I wrote in",
@@ -19,6 +23,11 @@ KINDS = {
     Notification.VERDICT: "someone gives a verdict on my candidate, or on one I gave a verdict on",
     Notification.RESOLVED: "a thread I wrote in is resolved or reopened",
 }
+EVENTS = {
+    Notification.ENDED: "a run I started ends",
+    Notification.OVERTAKEN: "a baseline overtakes a result of mine",
+}
+ALL_KINDS = EVENTS | KINDS
 
 
 def of_comment(comment: Comment, thread: Thread, *, mentioned: Iterable[User]) -> None:
@@ -49,6 +58,20 @@ def of_verdict(verdict: Verdict, by: User) -> None:
     judges = Verdict.objects.filter(run=verdict.run, candidate=verdict.candidate).values_list("by_id", flat=True)
     people = {verdict.run.created_by_id, *judges} - {None}
     _tell(dict.fromkeys(people, Notification.VERDICT), verdict.run.team, actor=by, run=verdict.run, verdict=verdict)
+    verdict_given.send(sender=None, verdict=verdict, told=people - {by.pk})
+
+
+def of_event(run: Run, kind: str, detail: dict[str, Any], people: Iterable[int]) -> None:
+    """Of what nobody did: a run's end, a baseline that overtook its result."""
+    _tell(dict.fromkeys(people, kind), run.team, actor=None, run=run, detail=detail)
+
+
+def saw(user: User, run: Run) -> None:
+    """Whoever opens a run knows what happened to it: that it ended, or was overtaken, is read from then on."""
+    if not isinstance(user, User):  # a guest
+        return
+    if Notification.objects.filter(user=user, run=run, kind__in=list(EVENTS), read_at=None).update(read_at=timezone.now()):
+        wake(person_key(user.pk))
 
 
 def participants(thread: Thread) -> set[int]:
@@ -72,5 +95,5 @@ def _tell(told: dict[int, str], team: Team, *, actor: User | None, **about) -> N
             continue
         made = Notification.objects.create(user_id=pk, kind=kind, actor=actor, **about)
         wake(person_key(pk), made.pk)
-        if wish and wish.mail and settings.MAIL and wish.user.email:
+        if wish and wish.mail and kind not in wish.unmailed and settings.MAIL and wish.user.email:
             jobs.mail_notification.defer(notification=made.pk)

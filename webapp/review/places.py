@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
@@ -21,7 +22,7 @@ def program_name(number: int | None) -> str:
     return "the reference" if number is None else f"candidate {number}"
 
 
-def label(anchor: dict) -> str:
+def label(anchor: dict[str, Any]) -> str:
     """ "line 12 of candidate 4": as it stands after "on"."""
     match anchor["kind"]:
         case "event":
@@ -35,7 +36,7 @@ def label(anchor: dict) -> str:
     return "the run"
 
 
-def href(run: Run, anchor: dict, thread: int | None = None) -> str:
+def href(run: Run, anchor: dict[str, Any], thread: int | None = None) -> str:
     """The page that shows the place; with a thread it opens that one and brings its place into view (static/review/)."""
     query = {"thread": thread} if thread else {}
     match anchor["kind"]:
@@ -57,5 +58,5 @@ def thread_href(thread: Thread) -> str:
     return href(thread.run, thread.anchor, thread.pk)
 
 
-def _address(name: str, arguments: list, query: dict) -> str:
+def _address(name: str, arguments: list[Any], query: dict[str, Any]) -> str:
     return reverse(name, args=arguments) + (f"?{urlencode(query)}" if query else "")

@@ -11,11 +11,11 @@ from webapp.accounts.access import Asker, has_right, user_of
 from webapp.accounts.models import User
 from webapp.review import anchors, places
 from webapp.review.desk import person_key, wake
-from webapp.review.guests import share_of
 from webapp.review.markdown import html_of, plain
 from webapp.review.models import Comment, Desk, Notification, ReadMark, Thread, Verdict
 from webapp.review.placing import Placed, place
 from webapp.review.services import people_of
+from webapp.review.shares import share_of
 from webapp.review.standing import standing_of
 from webapp.runs.models import Candidate, Run
 

@@ -118,7 +118,7 @@ def people_of(run: Run) -> QuerySet[User]:
 
 def _own(asker: Asker, comment: Comment) -> User:
     require(asker, comment.thread.team_id, "act")
-    user = user_of(asker)
+    user: User = user_of(asker)
     if comment.author_id != user.pk:
         raise PermissionDenied("Only who wrote a comment may change it.")
     return user

@@ -31,6 +31,11 @@ GUEST_VIEWS = GUEST_PLACES | {
 }  # fmt: skip
 
 
+def share_of(asker: Asker) -> Share | None:
+    """The link that somebody looks through (`webapp.review.guests.Guest`); None for people with an account."""
+    return getattr(getattr(asker, "user", asker), "share", None)
+
+
 class ShareRefused(ValueError):
     """The link cannot be made; the message says why."""
 

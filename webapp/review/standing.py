@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
+
 from webapp.review.models import Verdict
 from webapp.runs.models import Candidate, Run
+from webapp.runs.trace.parts import Part
 
 # A result with one of these is in no ranking; its pages say why.
 UNRANKED = (Verdict.QUESTIONED, Verdict.HACK, Verdict.RETRACTED)
@@ -14,7 +17,7 @@ def standing(candidate: Candidate) -> Verdict | None:
     return latest(candidate.run_id, candidate.number)
 
 
-def latest(run_id, number: int) -> Verdict | None:
+def latest(run_id: uuid.UUID, number: int) -> Verdict | None:
     found = Verdict.objects.filter(run_id=run_id, candidate=number).select_related("by").order_by("-id").first()
     return None if found is None or found.value == Verdict.WITHDRAWN else found
 
@@ -34,3 +37,6 @@ def restore(run: Run) -> None:
     """Write the column again from the verdicts: rows of candidates are projections of the trace, verdicts are not."""
     for number, verdict in standing_of(run).items():
         Candidate.objects.filter(run=run, number=number).update(verdict=verdict.value)
+
+
+PART = Part(restore=restore)

@@ -64,7 +64,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
         "page": page,
         "unread_only": unread_only,
         "unread": notices.unread(request.user),
-        "kinds": notices.KINDS,
+        "kinds": notices.ALL_KINDS,
         "wishes": wishes,
         "mail": settings.MAIL,
     }
@@ -101,7 +101,10 @@ def _read(request: HttpRequest, pk: int | None) -> None:
 def choose(request: HttpRequest) -> HttpResponse:
     """What the person wants to be told of."""
     wanted = request.POST.getlist("kind")
-    chosen = {"muted": [kind for kind in notices.KINDS if kind not in wanted], "mail": "mail" in request.POST}
+    offered = [kind for kind in notices.ALL_KINDS if kind in request.POST.getlist("offered")] or list(notices.KINDS)
+    chosen = {"muted": [kind for kind in offered if kind not in wanted], "mail": "mail" in request.POST}
+    if "mailed_offered" in request.POST:  # only where the installation sends mail
+        chosen["unmailed"] = [kind for kind in offered if kind not in request.POST.getlist("mailed")]
     Wishes.objects.update_or_create(user=request.user, defaults=chosen)
     messages.success(request, "Kept.")
     return redirect("review:notifications")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from functools import wraps
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts.access import has_right
+from webapp.accounts.signed_in import Request
 from webapp.review import reading, services
 from webapp.review.anchors import AnchorRefused
 from webapp.review.models import Comment, Thread
@@ -27,7 +29,7 @@ def refusals_as_json(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
     """What cannot be taken is said in words, and the page keeps what was typed."""
 
     @wraps(view)
-    def answering(request: HttpRequest, *arguments, **named) -> HttpResponse:
+    def answering(request: Request, *arguments, **named) -> HttpResponse:
         try:
             return view(request, *arguments, **named)
         except services.TooFast as error:
@@ -40,7 +42,7 @@ def refusals_as_json(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
     return answering
 
 
-def thread_for(request: HttpRequest, run_id: uuid.UUID, thread_id: int, right: str = "view") -> Thread:
+def thread_for(request: Request, run_id: uuid.UUID, thread_id: int, right: str = "view") -> Thread:
     """A thread that still says something; `Http404` for whoever may not read the team's words."""
     run, _ = run_for(request, run_id, right)
     if not reading.reads(request, run):
@@ -48,7 +50,7 @@ def thread_for(request: HttpRequest, run_id: uuid.UUID, thread_id: int, right: s
     return get_object_or_404(Thread.objects.select_related("run", "run__team", "team", "resolved_by"), pk=thread_id, run=run)
 
 
-def comment_for(request: HttpRequest, run_id: uuid.UUID, comment_id: int, right: str = "view") -> Comment:
+def comment_for(request: Request, run_id: uuid.UUID, comment_id: int, right: str = "view") -> Comment:
     run, _ = run_for(request, run_id, right)
     if not reading.reads(request, run):
         raise Http404("no such comment")
@@ -57,7 +59,7 @@ def comment_for(request: HttpRequest, run_id: uuid.UUID, comment_id: int, right:
 
 @login_required
 @require_GET
-def state(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
+def state(request: Request, run_id: uuid.UUID) -> JsonResponse:
     """`?since=N`: what changed after the page's cursor (`reading.state`)."""
     run, _ = run_for(request, run_id)
     since = request.GET.get("since", "0")
@@ -69,7 +71,7 @@ def state(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
 @login_required
 @require_GET
 @refusals_as_json
-def placed(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
+def placed(request: Request, run_id: uuid.UUID) -> JsonResponse:
     """`?candidate=4&against=parent`: at which lines of that page the threads stand."""
     run, _ = run_for(request, run_id)
     number, against = request.GET.get("candidate", ""), request.GET.get("against", "")
@@ -80,7 +82,7 @@ def placed(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
 
 @login_required
 @require_GET
-def comments(request: HttpRequest, run_id: uuid.UUID, thread_id: int) -> HttpResponse:
+def comments(request: Request, run_id: uuid.UUID, thread_id: int) -> HttpResponse:
     """The comments of one thread, as the page's panel shows them."""
     thread = thread_for(request, run_id, thread_id)
     rows = reading.comments_of(thread, request.user.pk)
@@ -92,7 +94,7 @@ def comments(request: HttpRequest, run_id: uuid.UUID, thread_id: int) -> HttpRes
 
 @login_required
 @require_GET
-def history(request: HttpRequest, run_id: uuid.UUID, comment_id: int) -> HttpResponse:
+def history(request: Request, run_id: uuid.UUID, comment_id: int) -> HttpResponse:
     """What an edited comment said before; of a deleted one nothing."""
     comment = comment_for(request, run_id, comment_id)
     if comment.deleted_at is not None:
@@ -102,7 +104,7 @@ def history(request: HttpRequest, run_id: uuid.UUID, comment_id: int) -> HttpRes
 
 @login_required
 @require_GET
-def people(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
+def people(request: Request, run_id: uuid.UUID) -> JsonResponse:
     """`?q=ad`: names that can be mentioned, for whoever may comment."""
     run, _ = run_for(request, run_id, "act")
     found = services.people_of(run).exclude(pk=request.user.pk)
@@ -113,7 +115,7 @@ def people(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
 @login_required
 @require_POST
 @refusals_as_json
-def open_thread(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
+def open_thread(request: Request, run_id: uuid.UUID) -> JsonResponse:
     run, _ = run_for(request, run_id, "act")
     thread = services.open_thread(request, run, request.POST.get("anchor", ""), request.POST.get("text", ""))
     return JsonResponse({"thread": thread.pk, "seq": thread.seq, "href": thread_href(thread)}, status=201)
@@ -122,7 +124,7 @@ def open_thread(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
 @login_required
 @require_POST
 @refusals_as_json
-def reply(request: HttpRequest, run_id: uuid.UUID, thread_id: int) -> JsonResponse:
+def reply(request: Request, run_id: uuid.UUID, thread_id: int) -> JsonResponse:
     comment = services.reply(request, thread_for(request, run_id, thread_id, "act"), request.POST.get("text", ""))
     return JsonResponse({"comment": comment.pk, "seq": comment.seq}, status=201)
 
@@ -130,7 +132,7 @@ def reply(request: HttpRequest, run_id: uuid.UUID, thread_id: int) -> JsonRespon
 @login_required
 @require_POST
 @refusals_as_json
-def resolve(request: HttpRequest, run_id: uuid.UUID, thread_id: int) -> JsonResponse:
+def resolve(request: Request, run_id: uuid.UUID, thread_id: int) -> JsonResponse:
     services.set_resolved(request, thread_for(request, run_id, thread_id, "act"), request.POST.get("resolved") == "1")
     return JsonResponse({"thread": thread_id})
 
@@ -138,7 +140,7 @@ def resolve(request: HttpRequest, run_id: uuid.UUID, thread_id: int) -> JsonResp
 @login_required
 @require_POST
 @refusals_as_json
-def edit(request: HttpRequest, run_id: uuid.UUID, comment_id: int) -> JsonResponse:
+def edit(request: Request, run_id: uuid.UUID, comment_id: int) -> JsonResponse:
     comment = services.edit(request, comment_for(request, run_id, comment_id, "act"), request.POST.get("text", ""))
     return JsonResponse({"comment": comment.pk})
 
@@ -146,14 +148,14 @@ def edit(request: HttpRequest, run_id: uuid.UUID, comment_id: int) -> JsonRespon
 @login_required
 @require_POST
 @refusals_as_json
-def delete(request: HttpRequest, run_id: uuid.UUID, comment_id: int) -> JsonResponse:
+def delete(request: Request, run_id: uuid.UUID, comment_id: int) -> JsonResponse:
     services.delete(request, comment_for(request, run_id, comment_id, "act"))
     return JsonResponse({"comment": comment_id})
 
 
 @login_required
 @require_POST
-def read(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def read(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """Of one `thread`, or of all: everything up to `seq` was on the reader's screen."""
     run, _ = run_for(request, run_id)
     seq, thread = request.POST.get("seq", ""), request.POST.get("thread", "")
@@ -166,14 +168,14 @@ def read(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_GET
-def permalink(request: HttpRequest, thread_id: int) -> HttpResponse:
+def permalink(request: Request, thread_id: int) -> HttpResponse:
     """The place of a thread, wherever it is shown."""
     thread = get_object_or_404(Thread.objects.select_related("run"), pk=thread_id)
     thread_for(request, thread.run_id, thread_id)
     return redirect(thread_href(thread))
 
 
-def _fresh(data: dict) -> JsonResponse:
+def _fresh(data: dict[str, Any]) -> JsonResponse:
     response = JsonResponse(data, json_dumps_params={"separators": (",", ":")})
     response["Cache-Control"] = "no-store"
     return response

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
+from webapp.accounts.signed_in import Request
 from webapp.review import standing, verdicts
 from webapp.review.models import Verdict
 from webapp.runs.access import run_for
@@ -29,7 +31,7 @@ MEANINGS = {
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def verdict(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpResponse:
+def verdict(request: Request, run_id: uuid.UUID, number: int) -> HttpResponse:
     """The panel with what stands, its history and the form; POST judges and answers with the panel as it is then."""
     run, may_act = run_for(request, run_id, "act" if request.method == "POST" else "view")
     problem, value, reason = "", request.POST.get("value", ""), request.POST.get("reason", "")
@@ -48,7 +50,7 @@ def verdict(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpRespons
     return render(request, "review/_verdict.html" if request.htmx else "review/verdict.html", context)
 
 
-def panel(request: HttpRequest, run: Run, number: int, may_act: bool) -> dict:
+def panel(request: Request, run: Run, number: int, may_act: bool) -> dict[str, Any]:
     past = standing.history(run, number)
     stands = standing.latest(run.pk, number)
     may_retract = may_act and verdicts.may_retract(request, run)
@@ -64,7 +66,7 @@ def panel(request: HttpRequest, run: Run, number: int, may_act: bool) -> dict:
     return {"run": run, "number": number, "stands": stands, "history": past, "choices": choices if may_act else [], "unranked": standing.UNRANKED}
 
 
-def _back(request: HttpRequest, run: Run, number: int) -> str:
+def _back(request: Request, run: Run, number: int) -> str:
     wanted = request.POST.get("next", "")
     if url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
         return wanted

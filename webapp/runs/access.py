@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from django.http import Http404
 
 from webapp.accounts.access import Asker, Right, require, rights_in, teams_with, user_of
-from webapp.review.guests import share_of
+from webapp.review.shares import share_of
 from webapp.runs.models import Run
 
 

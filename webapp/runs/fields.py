@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from django.db import models
 
@@ -10,8 +11,8 @@ from django.db import models
 class ExactJSONField(models.JSONField):
     """A column of type `json`: unlike `jsonb` it keeps the order of keys and the spelling of numbers, so a trace is exported as it was written."""
 
-    def db_type(self, connection) -> str:
+    def db_type(self, connection: Any) -> str:
         return "json"
 
-    def from_db_value(self, value, expression, connection):
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         return json.loads(value, cls=self.decoder) if isinstance(value, str) else value

@@ -53,7 +53,7 @@ def fork_run(run: Run, at: int, settings: Settings, *, user: User, team: Team | 
             pk=new,
             team=team or run.team,
             task=run.task,
-            title=f"{run.title} (fork at {event.payload['from']['seq']})"[:140],
+            title=f"{run.title} (fork at {inherited[-1].seq})"[:140],
             workflow=settings.workflow,
             settings=kept,
             device_kind=settings.device.partition(":")[0],

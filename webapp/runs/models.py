@@ -12,6 +12,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from agents.choices.workflows import DEFAULT, searches
+from agents.payloads import Payload, read
 from webapp.runs.fields import ExactJSONField
 
 # By what the list of runs is ordered, besides their age.
@@ -151,6 +152,11 @@ class Event(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_event_a_seq")]
 
+    @property
+    def body(self) -> Payload:
+        """What it says, in its type."""
+        return read(self.kind, self.payload)
+
 
 class Verification(models.Model):
     """One effect on a verifier. The queue's job carries only this id with attempt and lease epoch."""
@@ -213,6 +219,7 @@ class Candidate(models.Model):
     step = models.CharField(max_length=60, blank=True)
     strategy = models.CharField(max_length=60, blank=True)
     sha = models.CharField(max_length=64)
+    kernels = models.TextField(blank=True, default="", db_default="")  # names of those in its program, with a space between
     program = models.ForeignKey(Artefact, on_delete=models.PROTECT, related_name="+")
     # Latest verification's verdict; the tier "full" one wins over "quick".
     verification = models.ForeignKey(Verification, on_delete=models.SET_NULL, null=True, related_name="+")

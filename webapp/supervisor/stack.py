@@ -13,6 +13,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, TextIO
 
 from agents.llm.profiles import key_variables
 from verifier.confinement.probe import CHOICE, waived
@@ -106,7 +107,7 @@ class Stack:
         verifiers = [Child(f"verifier-{device.replace(':', '-')}", [*manage, "verifier", "--device", device], 10) for device in devices()]
         return [Child("web", web, 5), Child("orchestrator", [*manage, "orchestrator"], 10), *verifiers]
 
-    def _locked(self):
+    def _locked(self) -> TextIO:
         private_dir(self.data)
         lock = (self.data / "stack.lock").open("w")
         try:
@@ -152,7 +153,7 @@ class Stack:
         environment = self.environment | {"STITCHWORK_PROCESS": child, "STITCHWORK_ROLE": role} | (self.keys if role == "orchestrator" else {})
         return {name: value for name, value in environment.items() if role != "verifier" or name.startswith(VERIFIER_KEEPS)}
 
-    def _log(self, name: str):
+    def _log(self, name: str) -> BinaryIO:
         path = private_dir(self.data / "log") / f"{name}.log"
         if path.exists() and path.stat().st_size > LOG_BYTES:
             path.replace(path.with_suffix(".1.log"))

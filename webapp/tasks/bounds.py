@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 MOST_DEPTH = 6  # modules within modules
 LARGEST = 2**31 - 1
@@ -232,7 +233,7 @@ def _assigned(assign: ast.Assign | ast.AnnAssign) -> dict[str, ast.expr]:
     """`self.a = self.b = value` and `self.a, self.b = one, other`, by attribute."""
     value = assign.value
     assert value is not None
-    found = {}
+    found: dict[str, Any] = {}
     for target in assign.targets if isinstance(assign, ast.Assign) else [assign.target]:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             found |= {_own_attribute(one): to for one, to in zip(target.elts, value.elts, strict=True)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median, quantiles
+from typing import Any
 
 from django.db.models import Avg, F, Q, QuerySet
 from django.utils import timezone
@@ -61,7 +62,7 @@ class Queue:
         return self.running + self.waiting
 
 
-def estimate(teams: QuerySet, *, workflow: str, device_kind: str, models: set[str], task_sha: str = "") -> Estimate:
+def estimate(teams: QuerySet[Any], *, workflow: str, device_kind: str, models: set[str], task_sha: str = "") -> Estimate:
     """Of the same task where it has been run often enough, else of all tasks. `models` are the profiles of the three roles."""
     past = Run.objects.filter(team__in=teams, workflow=workflow, device_kind=device_kind, state="finished")
     past = past.exclude(outcome="cancelled").exclude(spent={}).order_by("-finished_at").only("spent", "settings", "outcome")
@@ -81,7 +82,7 @@ def of_run(run: Run) -> Estimate:
     return estimate(team, workflow=run.workflow, device_kind=run.device_kind, models=_models(run.settings), task_sha=run.task.sha)
 
 
-def _models(settings: dict) -> set[str]:
+def _models(settings: dict[str, Any]) -> set[str]:
     return {settings.get(role) or "built-in" for role in ("planner", "coder", "judge")}
 
 

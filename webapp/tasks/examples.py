@@ -87,8 +87,8 @@ def described(source: str) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
-    models = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in ("Model", "ModelNew")]
-    for node in [tree, *models]:
+    models: list[ast.Module | ast.ClassDef] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in ("Model", "ModelNew")]
+    for node in (tree, *models):
         text = ast.get_docstring(node)
         if text:
             return text.strip().splitlines()[0].rstrip(".")

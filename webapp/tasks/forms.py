@@ -64,7 +64,7 @@ class RunForm(forms.Form):
 
     sources = ("task",)
 
-    def __init__(self, data=None, files=None, *, devices: list, teams: list, initial: dict | None = None):
+    def __init__(self, data=None, files=None, *, devices: list[Any], teams: list[Any], initial: dict[str, Any] | None = None):
         super().__init__(data, files, initial=initial, label_suffix="")
         self.fields["device"].choices = [(choice.kind, choice.label) for choice in devices if choice.usable]
         self.fields["team"].choices = [(str(team.pk), team.name) for team in teams]
@@ -73,7 +73,7 @@ class RunForm(forms.Form):
         for name, field in self.fields.items():
             field.widget.attrs["aria-describedby"] = f"{self[name].id_for_label}_help"
 
-    def clean(self) -> dict:
+    def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         for name in self.sources:
             source = self._uploaded(name) or cleaned.get(name, "")
@@ -132,7 +132,7 @@ class SubmitForm(SearchFields, RunForm):
         super().__init__(*given, **named)
         self.offer()
 
-    def clean(self) -> dict:
+    def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if not self.errors:
             self.check(self.settings())

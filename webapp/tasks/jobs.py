@@ -14,7 +14,7 @@ SOON = 5  # a person waits for it while typing, and it takes seconds
 
 @app.task(name="try_out", pass_context=True)
 async def try_out(context: JobContext, try_out_id: str) -> None:
-    from webapp.tasks.trying import execute
+    from webapp.tasks.admitting import execute
 
     verifier = context.additional_context["verifier"]
     await execute(verifier.client, verifier.row.name, uuid.UUID(try_out_id))

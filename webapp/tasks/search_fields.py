@@ -11,13 +11,15 @@ from agents.choices.limits import LIMITS
 from agents.choices.workflows import DEFAULT, PARALLEL, ROLES, SEARCHES
 from agents.roles import impossible
 from agents.settings import MOST_WORKERS, Budget, Settings
+from webapp.accounts.models import Team
+from webapp.arena.preferred import preferred
 from webapp.llm.models import Profile
 
 BUILT_IN = "built-in"
 LANGUAGES = {"": "the device's: CUDA C++ or C++", "cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ on the CPU"}
 CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it right, one makes it fast"}
 AUTO = "auto"
-AUTO_SAYS = "The built-in compiler searches by descend, a language model by stitch."
+AUTO_SAYS = "The built-in compiler searches by descend, a language model by stitch, unless your latest arena found another better."
 # Limits that a newcomer chooses by a word; "own": those of the fields. What a budget does not name limits models, and stays as it is given.
 BUDGETS = {
     "quick": ("Quick", {"candidates": 3, "minutes": 10, "verifier_minutes": 4}),
@@ -81,6 +83,8 @@ class SearchFields(forms.Form):
     )  # fmt: skip
     target = forms.FloatField(min_value=1.0, max_value=1000, required=False)
 
+    arenas_of: Team | None = None  # whose arenas the automatic workflow asks; set by the view that makes the form
+
     def offer(self) -> None:
         """Fill in the models that there are. For `__init__`."""
         self.models = AnnouncedModels()
@@ -103,7 +107,7 @@ class SearchFields(forms.Form):
         llm = cleaned.get("llm") or BUILT_IN
         roles = {role: cleaned.get(role) or llm for role in ROLES}
         return {
-            "workflow": workflow_of(cleaned.get("workflow", ""), roles.values()),
+            "workflow": workflow_of(cleaned.get("workflow", ""), roles.values(), self.arenas_of, cleaned.get("device") or "cpu"),
             **roles,
             "coder_mode": cleaned.get("coder_mode") or "one",
             "language": cleaned.get("language") or None,
@@ -120,11 +124,13 @@ class SearchFields(forms.Form):
         return Budget.model_validate({unit: cleaned.get(unit) for unit in SIMPLE} | in_seconds)
 
 
-def workflow_of(chosen: str, models: Iterable[str]) -> str:
-    """The workflow behind what was chosen; `models` are those of the roles. A form that does not ask means `stitch`."""
+def workflow_of(chosen: str, models: Iterable[str], team: Team | None, device_kind: str) -> str:
+    """The workflow behind what was chosen; `models` are those of the roles, `team` the one whose arenas are asked. "" means `stitch`."""
     if chosen != AUTO:
         return chosen or DEFAULT
-    return "descend" if set(models) == {BUILT_IN} else DEFAULT
+    known = set(models)
+    found = preferred(team, device_kind, known) if team else None
+    return found if found in SEARCHES else "descend" if known == {BUILT_IN} else DEFAULT
 
 
 def amount_of(limits: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django import forms
 
@@ -49,7 +50,7 @@ def groups_of(teams: Sequence[Team]) -> list[Group]:
     return groups
 
 
-def _natural(text: str) -> list:
+def _natural(text: str) -> list[Any]:
     """Numbers within names in their order: 2_ before 10_."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", text)]
 
@@ -62,7 +63,7 @@ class SeveralForm(SearchFields):
     precision = forms.ChoiceField(choices=[(name, name) for name in PRECISIONS], initial="fp32-strict")
     mode = forms.ChoiceField(choices=[(name, name) for name in MODES], initial="train")
 
-    def __init__(self, data=None, *, devices: list, teams: list, groups: list[Group], initial: dict | None = None):
+    def __init__(self, data=None, *, devices: list[Any], teams: list[Any], groups: list[Group], initial: dict[str, Any] | None = None):
         super().__init__(data, initial=initial, label_suffix="")
         self.offer()
         self.teams, self.groups = teams, groups
@@ -72,7 +73,7 @@ class SeveralForm(SearchFields):
         for name, field in self.fields.items():
             field.widget.attrs["aria-describedby"] = f"{self[name].id_for_label}_help"
 
-    def clean(self) -> dict:
+    def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if len(cleaned.get("tasks", [])) > MOST_RUNS:
             self.add_error("tasks", f"{len(cleaned['tasks'])} tasks are more than one suite run holds ({MOST_RUNS}): tick fewer.")

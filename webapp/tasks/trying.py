@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import uuid
 from datetime import timedelta
 
 from django.db import transaction
 from django.utils import timezone
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from verifier.client import Verifier
-from verifier.jobs import AdmitJob, StageEvent
 from verifier.source import Problem, sha256
 from verifier.task import Admission
 from webapp.accounts.models import Team, User
-from webapp.database import in_thread
 from webapp.runs.jobs import queue_for
 from webapp.tasks.jobs import enqueue
 from webapp.tasks.models import TryOut
@@ -63,41 +58,3 @@ def _job_of(row: TryOut) -> int | None:
 
 def problems(row: TryOut) -> list[Problem]:
     return Admission.model_validate(row.admission).problems if row.admission else []
-
-
-async def execute(client: Verifier, device: str, try_out_id: uuid.UUID) -> None:
-    """On a verifier: begin unless its author has typed on, tell the stages, keep what was found."""
-    row = await in_thread(_begin)(try_out_id, device)
-    if row is None:
-        return
-    stages: dict[str, dict] = {}
-    news = asyncio.Event()
-
-    async def tell() -> None:
-        while True:
-            await news.wait()
-            news.clear()
-            await in_thread(TryOut.objects.filter(pk=row.pk).update)(stages=list(stages.values()))
-
-    def take(stage: StageEvent) -> None:
-        stages[stage.stage] = stage.model_dump()
-        news.set()
-
-    teller = asyncio.create_task(tell())
-    try:
-        result = await client.run(AdmitJob(task_source=row.source, precision=row.precision, mode=row.mode), take)
-        admission, error = result.admission, result.error
-    except Exception as failure:
-        log.exception("trying out %s failed", row.pk)
-        admission, error = None, f"the verifier failed: {type(failure).__name__}: {failure}"[:1500]
-    finally:
-        teller.cancel()
-    found = {"stages": list(stages.values()), "admission": admission.model_dump(mode="json") if admission else None, "error": error}
-    await in_thread(TryOut.objects.filter(pk=row.pk).update)(state="finished", finished_at=timezone.now(), **found)
-
-
-def _begin(try_out_id: uuid.UUID, device: str) -> TryOut | None:
-    begun = {"state": "running", "started_at": timezone.now(), "device_name": device[:120]}
-    if not TryOut.objects.filter(pk=try_out_id, state="queued").update(**begun):
-        return None
-    return TryOut.objects.get(pk=try_out_id)

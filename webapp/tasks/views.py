@@ -7,12 +7,13 @@ import uuid
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.db.models import Count, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
 from webapp.accounts.access import teams_with
 from webapp.accounts.first_user import first_user
+from webapp.accounts.signed_in import Request
 from webapp.diffs.highlight import highlighted_lines
 from webapp.runs.pages.listing import team_runs
 from webapp.tasks.models import Suite, Task
@@ -20,13 +21,13 @@ from webapp.tasks.models import Suite, Task
 PAGE_SIZE = 100
 
 
-def team_tasks(request: HttpRequest) -> QuerySet[Task]:
+def team_tasks(request: Request) -> QuerySet[Task]:
     return Task.objects.filter(team=request.team)
 
 
 @login_required
 @require_GET
-def task_list(request: HttpRequest) -> HttpResponse:
+def task_list(request: Request) -> HttpResponse:
     """All tasks of the current team, by suite, with search."""
     text = request.GET.get("q", "").replace("\0", "").strip()
     suites = Suite.objects.filter(team=request.team).annotate(size=Count("tasks")).order_by("name")
@@ -63,7 +64,7 @@ def task_list(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def task_page(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
+def task_page(request: Request, task_id: uuid.UUID) -> HttpResponse:
     task = get_object_or_404(Task.objects.filter(team__in=teams_with(request)).select_related("suite", "created_by"), pk=task_id)
     context = {"task": task, "lines": highlighted_lines(task.source), "runs": team_runs(task.team_id).filter(task=task)[:50]}
     return render(request, "tasks/task.html", context)

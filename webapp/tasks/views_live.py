@@ -6,7 +6,7 @@ import uuid
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import BadRequest
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
@@ -15,6 +15,7 @@ from agents.choices.workflows import DEFAULT, WORKFLOWS, without_models
 from verifier.source import MAX_SOURCE_BYTES, SourceError, import_problems, parse, sha256
 from verifier.task import ALLOWED_IMPORTS
 from webapp.accounts.access import team_for, teams_with
+from webapp.accounts.signed_in import Request
 from webapp.fleet.choices import device_choices
 from webapp.tasks import estimates, trying
 from webapp.tasks.forms import MODES, PRECISIONS, problems_of
@@ -24,13 +25,13 @@ from webapp.tasks.search_fields import BUILT_IN, ROLES, workflow_of
 from webapp.tasks.written import DTYPES, MARK, ModuleForm, plain_part
 
 
-def _source(request: HttpRequest) -> str:
+def _source(request: Request) -> str:
     return request.POST.get("source", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
 @login_required
 @require_POST
-def check(request: HttpRequest) -> JsonResponse:
+def check(request: Request) -> JsonResponse:
     """What parsing finds wrong with `source` as a `kind` ("task" or "program"). A plain module is no mistake: it is told apart, with its classes."""
     kind = "program" if request.POST.get("kind") == "program" else "task"
     source = _source(request)
@@ -45,7 +46,7 @@ def check(request: HttpRequest) -> JsonResponse:
 
 @login_required
 @require_POST
-def module_form(request: HttpRequest) -> HttpResponse:
+def module_form(request: Request) -> HttpResponse:
     """The form for a plain module. With `write` and everything given, the task that is written from it, as JSON."""
     source = _source(request)
     module = read_module(plain_part(source))
@@ -66,7 +67,7 @@ def module_form(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def try_out(request: HttpRequest) -> HttpResponse:
+def try_out(request: Request) -> HttpResponse:
     """Ask the sandbox about the source, or give what is known of it."""
     source, kind = _source(request), request.POST.get("device", "cpu")
     choice = next((choice for choice in device_choices() if choice.kind == kind), None)
@@ -82,11 +83,11 @@ def try_out(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def try_out_state(request: HttpRequest, try_out_id: uuid.UUID) -> HttpResponse:
+def try_out_state(request: Request, try_out_id: uuid.UUID) -> HttpResponse:
     return _shown(request, get_object_or_404(TryOut, pk=try_out_id, team__in=teams_with(request)))
 
 
-def _shown(request: HttpRequest, row: TryOut) -> HttpResponse:
+def _shown(request: Request, row: TryOut) -> HttpResponse:
     lost = trying.gone(row)
     context = {
         "row": row,
@@ -103,13 +104,13 @@ def _shown(request: HttpRequest, row: TryOut) -> HttpResponse:
 
 @login_required
 @require_GET
-def estimate(request: HttpRequest) -> HttpResponse:
+def estimate(request: Request) -> HttpResponse:
     """Cost, time and queue for the settings that are chosen now."""
     get = request.GET.get
     kind = get("device", "cpu")
     llm = get("llm") or BUILT_IN
     chosen = {get(role) or llm for role in ROLES}
-    workflow = workflow_of(get("workflow", ""), chosen)
+    workflow = workflow_of(get("workflow", ""), chosen, request.team, kind)
     workflow = workflow if workflow in WORKFLOWS else DEFAULT
     models = {BUILT_IN} if without_models(workflow) else chosen
     context = {

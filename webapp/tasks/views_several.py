@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from webapp.accounts.access import require, team_for, writable_teams
 from webapp.accounts.first_user import first_user
+from webapp.accounts.signed_in import Request
 from webapp.arena.services import create_arena
 from webapp.fleet.choices import device_choices
 from webapp.runs.services import QuotaReached
@@ -23,7 +25,7 @@ from webapp.tasks.several import SeveralForm, groups_of, one_policy
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def several(request: HttpRequest) -> HttpResponse:
+def several(request: Request) -> HttpResponse:
     """Choose tasks, and one run of each begins with the same settings."""
     require(request, request.team, "act")
     devices, teams = device_choices(), writable_teams(request)
@@ -31,6 +33,7 @@ def several(request: HttpRequest) -> HttpResponse:
     preferred = "cuda" if any(choice.kind == "cuda" and choice.online for choice in devices) else "cpu"
     ticked = request.POST.getlist("tasks") if request.method == "POST" else _opened_with(request, groups)
     form = SeveralForm(request.POST or None, devices=devices, teams=teams, groups=groups, initial={"device": preferred, "tasks": ticked})
+    form.arenas_of = request.team
     if request.method == "POST" and form.is_valid():
         team = team_for(request, form.cleaned_data["team"])
         tasks = form.chosen_tasks()
@@ -47,14 +50,14 @@ def several(request: HttpRequest) -> HttpResponse:
     return render(request, "tasks/several.html", context, status=422 if form.errors else 200)
 
 
-def _opened_with(request: HttpRequest, groups: list) -> list[str]:
+def _opened_with(request: Request, groups: list[Any]) -> list[str]:
     """`?suite=ID` opens with all tasks of that suite ticked."""
     return [task.value for group in groups if group.key == request.GET.get("suite") for task in group.tasks]
 
 
 @login_required
 @require_POST
-def import_tasks(request: HttpRequest) -> HttpResponse:
+def import_tasks(request: Request) -> HttpResponse:
     """A KernelBench checkout: a zip of it, or, for the person whose machine this is, its path on the server."""
     team = team_for(request)
     path, upload = request.POST.get("path", "").strip(), request.FILES.get("zip")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -16,6 +17,7 @@ from agents.choices.workflows import SEARCHES
 from agents.settings import Settings
 from verifier.source import MAX_SOURCE_BYTES
 from webapp.accounts.access import require, team_for, teams_with, writable_teams
+from webapp.accounts.signed_in import Request
 from webapp.fleet.choices import device_choices
 from webapp.runs import services
 from webapp.runs.access import run_for
@@ -31,23 +33,24 @@ DRAFT = re.compile(r"[0-9a-f]{24}")  # names what the browser keeps until it was
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def submit(request: HttpRequest) -> HttpResponse:
+def submit(request: Request) -> HttpResponse:
     """A model for the agents to work on."""
     return _run_page(request, SubmitForm, "tasks/submit.html", {"task": first_source()})
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def verify_own(request: HttpRequest) -> HttpResponse:
+def verify_own(request: Request) -> HttpResponse:
     """A task and a program for it: the verifier alone, no agents."""
     return _run_page(request, VerifyForm, "tasks/verify.html", {"task": SKELETON, "program": PROGRAM_SKELETON})
 
 
-def _run_page(request: HttpRequest, form_class: type[RunForm], template: str, skeletons: dict[str, str]) -> HttpResponse:
+def _run_page(request: Request, form_class: type[RunForm], template: str, skeletons: dict[str, str]) -> HttpResponse:
     require(request, request.team, "act")
     devices, teams = device_choices(), writable_teams(request)
     initial = {"device": _preferred(devices), **skeletons, **_start(request, form_class)}
     form = form_class(request.POST or None, request.FILES or None, devices=devices, teams=teams, initial=initial)
+    form.arenas_of = request.team
     if request.method == "POST" and form.is_valid():
         team = team_for(request, form.cleaned_data["team"])
         source = form.cleaned_data["task"]
@@ -85,12 +88,12 @@ def _run_page(request: HttpRequest, form_class: type[RunForm], template: str, sk
     return render(request, template, context, status=422 if form.errors else 200)
 
 
-def _preferred(devices: list) -> str:
+def _preferred(devices: list[Any]) -> str:
     """A GPU that is online, else the CPU."""
     return "cuda" if any(choice.kind == "cuda" and choice.online for choice in devices) else "cpu"
 
 
-def _start(request: HttpRequest, form_class: type[RunForm]) -> dict:
+def _start(request: Request, form_class: type[RunForm]) -> dict[str, Any]:
     """What the page opens with: `?example=softmax`, `?task=ID` or `?from=RUN` (that run's task and settings)."""
     if "example" in request.GET:
         found = example(request.GET["example"])
@@ -108,7 +111,7 @@ def _start(request: HttpRequest, form_class: type[RunForm]) -> dict:
     return {}
 
 
-def _settings_of(run: Run, form_class: type[RunForm]) -> dict:
+def _settings_of(run: Run, form_class: type[RunForm]) -> dict[str, Any]:
     kept = {name: run.settings[name] for name in ("device", "precision", "mode") if run.settings.get(name)}
     kept["device"] = str(kept.get("device", "cpu")).partition(":")[0]
     if form_class is SubmitForm:
@@ -135,7 +138,7 @@ def _title(source: str) -> str:
 
 @login_required
 @require_GET
-def example_source(request: HttpRequest, slug: str) -> HttpResponse:
+def example_source(request: Request, slug: str) -> HttpResponse:
     found = example(slug)
     if found is None:
         raise Http404("no such example")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Exists
 from django.http import HttpRequest
@@ -17,8 +17,8 @@ from webapp.arena.models import Arena
 from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.knowledge.models import Document, Learned
 from webapp.llm.models import Letter, Profile
-from webapp.review.guests import share_of
 from webapp.review.notices import unread
+from webapp.review.shares import share_of
 
 
 class Place(NamedTuple):
@@ -85,11 +85,11 @@ def unprotected_devices() -> list[dict[str, str]]:
     ]
 
 
-def sandboxed(doctor: dict) -> bool:
+def sandboxed(doctor: dict[str, Any]) -> bool:
     return (doctor.get("protection") or {}).get("sandbox") == "bubblewrap"
 
 
-def protection_words(doctor: dict) -> str:
+def protection_words(doctor: dict[str, Any]) -> str:
     """The layers that do hold, for a banner: "process isolation with rlimits, seccomp"."""
     protection = doctor.get("protection") or {}
     if not protection:
@@ -102,7 +102,7 @@ def waiting_letters(user) -> int:
     return Letter.objects.filter(team__in=user.teams.all(), run__isnull=False, reply=None, withdrawn_at=None).count()
 
 
-def navigation(path: str, used: Callable[[], Mapping[str, bool]]) -> list[dict]:
+def navigation(path: str, used: Callable[[], Mapping[str, bool]]) -> list[dict[str, Any]]:
     """The groups with their places that are served here, each with its address. `used`: what `in_use` says; asked once, for the advanced group."""
     groups = [_group("", [item for place in DESTINATIONS if (item := item_of(place, path))])]
     known = used()
@@ -110,11 +110,11 @@ def navigation(path: str, used: Callable[[], Mapping[str, bool]]) -> list[dict]:
     return [*groups, _group("Advanced", shown)]
 
 
-def _group(label: str, items: list[dict]) -> dict:
+def _group(label: str, items: list[dict[str, Any]]) -> dict[str, Any]:
     return {"label": label, "items": items, "current": any(item["current"] for item in items), "counts": [i["count"] for i in items if i["count"]]}
 
 
-def item_of(place: Place, path: str = "") -> dict | None:
+def item_of(place: Place, path: str = "") -> dict[str, Any] | None:
     """None where nothing serves it."""
     try:
         href = reverse(place.url)
@@ -124,13 +124,13 @@ def item_of(place: Place, path: str = "") -> dict | None:
     return {"key": place.key, "href": href, "label": place.label, "about": place.about, "current": current, "count": place.count, "used": place.used}
 
 
-def elsewhere(path: str, groups: list[dict]) -> list[dict]:
+def elsewhere(path: str, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Places that a key leads to although the bar does not show them now."""
     shown = {item["key"] for group in groups for item in group["items"]}
     return [item for place in [*ADVANCED, *ELSEWHERE] if place.key not in shown and (item := item_of(place, path))]
 
 
-def frame(request: HttpRequest) -> dict:
+def frame(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated or share_of(user):
         return {"navigation": [], "elsewhere": [], "unprotected": [], "waiting_letters": 0, "waived": waived()}

@@ -13,6 +13,7 @@
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
 {% progress 12 20 %}             how long something has taken, of how long it usually does
 {{ n|counted:"run" }}             a number with its noun: 1 run, 2 runs
+{{ x|sentence }}                 a clause of an engine as a sentence
 {{ x|ticked }}                   text in which `this` is code
 {{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ x|whole }} {{ run|duration }}    figures with units; "–" for None
 """
@@ -118,13 +119,13 @@ def times(ratio: float) -> str:
 
 
 @register.inclusion_tag("partials/status.html")
-def status(name: str, title: str = "") -> dict:
+def status(name: str, title: str = "") -> dict[str, Any]:
     tone, sign, word = STATUSES.get(name, ("idle", "·", str(name or "unknown").replace("_", " ")))
     return {"tone": tone, "sign": sign, "word": word, "title": title}
 
 
 @register.inclusion_tag("partials/status.html")
-def run_status(run) -> dict:
+def run_status(run) -> dict[str, Any]:
     return status(run.outcome if run.state == "finished" and run.outcome else run.state, run.reason)
 
 
@@ -145,13 +146,13 @@ def verification_headline(row) -> Any:
 
 
 @register.inclusion_tag("partials/headline.html")
-def headline(found: Any, brief: bool = False) -> dict:
+def headline(found: Any, brief: bool = False) -> dict[str, Any]:
     """Shows a headline (`runs.pages.headline`): the speedup over the best baseline, named, with its interval. `brief`: that alone, for a table."""
     return {"found": found, "brief": brief}
 
 
 @register.inclusion_tag("partials/status.html")
-def run_end(run) -> dict:
+def run_end(run) -> dict[str, Any]:
     """How a run stands on its own page, where the outcome is said beside the figure: of the outcomes only what cut it short."""
     if run.state != "finished":
         return status(run.state)
@@ -159,7 +160,7 @@ def run_end(run) -> dict:
 
 
 @register.inclusion_tag("partials/speedup.html", name="speedup")
-def speedup_tag(value: Any, vs: str = "") -> dict:
+def speedup_tag(value: Any, vs: str = "") -> dict[str, Any]:
     found = figure(value)
     if found is None:
         return {"figure": None}
@@ -187,7 +188,7 @@ def whisker_scale(values: list[Any]) -> tuple[float, float]:
 
 
 @register.inclusion_tag("partials/whisker.html")
-def whisker(value: Any, scale: tuple[float, float]) -> dict:
+def whisker(value: Any, scale: tuple[float, float]) -> dict[str, Any]:
     found = figure(value)
     if found is None:
         return {"figure": None}
@@ -209,7 +210,7 @@ def whisker(value: Any, scale: tuple[float, float]) -> dict:
 
 
 @register.inclusion_tag("partials/device_tag.html")
-def device_tag(kind: str, name: str = "") -> dict:
+def device_tag(kind: str, name: str = "") -> dict[str, Any]:
     """`kind` is "cpu", "cuda" or a device such as "cuda:0"; `name` as in Report.environment.device_name."""
     family = str(kind or "").partition(":")[0]
     return {"family": family, "label": short_device(name) or {"cpu": "CPU", "cuda": "CUDA"}.get(family, kind), "name": name or kind}
@@ -225,17 +226,17 @@ def short_device(name: str) -> str:
 
 
 @register.inclusion_tag("partials/class_tag.html")
-def class_tag(name: str, share: float | None = None) -> dict:
+def class_tag(name: str, share: float | None = None) -> dict[str, Any]:
     return {"name": name, "title": CLASSES.get(name, ""), "share": None if share is None else f"{share * 100:.0f} %"}
 
 
 @register.inclusion_tag("partials/flag.html")
-def flag(name: str) -> dict:
+def flag(name: str) -> dict[str, Any]:
     return {"name": name, "title": FLAGS.get(name, "")}
 
 
 @register.inclusion_tag("partials/ago.html")
-def ago(moment: datetime | None) -> dict:
+def ago(moment: datetime | None) -> dict[str, Any]:
     if not moment:
         return {"moment": None}
     seconds = max(0, round((timezone.now() - moment).total_seconds()))
@@ -256,7 +257,7 @@ def ago(moment: datetime | None) -> dict:
 
 
 @register.inclusion_tag("partials/problems.html", name="problems")
-def problems_tag(problems: list, title: str = "", target: str = "") -> dict:
+def problems_tag(problems: list[Any], title: str = "", target: str = "") -> dict[str, Any]:
     """`target`: id of the editor that a line number leads to."""
     return {"problems": problems, "title": title, "target": target}
 
@@ -320,6 +321,12 @@ def plain(name: str) -> str:
 
 
 @register.filter
+def sentence(text: str) -> str:
+    """What an engine says as a clause, as a sentence of its own."""
+    return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
+
+
+@register.filter
 def grouped(value: int | None) -> str:
     """1234567 -> "1 234 567", with spaces that do not break."""
     return "–" if value is None else f"{value:,}".replace(",", "\u202f")
@@ -354,7 +361,7 @@ def percent(value: float | None) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def manage_command(context: dict, words: str) -> str:
+def manage_command(context: dict[str, Any], words: str) -> str:
     """The line that runs `manage.py WORDS` for this installation. Where its data lies is told only to a browser on the same machine."""
     asked = context["request"].META
     here = asked.get("REMOTE_ADDR") in LOOPBACK and "HTTP_X_FORWARDED_FOR" not in asked
@@ -362,7 +369,7 @@ def manage_command(context: dict, words: str) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def query(context: dict, **changes: Any) -> str:
+def query(context: dict[str, Any], **changes: Any) -> str:
     """The page's own query string with some parameters changed; None drops one. For filters, sorting and paging."""
     params = context["request"].GET.copy()
     for name, value in changes.items():

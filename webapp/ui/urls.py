@@ -7,6 +7,7 @@ from webapp.ui import views
 app_name = "ui"
 
 urlpatterns = [
+    path("palette", views.find, name="find"),
     path("advanced/", views.advanced, name="advanced"),
     path("styleguide/", views.styleguide, name="styleguide"),
 ]

@@ -8,12 +8,14 @@ from functools import cache
 
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from webapp.environment import ROOT
+from webapp.review.shares import share_of
+from webapp.ui import palette
 from webapp.ui.context import ADVANCED, ELSEWHERE, in_use, item_of
 from webapp.ui.tags import CLASSES, FLAGS, STATUSES, whisker_scale
 
@@ -36,6 +38,16 @@ PROBLEMS = [
 def tokens() -> list[tuple[str, str]]:
     """(name, value) of every token, in the order of tokens.css."""
     return [(name, value) for name, value, _ in TOKEN.findall((ROOT / "static/css/tokens.css").read_text())]
+
+
+@login_required
+@require_GET
+def find(request: HttpRequest) -> JsonResponse:
+    """`{"groups"}` for the palette; guests with a share link find nothing."""
+    found = [] if share_of(request.user) else palette.find(request, request.GET.get("q", "")[: palette.LONGEST])
+    response = JsonResponse({"groups": found})
+    response["Cache-Control"] = "no-store"
+    return response
 
 
 @login_required

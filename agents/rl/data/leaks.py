@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from agents.rl.data.structure import NoReference, Structure, structure
 
@@ -34,7 +35,7 @@ class LeakReport:
     def clean(self) -> bool:
         return not self.leaks and not self.unread
 
-    def as_json(self) -> dict:
+    def as_json(self) -> dict[str, Any]:
         return {"clean": self.clean, "compared": list(self.compared), "unread": list(self.unread), "leaks": [asdict(leak) for leak in self.leaks]}
 
 
@@ -43,9 +44,9 @@ class Index:
 
     def __init__(self, known: Mapping[str, Structure]):
         self.known = known
-        self._count: Counter[tuple] = Counter(feature for one in known.values() for feature in one.features)
+        self._count: Counter[tuple[Any, ...]] = Counter(feature for one in known.values() for feature in one.features)
         self._keys: dict[str, list[str]] = defaultdict(list)
-        self._rare: dict[tuple, list[str]] = defaultdict(list)
+        self._rare: dict[tuple[Any, ...], list[str]] = defaultdict(list)
         for name, one in known.items():
             self._keys[one.key].append(name)
             for feature in self._rarest(one):
@@ -61,7 +62,7 @@ class Index:
             if similarity >= ALIKE:
                 yield name, similarity
 
-    def _rarest(self, one: Structure) -> list[tuple]:
+    def _rarest(self, one: Structure) -> list[tuple[Any, ...]]:
         size = len(one.features)
         return sorted(one.features, key=lambda feature: (self._count[feature], feature))[: size - int(ALIKE * size) + 1]
 

@@ -16,7 +16,7 @@ from agents.rl.data.rows import Kind, Row, feedback, figures, slim_json
 from agents.rl.data.scrub import Scrubber
 from agents.rl.data.synthetic import SyntheticTask, drawn
 from agents.rl.reward import score
-from agents.rl.rubric import Before, gain
+from agents.rl.rubric import Before, Skill, gain
 from compiler import DeviceFigures
 from verifier.jobs import AdmitJob, CaptureJob, JobResult, VerifyJob
 from verifier.report import Report
@@ -85,7 +85,7 @@ async def admit(tasks: Sequence[dict[str, Any]], client: Client, into: Lines, sa
 async def programs(tasks: Sequence[dict[str, Any]], client: Client, into: Lines, settled: Lines, seed: int, say: Say) -> int:
     """Rows for every task: programs that passed (skill 1), from slow and from wrong ones to the tuned one (skill 2), and a few cheats. `settled` is
     told which tasks are done; one that the host kept from being measured is not, and what of it is in `into` is not made again."""
-    described = {**(await client.ready()).model_dump(mode="json"), **await client.figures()}  # type: ignore[attr-defined]
+    described = {**(await client.ready()).model_dump(mode="json"), **await client.figures()}
     device = DeviceFigures.of(described)
     done, known, made = {line["sha"] for line in settled}, {row["id"] for row in into}, 0
     for place, line in enumerate(tasks, start=1):
@@ -139,7 +139,7 @@ class _Maker:
         return result.report
 
     def _row(self, written: Written, report: Report, before: tuple[Written, Report] | None, kind: Kind) -> Row:
-        skill = "write" if before is None else "improve"
+        skill: Skill = "write" if before is None else "improve"
         scored = score(report, self.task.source, written.source, skill, before=Before(before[1]) if before else None)
         key = f"synthetic:{kind}:{report.task}:{report.program}:{before[1].program if before else ''}"
         return Row(

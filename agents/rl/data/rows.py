@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from agents.events import Event
 from agents.payloads import artefact
-from agents.projection import CandidateRow, project
+from agents.projection import CandidateRow, Summary, project
 from agents.rl.data.scrub import Scrubber
 from agents.rl.reward import score
 from agents.rl.rubric import Before, Skill, gain
@@ -144,7 +144,7 @@ def _judged(candidate: CandidateRow, trace: RunTrace, task: str, scrubber: Scrub
 
 
 class _Writer:
-    def __init__(self, trace: RunTrace, summary, task: str, scrubber: Scrubber):
+    def __init__(self, trace: RunTrace, summary: Summary, task: str, scrubber: Scrubber):
         self.trace, self.summary, self.task, self.scrubber = trace, summary, task, scrubber
 
     def row(self, one: _Judged, parent: _Judged | None, kind: Kind) -> Row:

@@ -201,7 +201,7 @@ class _Flow:
 
 def _imports(module: ast.Module) -> dict[str, str]:
     """Names to what they stand for: `F` is `torch.nn.functional`."""
-    found = {}
+    found: dict[str, str] = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
             found |= {one.asname or one.name.partition(".")[0]: one.name for one in node.names}

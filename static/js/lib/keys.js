@@ -8,6 +8,9 @@ export function shortcut(keys, what, action, group = "This page") {
   shortcuts.set(keys, { what, action, group });
 }
 
+// What can be done here, as a palette lists it.
+export const commands = () => [...shortcuts].map(([keys, { what, action }]) => ({ keys, what, action })).filter(({ keys }) => !keys.startsWith("Ctrl+"));
+
 const typing = (target) => target.isContentEditable || target.closest?.("input:not([type=checkbox], [type=radio]), select, textarea, .cm-editor, [data-editor]");
 
 function press(event) {

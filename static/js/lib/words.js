@@ -4,3 +4,6 @@ const plural = (noun) => (/(s|x|ch|sh)$/.test(noun) ? `${noun}es` : /[^aeiou]y$/
 export const noun = (number, one, many = plural(one)) => (number === 1 ? one : many);
 
 export const counted = (number, one, many = plural(one)) => `${number.toLocaleString("en")} ${noun(number, one, many)}`;
+
+// What an engine says as a clause, as a sentence of its own: as `sentence` of webapp/ui/tags.py.
+export const sentence = (text) => text && text[0].toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".");

@@ -1,7 +1,7 @@
 // One entry of the conversation for each thing that happened. Each function gives the children of the entry's body.
 import { h, setText } from "./dom.js";
 import { callDetails, callLine } from "./calls.js";
-import { chip, count, figure, interval, ms, seconds, size, speedupText, statusOf, times } from "./format.js";
+import { chip, figure, interval, ms, seconds, size, speedupText, statusOf, times } from "./format.js";
 import { progressText } from "./progress.js";
 import { expectedSeconds } from "./store.js";
 import { write } from "./selection.js";
@@ -145,7 +145,7 @@ export const ENTRIES = {
     return [h("p", { class: "prose" }, item.text), h("p", { class: "faint small" }, [item.by ? `by ${item.by}` : "", item.to ? `to ${AGENTS[item.to] ?? item.to}` : ""].filter(Boolean).join(", "))];
   },
 
-  llm(item, state, now, reading) {
+  llm(item, _state, _now, reading) {
     const opened = reading.calls.get(item.id);
     return [callLine(item, AGENTS[item.agent] ?? "Agent", Boolean(opened)), opened ? callDetails(item, opened) : null];
   },

@@ -209,7 +209,7 @@
 /**
  * A person writes to the agents.
  * @typedef {Object} NoteAdded
- * @property {string} text - the note
+ * @property {string} [text] - the note
  * @property {string} [to] - "all", "planner", "coder" or "verifier"
  * @property {string} [by] - who wrote it
  */

@@ -117,7 +117,7 @@ export const FOLDERS = {
     row.failed += 1;
     changes.header = true;
   },
-  "effect.completed"(state, event, payload, changes) {
+  "effect.completed"(state, _event, payload, changes) {
     if (payload.name === "budget.refused") state.run.refused = changes.header = true;
   },
   "message.delta"(state, event, payload, changes) {
@@ -233,7 +233,7 @@ export const FOLDERS = {
     const item = addItem(state, changes, event, "decision", { decision: payload, realised: payload.realised ?? null });
     state.decisions.set(event.seq, item);
   },
-  "budget.updated"(state, event, payload, changes) {
+  "budget.updated"(state, _event, payload, changes) {
     state.spent = payload.spent ?? state.spent;
     state.limits = payload.limits ?? state.limits;
     changes.header = true;

@@ -5,6 +5,7 @@ import { figuresOf, headlineOfRun, NAMES, outcomeChip, toGoOn, useful } from "./
 import { leftText, progressText, roughly, secondsLeft, Standing } from "./progress.js";
 import { bestCandidate, expectedSeconds } from "./store.js";
 import { clock } from "../lib/ago.js";
+import { sentence } from "../lib/words.js";
 
 const ROLES = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
 const WRITERS = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
@@ -148,7 +149,7 @@ export class Header {
   nowText() {
     const { state } = this;
     const { run } = state;
-    if (run.state === "finished") return [run.reason || statusOf(run.outcome)[2], toGoOn(run)].filter(Boolean).join(" ");
+    if (run.state === "finished") return [sentence(run.reason || statusOf(run.outcome)[2]), toGoOn(run)].filter(Boolean).join(" ");
     if (run.state === "paused") return run.pause?.kind ? "Paused." : "Paused: nothing is spent until you resume it.";
     if (!state.last) return this.standing.say("Waiting for a free orchestrator …");
     for (let index = state.items.length - 1, seen = 0; index >= 0 && seen < 60; index -= 1, seen += 1) {

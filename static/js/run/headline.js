@@ -46,6 +46,7 @@ export function headlineOfRun(state, best, report = null) {
   if (found.outcome || run.state !== "finished") return found;
   if (run.outcome === "inconclusive" || run.outcome === "cancelled") return { ...NOTHING, outcome: run.outcome === "cancelled" ? "cancelled" : "noisy" };
   const last = [...state.candidates.values()].findLast((candidate) => candidate.status);
+  if (run.outcome === "out_of_budget" && UNMEASURED[last?.status]) return headlineOf(last);
   if (run.workflow === "verify" && last && last.status !== "passed") return headlineOf(last);
   if (run.speedup) return { ...NOTHING, outcome: outcomeOf(run.speedup, false), first: run.speedup, against: NAMES.eager, provisional: true };
   return { ...NOTHING, outcome: "none" };

@@ -50,7 +50,7 @@ export class Pane {
       return this.say("empty", "Diffs, reports and timelines will appear here as candidates are produced.");
     }
     if (subject === "reference" || tab === "timeline") return this.drawTimeline(subject, candidate);
-    if (!candidate || !candidate.seq) return this.say("none", `There is no candidate ${subject} in this run${state.run.state === "finished" ? "" : " yet"}.`);
+    if (!candidate?.seq) return this.say("none", `There is no candidate ${subject} in this run${state.run.state === "finished" ? "" : " yet"}.`);
     if (tab !== "diff" && !candidate.resultSeq) return this.say(`wait ${subject} ${tab}`, "Verification in progress: the report will appear here.");
     this.drawFragment(candidate, tab);
   }

@@ -3,7 +3,6 @@ import { firstFrom } from "./tracks.js";
 
 export const GROUPS = { name: "name", module: "module", stream: "stream", grid: "grid and block" };
 export const NO_MODULE = "(no module)";
-const ANNOTATED = "with modules and operators"; // verifier/profiling/digest.py
 
 export function groupOf(model, by) {
   const { name, row } = model.columns;
@@ -37,7 +36,6 @@ export function modulesOf(model) {
     const inner = innermost(model, tracks, at);
     if (inner >= 0) found[event] = name[inner] + 1;
   }
-  if (tracks.length) carryOver(model, found);
   return (model.modules = found);
 }
 
@@ -51,37 +49,4 @@ function innermost(model, tracks, at) {
     if (k >= model.offsets[track] && start[k] + duration[k] >= at && (best < 0 || start[k] >= start[best])) best = k;
   }
   return best;
-}
-
-// Only one call of a recording has ranges of modules. Calls that launch the same kernels in the same order launch them in the same modules.
-function carryOver(model, found) {
-  const { start, duration, name, kind } = model.columns;
-  const nvtx = model.header.kinds.indexOf("nvtx");
-  const work = [];
-  const calls = [];
-  let pattern = null;
-  for (let event = 0; event < kind.length; event += 1) {
-    const text = kind[event] === nvtx ? model.header.names[name[event]] : "";
-    if (text === ANNOTATED) pattern = event;
-    else if (text === "iter") calls.push(event);
-    const row = model.rows[model.columns.row[event]];
-    if (row.kind === "gpu" || row.kind === "thread") work.push({ event, at: model.launch[event] ? start[model.launch[event] - 1] : start[event] });
-  }
-  if (pattern === null) return;
-  work.sort((a, b) => a.at - b.at || start[a.event] - start[b.event] || a.event - b.event);
-  const first = (time) => {
-    let [low, high] = [0, work.length];
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (work[middle].at >= time) high = middle;
-      else low = middle + 1;
-    }
-    return low;
-  };
-  const within = (range) => work.slice(first(start[range]), first(start[range] + duration[range]));
-  const known = within(pattern);
-  for (const call of calls) {
-    const mine = within(call);
-    if (mine.length === known.length && mine.every(({ event }, i) => name[event] === name[known[i].event])) mine.forEach(({ event }, i) => (found[event] = found[known[i].event]));
-  }
 }

@@ -33,11 +33,11 @@ export function hitsPanel(lanes, named, order, choose, reorder) {
   choice.addEventListener("change", () => reorder(choice.value));
   return [
     h("div", { class: "row" }, h("h3", null, counted(all, "hit")), choice),
-    ...lanes.map((lane) => {
+    ...lanes.flatMap((lane) => {
       const shown = firstHits(lane.model, lane.matches.events, order);
       const left = lane.matches.events.length - shown.length;
       return [named ? h("h4", null, lane.name) : null, h("ol", { class: "hits plain", tabindex: "0" }, shown.map((event) => hit(lane, event, choose))), left ? h("p", { class: "faint" }, `and ${counted(left, "more hit")}`) : null];
-    }).flat().filter(Boolean),
+    }).filter(Boolean),
   ];
 }
 

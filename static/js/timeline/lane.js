@@ -92,7 +92,7 @@ export class Lane {
     const track = HEIGHTS[this.box.rowHeight];
     this.laid = layout(this.model, this.choice, track);
     this.painter.use(this.model, this.laid, track);
-    this.labels.replaceChildren(...labels(this.model, this.laid.lines, { fold: (key) => this.change("folded", key), pin: (key) => this.change("pinned", key), hide: (key) => this.hide(key) }));
+    this.labels.replaceChildren(...labels(this.laid.lines, { fold: (key) => this.change("folded", key), pin: (key) => this.change("pinned", key), hide: (key) => this.hide(key) }));
     this.stage.style.height = `${Math.max(this.laid.height, 96)}px`;
     this.resize();
   }

@@ -71,7 +71,7 @@ export class Painter {
       if (event >= 0) this.outline(event, scene, event === scene.selected ? palette.text.text : event === scene.hover ? palette.text["text-2"] : palette.text.accent);
     }
     if (scene.selected >= 0) for (const partner of scene.partners) this.arrow(scene.selected, partner, scene);
-    this.drawAxis(view, scene.origin ?? 0, scene);
+    this.drawAxis(view, scene);
   }
 
   drawGrid(view, origin) {
@@ -280,7 +280,7 @@ export class Painter {
   }
 
   // Over the rows, because these scroll beneath it: marks of time, the measured range, and ranges that others have marked.
-  drawAxis(view, origin, { measure, marks }) {
+  drawAxis(view, { measure, marks }) {
     const { context, palette, width } = this;
     context.fillStyle = palette.text.sunken;
     context.fillRect(0, 0, width, AXIS);

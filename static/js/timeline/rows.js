@@ -90,7 +90,7 @@ function counterLine({ key, name, counter }, choice, y) {
 const KINDS = { gpu: "GPU", api: "CUDA", nvtx: "NVTX", thread: "Threads" };
 
 // `act` has fold(key), pin(key) and hide(key).
-export function labels(model, lines, act) {
+export function labels(lines, act) {
   return lines.map((line) => {
     const can = line.kind === "group" || line.row?.depths > 1;
     const deeper = line.kind === "row" && line.row.depths > MAX_DEPTH && !line.closed ? ` (+${line.row.depths - MAX_DEPTH})` : "";

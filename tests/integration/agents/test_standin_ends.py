@@ -14,6 +14,7 @@ from agents.llm.models import Models
 from agents.local import LocalVerifier
 from agents.run import Engine
 from agents.settings import Budget, Settings
+from tests.engines import engine_of
 from tests.standin import CONTENT, KINDS, FaultPlan, StandIn
 from tests.standin.answers import Author
 from tests.unit.standin.marked_verifier import MarkedVerifier
@@ -45,7 +46,7 @@ class Bench:
         path.write_text(PROFILE.format(url=url, retries=retries, read=read))
         models = Models({"STITCHWORK_LLM_PROFILES": str(path), "DATA_DIR": str(self.folder)})
         local = LocalVerifier(self.journal, self.verifier, "cpu")
-        return Engine(self.journal, local, SETTINGS.model_copy(update=changes), TASK, "small", models=models, on_pause="stop")
+        return engine_of(self.journal, local, SETTINGS.model_copy(update=changes), TASK, "small", models=models, on_pause="stop")
 
 
 @pytest_asyncio.fixture

@@ -9,8 +9,8 @@ import pytest
 from agents.journal import MemoryJournal
 from agents.llm.models import Models
 from agents.local import LocalVerifier
-from agents.run import Engine
 from agents.settings import Budget, Settings
+from tests.engines import engine_of
 from tests.integration.agents.brief import Brief
 from tests.standin import FaultPlan, StandIn
 from tests.unit.standin.prompts_of import TASK
@@ -53,7 +53,7 @@ def test_three_mistakes_are_explained_by_the_verifier_and_mended(tmp_path):
                 models = Models({"STITCHWORK_LLM_PROFILES": str(tmp_path / "llm.toml"), "DATA_DIR": str(tmp_path)})
                 budget = Budget(calls=12, candidates=5, verifier_seconds=None, seconds=None)
                 settings = Settings(**ROLES, target=0.01, budget=budget)
-                engine = Engine(journal, LocalVerifier(journal, Brief(client), "cpu"), settings, TASK, "small", models=models, on_pause="stop")
+                engine = engine_of(journal, LocalVerifier(journal, Brief(client), "cpu"), settings, TASK, "small", models=models, on_pause="stop")
                 return faults, await engine.execute()
         finally:
             await client.close()

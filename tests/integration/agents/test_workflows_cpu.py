@@ -12,8 +12,8 @@ import pytest
 from agents.call_graph import call_graph
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
-from agents.run import Engine
 from agents.settings import Budget, Settings
+from tests.engines import engine_of
 from tests.integration.agents.brief import Brief
 from verifier.limits import Limits
 
@@ -53,7 +53,7 @@ def solved(tmp_path_factory):
         async def solve(workflow):
             journal = MemoryJournal()
             settings = Settings(workflow=workflow, budget=Budget(candidates=2, verifier_seconds=None, seconds=None), seed=1)
-            return await Engine(journal, LocalVerifier(journal, brief, "cpu"), settings, TASK, "softmax").execute(), journal
+            return await engine_of(journal, LocalVerifier(journal, brief, "cpu"), settings, TASK, "softmax").execute(), journal
 
         yield lambda workflow: runner.run(solve(workflow))
         runner.run(brief.client.close())

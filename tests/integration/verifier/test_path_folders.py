@@ -7,10 +7,10 @@ from pathlib import Path
 
 SCRIPT = """
 from verifier.limits import Limits
-from verifier.confinement.sandbox import spawn
+from verifier.confinement.sandbox import PartySpec, spawn
 from verifier.confinement.visible import import_path
 
-party = spawn(Limits(), [], {}, True)
+party = spawn(PartySpec(Limits(), data_limit=True))
 try:
     print(party.channel.receive(60).message["type"], len(import_path()))
 finally:

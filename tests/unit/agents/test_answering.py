@@ -16,6 +16,7 @@ from agents.llm import mailbox
 from agents.llm.mailbox import waiting_for
 from agents.llm.messages import Message, Request
 from agents.projection import project
+from tests.engines import engine_of
 
 PAUSED = 5
 
@@ -219,7 +220,7 @@ async def test_where_one_worker_asks_what_the_others_are_at_is_finished_and_kept
     from agents.llm.mailbox import FileMailbox
     from agents.llm.models import Models
     from agents.local import LocalVerifier
-    from agents.run import Engine, Finish
+    from agents.run import Finish
 
     monkeypatch.setattr(mailbox, "POLL_SECONDS", 0.01)
     (tmp_path / "llm.toml").write_text('[profiles.me]\nkind = "mailbox"\n')
@@ -246,7 +247,7 @@ async def test_where_one_worker_asks_what_the_others_are_at_is_finished_and_kept
         await run.parallel(asks(), verifies())
         return Finish("matched", "done")
 
-    engine = Engine(journal, LocalVerifier(journal, client, "cpu"), settings(), TASK, "t", workflow=workflow, models=models, on_pause="stop")
+    engine = engine_of(journal, LocalVerifier(journal, client, "cpu"), settings(), TASK, "t", workflow=workflow, models=models, on_pause="stop")
     summary = await asyncio.wait_for(engine.execute(), 10)
     assert summary.state == "paused" and summary.pause.kind_ == "asked"
     assert [e.kind for e in journal.events if e.kind == "verification.finished"], "it was waited for, and counts"

@@ -17,6 +17,7 @@ from agents.local import LocalVerifier
 from agents.projection import project
 from agents.run import Engine
 from agents.settings import Budget
+from tests.engines import engine_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -25,7 +26,7 @@ def engine(journal, models, programs=4, client=None, on_pause="wait", **changes)
     verifier = LocalVerifier(journal, client or FakeClient(), "cpu")
     roles = AskingRoles(programs).roles()
     chosen = settings(**changes)
-    return Engine(journal, verifier, chosen, TASK, "softmax", roles=roles, models=models, on_pause=on_pause)
+    return engine_of(journal, verifier, chosen, TASK, "softmax", roles=roles, models=models, on_pause=on_pause)
 
 
 def of_kind(journal, *kinds):

@@ -24,7 +24,7 @@ class Client(FakeClient):
 def client(monkeypatch):
     fake = Client()
     monkeypatch.setattr(cli, "open_verifier", lambda device, data_dir: fake)
-    monkeypatch.setattr("agents.roles.roles_for", lambda *_: FakeRoles(PROGRAMS).roles())
+    monkeypatch.setattr("agents.cli.roles_for", lambda *_: FakeRoles(PROGRAMS).roles())
     return fake
 
 

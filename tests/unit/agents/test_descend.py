@@ -12,9 +12,9 @@ from agents.call_graph import call_graph
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
 from agents.roles.situation import Knob
-from agents.run import Engine
 from agents.settings import Settings
 from agents.workflows.descending import MOST_LAST, SHARE, descend, values_of
+from tests.engines import engine_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -133,5 +133,5 @@ async def test_no_language_model_whatever_the_settings_say():
     for workflow, ended in (("descend", False), ("forge", True)):
         journal = MemoryJournal()
         settings = Settings(workflow=workflow, planner="big", coder="big", judge="big")
-        summary = await Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings, TASK, "softmax").execute()
+        summary = await engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings, TASK, "softmax").execute()
         assert ("no LLM profile 'big'" in summary.reason) is ended

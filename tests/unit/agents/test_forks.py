@@ -11,8 +11,8 @@ from agents.forking import fork, settings_of
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
 from agents.projection import project
-from agents.run import Engine
 from agents.settings import Budget, Settings
+from tests.engines import engine_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -37,7 +37,7 @@ async def test_a_workflow_passes_over_all_that_it_inherits(workflow):
     for at in [*range(1, length, max(1, length // 9)), length]:
         journal = await forked(whole, at, new)
         cut = journal.events[-1].payload["from"]["seq"]
-        run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), new, TASK, "softmax", roles=roles().roles())
+        run = engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), new, TASK, "softmax", roles=roles().roles())
         summary = await run.execute()
         assert summary.state == "finished" and not summary.errors and summary.open_spans() == [], f"{workflow} at {at}: {summary.errors}"
         assert run.settings == new, f"{workflow} at {at}: something that was inherited is left"
@@ -62,11 +62,11 @@ async def test_stitch_with_models_goes_on_with_another_coder():
     new = old.model_copy(update={"coder": "other", "target": 1.9, "budget": Budget(calls=30, candidates=12)})
     whole, first = MemoryJournal(), ScriptedModels(SCRIPT)
     verifier = LocalVerifier(whole, FakeClient(), "cpu")
-    summary = await Engine(whole, verifier, old, TASK, "softmax", models=first).execute()
+    summary = await engine_of(whole, verifier, old, TASK, "softmax", models=first).execute()
     assert summary.outcome == "improved" and not summary.errors
     for at in range(1, len(whole.events) + 1, 4):
         journal, models = await forked(whole, at, new), ScriptedModels(SCRIPT)
-        run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), new, TASK, "softmax", models=models)
+        run = engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), new, TASK, "softmax", models=models)
         summary = await run.execute()
         assert summary.state == "finished" and not any("Diverged" in e or "unexpected" in e for e in summary.errors), f"at {at}: {summary.errors}"
         assert run.settings == new, f"at {at}"

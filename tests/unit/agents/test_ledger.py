@@ -9,9 +9,9 @@ from scripted_models import ScriptedModels, diagnosis, optimise, plan, program
 from agents.events import Event
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
-from agents.run import Engine
 from agents.settings import Budget
 from agents.strategies.ledger import entries
+from tests.engines import engine_of
 
 
 def trace(gain: dict | None) -> list[Event]:
@@ -59,7 +59,7 @@ async def test_a_run_credits_a_first_programs_strategies_together_and_times_each
 
     client.before = note
     chosen = settings(planner="scripted", coder="scripted", judge="scripted", budget=Budget(candidates=2, calls=20))
-    summary = await Engine(journal, LocalVerifier(journal, client, "cpu"), chosen, TASK, "softmax", models=ScriptedModels(script)).execute()
+    summary = await engine_of(journal, LocalVerifier(journal, client, "cpu"), chosen, TASK, "softmax", models=ScriptedModels(script)).execute()
     assert asked[:2] == [("quick", False), ("quick", True)] and asked[-1][1] is False, "the winner is confirmed against all baselines"
     first, second = entries(await journal.load())
     assert first.strategy == "fuse-row-reduction + vectorise + row-cache"

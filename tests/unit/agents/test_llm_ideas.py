@@ -12,8 +12,8 @@ from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
 from agents.roles import roles_for
 from agents.roles.situation import Attempt, Edit, Idea, Situation
-from agents.run import Engine
 from agents.settings import Budget
+from tests.engines import engine_of
 
 pytestmark = pytest.mark.asyncio
 FIRST = Idea("Rows in registers", "One warp a row.", ("row-cache",), 1.5, number=1)
@@ -28,7 +28,7 @@ async def prepared(script: dict):
     models = ScriptedModels({"planner/plan": [plan("s1")], **script})
     journal = MemoryJournal()
     chosen = settings(planner="scripted", coder="scripted", judge="scripted", budget=Budget(calls=40))
-    run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "softmax", models=models)
+    run = engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "softmax", models=models)
     situation = Situation(TASK, "softmax", chosen)
     span = run.span("all", "All")
     situation.capture = (await span.capture()).result.capture
@@ -124,7 +124,7 @@ async def test_whole_searches_with_models(workflow):
     )  # fmt: skip
     journal = MemoryJournal()
     chosen = settings(workflow=workflow, planner="scripted", coder="scripted", judge="scripted", budget=Budget(candidates=14, calls=50))
-    summary = await Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "softmax", models=models).execute()
+    summary = await engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "softmax", models=models).execute()
     assert summary.outcome == "improved", (summary.reason, summary.errors)
     wanted = {
         "branch": {"planner/ideas", "coder/realise", "coder/repair"},

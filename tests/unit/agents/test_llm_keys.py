@@ -22,7 +22,7 @@ from agents.llm.errors import ModelFailure
 from agents.llm.mailbox import waiting_for
 from agents.llm.messages import Message, Request
 from agents.local import LocalVerifier
-from agents.run import Engine
+from tests.engines import engine_of
 
 SHAPES = (KEY, base64.b64encode(KEY.encode()).decode().rstrip("="), KEY[:24])
 
@@ -73,7 +73,7 @@ async def test_a_run_leaves_no_trace_of_the_key(tmp_path, monkeypatch, caplog, c
         text = profile("fast", base_url=wire.url, prices={"input": 1.0, "output": 2.0})
         found = models(tmp_path, text, profile("fake", kind="cassette", file="tape.jsonl", record="fast"))
         running = asyncio.create_task(
-            Engine(
+            engine_of(
                 journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "softmax", roles=AskingRoles(3).roles(), models=found
             ).execute()
         )

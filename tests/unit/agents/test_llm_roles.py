@@ -13,6 +13,7 @@ from agents.ports import Passage
 from agents.roles import impossible
 from agents.run import Engine
 from agents.settings import Budget
+from tests.engines import engine_of
 
 pytestmark = pytest.mark.asyncio
 ALL = {"planner": "scripted", "coder": "scripted", "judge": "scripted"}
@@ -22,7 +23,7 @@ def engine(models: ScriptedModels, journal=None, client=None, library=None, **ch
     journal = journal if journal is not None else MemoryJournal()
     chosen = settings(**{**ALL, "budget": Budget(candidates=20, calls=60), **changes})
     verifier = LocalVerifier(journal, client or FakeClient(), "cpu")
-    return Engine(journal, verifier, chosen, TASK, "softmax", models=models, library=library)
+    return engine_of(journal, verifier, chosen, TASK, "softmax", models=models, library=library)
 
 
 async def run(script: dict, **changes):

@@ -17,6 +17,7 @@ from agents.roles.situation import Attempt, Edit, Plan, Situation
 from agents.run import Engine
 from agents.settings import Settings
 from compiler import Move, Options
+from tests.engines import engine_of
 from verifier.jobs import VerifyJob
 
 MODELS = {"planner": "big", "coder": "big", "judge": "big"}
@@ -90,7 +91,7 @@ async def noted(journal: MemoryJournal, text: str, to: str = "all") -> None:
 
 
 def at_work(journal: MemoryJournal, chosen: Settings) -> tuple[Engine, Situation]:
-    run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "mine")
+    run = engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "mine")
     return run, Situation(TASK, "mine", chosen)
 
 
@@ -102,7 +103,7 @@ async def test_an_order_is_read_once_said_and_replayed():
         if look == 0:
             await noted(journal, "skip row-cache\nplease", to="planner")
         else:
-            run = Engine(MemoryJournal(journal.run, journal.events, journal.artefacts), run.verifier, settings(), TASK, "mine")
+            run = engine_of(MemoryJournal(journal.run, journal.events, journal.artefacts), run.verifier, settings(), TASK, "mine")
             await run.refresh()
             run.replay.__init__(journal.events)
         span = run.span("plan", "Plan")

@@ -9,6 +9,7 @@ from agents.local import LocalVerifier
 from agents.run import Engine
 from agents.workflows import measuring
 from agents.workflows.outcome import outcome_of
+from tests.engines import engine_of
 from tests.unit.agents.agent_fakes import TASK, FakeClient, FakeRoles, report, settings
 from verifier.jobs import KernelProfile, Profile, VerifyJob
 
@@ -26,7 +27,7 @@ def at_once(monkeypatch):
 def engine(client, programs=None, program_source=None, **changes) -> Engine:
     chosen, roles = settings(**changes), FakeRoles(programs or []).roles()
     journal = MemoryJournal()
-    return Engine(journal, LocalVerifier(journal, client, "cpu"), chosen, TASK, "softmax", program_source=program_source, roles=roles)
+    return engine_of(journal, LocalVerifier(journal, client, "cpu"), chosen, TASK, "softmax", program_source=program_source, roles=roles)
 
 
 def quiet_after(client: FakeClient, verdicts: int) -> None:

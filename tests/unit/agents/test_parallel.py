@@ -15,6 +15,7 @@ from agents.llm.errors import ModelFailure
 from agents.local import LocalVerifier
 from agents.run import Engine, Finish
 from agents.settings import Budget
+from tests.engines import engine_of
 
 pytestmark = pytest.mark.asyncio
 WORKERS, ROUNDS = 4, 3
@@ -42,7 +43,7 @@ async def wide(run) -> Finish:
 def engine(journal, models, client=None, on_pause="wait", **budget) -> Engine:
     chosen = settings(budget=Budget(**{"candidates": 100, **budget}))
     verifier = LocalVerifier(journal, client or FakeClient(), "cpu")
-    return Engine(journal, verifier, chosen, TASK, "softmax", workflow=wide, models=models, on_pause=on_pause)
+    return engine_of(journal, verifier, chosen, TASK, "softmax", workflow=wide, models=models, on_pause=on_pause)
 
 
 class SlowModels(FakeModels):

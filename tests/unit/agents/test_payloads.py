@@ -14,7 +14,24 @@ from pydantic import BaseModel, ValidationError
 
 from agents import reference
 from agents.events import KINDS, Event, NewEvent, Projection
-from agents.payloads import PAYLOADS, CandidateProposed, DecisionMade, MessageDelta, Origin, Payload, PlanProposed, RunForked, RunStarted, read
+from agents.journal import MemoryJournal
+from agents.payloads import (
+    PAYLOADS,
+    CandidateProposed,
+    DecisionMade,
+    DiagnosisMade,
+    EffectCompleted,
+    IdeaProposed,
+    MessageDelta,
+    Origin,
+    PlanEdited,
+    PlanProposed,
+    PlanStep,
+    RunFinished,
+    RunForked,
+    RunStarted,
+    read,
+)
 from agents.replay import BESIDE
 from agents.settings import Settings
 
@@ -22,6 +39,14 @@ ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = [json.loads(line) for path in sorted(ROOT.glob("examples/traces/*/trace.jsonl")) for line in path.read_bytes().splitlines()]
 FOLDERS = (ROOT / "static/js/run/folders.js").read_text()
 STATE = (ROOT / "static/js/run/state.js").read_text()
+ENTRIES = (ROOT / "static/js/run/entries.js").read_text()
+# What the entries of a page call a payload that they show.
+SHOWN: dict[str, list[type[BaseModel]]] = {
+    "payload": [RunStarted, RunFinished], "plan": [PlanEdited], "step": [PlanStep], "idea": [IdeaProposed], "diagnosis": [DiagnosisMade],
+    "decision": [DecisionMade],
+}  # fmt: skip
+HELPERS = ("add", "event", "at")  # by which tests and benches make events of keywords
+TERMINAL = ast.parse((ROOT / "stitchwork/conversation.py").read_text())
 JAVASCRIPT = {"length", "map", "filter", "sort", "find", "toFixed"}  # of its own values
 
 
@@ -32,14 +57,26 @@ def test_the_examples_are_read_and_written_back_as_they_were():
 
 
 def payloads_in_tests() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(place, kind, payload) of every event that a test spells out; values that are worked out there are left out."""
-    for path in sorted(ROOT.glob("tests/**/*.py")):
+    """(place, kind, payload) of every event that a test or a bench spells out; values that are worked out there are `...`."""
+    for path in sorted([*ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py")]):
         text = path.read_text()
-        for node in ast.walk(ast.parse(text)) if "kind=" in text and "payload=" in text else ():
-            given = {one.arg: one.value for one in node.keywords if one.arg} if isinstance(node, ast.Call) else {}
-            kind, payload = given.get("kind"), given.get("payload")
-            if isinstance(kind, ast.Constant) and kind.value in PAYLOADS and isinstance(payload, ast.Dict):
-                yield f"{path.name}:{node.lineno}", kind.value, dict(_constants(payload))
+        for node in ast.walk(ast.parse(text)) if any(f'"{kind}"' in text for kind in KINDS) else ():
+            for kind, payload in _spelled(node):
+                yield f"{path.name}:{node.lineno}", kind, payload
+
+
+def _spelled(node: ast.AST) -> Iterator[tuple[str, dict[str, Any]]]:
+    """`Event(kind="note.added", payload={...})`, `add("note.added", text=...)` and `("note.added", {...})`."""
+    parts = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple) else []
+    named = {one.arg: one.value for one in node.keywords if one.arg} if isinstance(node, ast.Call) else {}
+    kind = next((one.value for one in [named.get("kind"), *parts[:2]] if isinstance(one, ast.Constant) and one.value in PAYLOADS), None)
+    if kind is None:
+        return
+    given = next((one for one in [named.get("payload"), *parts] if isinstance(one, ast.Dict)), None)
+    if given is not None:
+        yield kind, dict(_constants(given))
+    elif isinstance(node, ast.Call) and "payload" not in named and ast.unparse(node.func) in HELPERS:
+        yield kind, {name: ... for name in named if name not in ("span", "agent", "at")}
 
 
 def _constants(payload: ast.Dict) -> Iterator[tuple[str, Any]]:
@@ -53,14 +90,17 @@ def _constants(payload: ast.Dict) -> Iterator[tuple[str, Any]]:
 
 def test_what_tests_spell_out_is_what_the_kinds_say():
     spelled = list(payloads_in_tests())
-    assert len(spelled) > 50
+    assert len(spelled) > 150
     wrong = []
     for place, kind, payload in spelled:
+        known = {said.name for said in reference.fields_of(PAYLOADS[kind])}
+        wrong += [f"{place}: {kind} has no {name}" for name in payload if name not in known]
         try:
             read(kind, {name: value for name, value in payload.items() if value is not ...})
         except ValidationError as error:  # what is worked out may be missing here, and nothing else
             wrong += [f"{place}: {one['loc']}" for one in error.errors() if one["type"] != "missing" or one["loc"][0] not in payload]
-    assert [one for one in wrong if not one.startswith(("test_payloads.py", "test_journal.py"))] == []  # where wrong ones are the point
+    meant = ("test_payloads.py", "test_journal.py", "test_live.py")  # where what nobody knows is the point
+    assert [one for one in wrong if not one.startswith(meant)] == []
 
 
 def test_what_nobody_knows_survives_and_what_is_missing_is_empty():
@@ -93,6 +133,20 @@ def test_a_payload_is_written_with_what_its_author_gave():
 def test_numbers_stay_as_they_were_written():
     spent = read("llm.completed", {"key": "a#1", "spent": {"calls": 1, "dollars": 0.5}, "seconds": 2}).written()
     assert json.dumps(spent, sort_keys=True) == '{"key": "a#1", "seconds": 2, "spent": {"calls": 1, "dollars": 0.5}}'
+
+
+@pytest.mark.asyncio
+async def test_what_models_and_programs_may_say_reaches_the_journal():
+    odd = "a\0b\ud83d!"
+    said = [
+        MessageDelta(message="plan#1", text=odd),
+        EffectCompleted(key="plan#2", value=[{odd: odd}]),
+        RunForked(changed={"x": odd}),
+    ]
+    written = await MemoryJournal().append([NewEvent.of(one) for one in said])
+    assert written[0].payload["text"] == "a\ufffdb\ufffd!" and written[1].body.written()["value"] == [{"a\ufffdb\ufffd!": "a\ufffdb\ufffd!"}]
+    with pytest.raises(ValueError):
+        await MemoryJournal().append([NewEvent.of(EffectCompleted(key="plan#3", value=float("nan")))])
 
 
 def test_a_run_starts_with_all_settings():
@@ -133,21 +187,21 @@ def parts_of(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
     return {said.name: inner(said.type) for said in reference.fields_of(model)}
 
 
-def unknown_reads(body: str, models: list[type[Payload]]) -> list[str]:
-    """Reads of `payload` in a script's function that no model of these has a field for."""
+def unknown_reads(body: str, models: list[type[BaseModel]], variable: str = "payload") -> list[str]:
+    """Reads of a payload in a script that no model of these has a field for."""
     known: dict[str, type[BaseModel] | None] = {}
     for model in models:
         known |= parts_of(model)
     wrong = []
-    for name, deeper in re.findall(r"\bpayload\??\.(\w+)(?:\??\.(\w+))?", body):
+    for name, deeper in re.findall(rf"\b{variable}\??\.(\w+)(?:\??\.(\w+))?", body):
         part = known.get(name)
         if name not in known or (deeper and deeper not in JAVASCRIPT and part is not None and deeper not in parts_of(part)):
-            wrong.append(f"{models[0].kind}: payload.{name}{'.' * bool(deeper)}{deeper}")
+            wrong.append(f"{models[0].__name__}: {variable}.{name}{'.' * bool(deeper)}{deeper}")
     return wrong
 
 
 def test_the_pages_folders_read_fields_that_there_are():
-    bodies = re.findall(r'^  "?([\w.]+)"?\(state, event, payload, changes\) \{\n(.*?)^  \},$', FOLDERS, re.MULTILINE | re.DOTALL)
+    bodies = re.findall(r'^  "?([\w.]+)"?\(state\b[^)]*\) \{\n(.*?)^  \},$', FOLDERS, re.MULTILINE | re.DOTALL)
     assert len(bodies) == len(KINDS) and {kind for kind, _ in bodies} == set(KINDS)
     assert [read for kind, body in bodies for read in unknown_reads(body, [PAYLOADS[kind]])] == []
     named = {payload.__name__: payload for payload in PAYLOADS.values()}
@@ -155,4 +209,30 @@ def test_the_pages_folders_read_fields_that_there_are():
     assert len(shared) == len(re.findall(r"^export function \w+\(.*\bpayload\b", STATE, re.MULTILINE)) == 5
     for types, body in shared:
         assert unknown_reads(body, [named[name] for name in re.findall(r"\)\.(\w+)", types)]) == []
-    assert unknown_reads("payload.summery + payload.steps.length", [PlanProposed]) == ["plan.proposed: payload.summery"]
+    assert unknown_reads("payload.summery + payload.steps.length", [PlanProposed]) == ["PlanProposed: payload.summery"]
+    assert [read for variable, models in SHOWN.items() for read in unknown_reads(ENTRIES, models, variable)] == []
+
+
+def test_the_command_line_reads_fields_that_there_are():
+    """It has nothing of the product, so that it reads JSON."""
+    methods = {node.name: node for node in ast.walk(TERMINAL) if isinstance(node, ast.FunctionDef)}
+    table = next(node.value for node in TERMINAL.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "HANDLERS")
+    assert isinstance(table, ast.Dict) and len(table.keys) > 15
+    wrong = []
+    for key, method in zip(table.keys, table.values, strict=True):
+        assert isinstance(key, ast.Constant) and isinstance(method, ast.Attribute)
+        known = parts_of(PAYLOADS[key.value])
+        wrong += [f"{key.value}: {name}" for name in names_read(methods[method.attr]) if name not in known]
+    assert wrong == []
+
+
+def names_read(function: ast.FunctionDef) -> Iterator[str]:
+    """Keys that a function takes from its payload `p`."""
+    for node in ast.walk(function):
+        key: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "p":
+            key = node.slice
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "p.get":
+            key = node.args[0]
+        if isinstance(key, ast.Constant):
+            yield key.value

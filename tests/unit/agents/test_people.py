@@ -15,6 +15,7 @@ from agents.local import LocalVerifier
 from agents.projection import project
 from agents.run import Engine
 from agents.settings import Budget, Settings
+from tests.engines import engine_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.asyncio
 def engine(journal, models, programs=3, *, roles=None, client=None, on_pause="wait", chosen: Settings | None = None, **changes) -> Engine:
     verifier = LocalVerifier(journal, client or FakeClient(), "cpu")
     roles = roles or AskingRoles(programs).roles()
-    return Engine(journal, verifier, chosen or settings(**changes), TASK, "softmax", roles=roles, models=models, on_pause=on_pause)
+    return engine_of(journal, verifier, chosen or settings(**changes), TASK, "softmax", roles=roles, models=models, on_pause=on_pause)
 
 
 async def person(journal, kind: str, **payload) -> None:
@@ -180,7 +181,7 @@ def two_coders(monkeypatch):
 
 
 def cast(journal, models, chosen: Settings) -> Engine:
-    return Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "softmax", models=models)
+    return engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "softmax", models=models)
 
 
 async def forked(whole: MemoryJournal, at: int, chosen: Settings) -> MemoryJournal:

@@ -13,15 +13,16 @@ from agents.journal import MemoryJournal, write_trace
 from agents.llm import cli
 from agents.local import LocalVerifier
 from agents.replaying import NotReplayable, first_difference, replay
-from agents.run import Engine, Finish
+from agents.run import Finish
 from agents.workflows import FUNCTIONS
+from tests.engines import engine_of
 
 pytestmark = pytest.mark.asyncio
 
 
 async def recorded(programs: int = 3) -> MemoryJournal:
     journal = MemoryJournal()
-    engine = Engine(
+    engine = engine_of(
         journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "softmax", roles=AskingRoles(programs).roles(), models=FakeModels(),
     )  # fmt: skip
     await engine.execute()
@@ -108,7 +109,7 @@ async def test_workers_in_parallel_meet_as_they_did(monkeypatch):
 
     journal = MemoryJournal()
     verifier = LocalVerifier(journal, FakeClient(), "cpu")
-    await Engine(journal, verifier, settings(), TASK, "softmax", models=Slow(), workflow=workflow).execute()
+    await engine_of(journal, verifier, settings(), TASK, "softmax", models=Slow(), workflow=workflow).execute()
     numbers = {e.span: e.payload["candidate"] for e in journal.events if e.kind == "candidate.proposed"}
     assert numbers == {"w1": 1, "w2": 2, "w0": 3}
 

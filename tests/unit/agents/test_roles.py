@@ -18,9 +18,9 @@ from agents.plan_edits import first_options
 from agents.roles import roles_for, verifier
 from agents.roles.coder import LEAVE, BuiltInCoder
 from agents.roles.situation import Advice, Attempt, Edit, Situation
-from agents.run import Engine
 from agents.settings import Budget, Settings
 from compiler import Move, Options
+from tests.engines import engine_of
 from verifier.jobs import VerifyJob
 from verifier.parties.capturing.capture import capture
 from verifier.program import Program
@@ -59,7 +59,7 @@ def captured():
 @pytest_asyncio.fixture
 async def planned(captured):
     journal = MemoryJournal()
-    run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "mine")
+    run = engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "mine")
     situation = Situation(TASK, "mine", settings(), capture=captured)
     roles = roles_for(Settings())
     span = run.span("plan", "Plan")
@@ -137,7 +137,7 @@ async def test_a_model_as_the_judge_of_the_compiler_chooses_among_its_moves(plan
     models = ScriptedModels({"verifier/diagnose": [diagnosis("optimise", "fuse-pointwise")], "verifier/reply": [diagnosis("optimise", "row-cache")]})
     chosen = settings(judge="scripted", budget=Budget(calls=3))
     journal = MemoryJournal()
-    run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "mine", models=models)
+    run = engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "mine", models=models)
     roles, span = roles_for(chosen, models), run.span("all", "All")
     broken = judged(situation, await roles.coder.write(span, situation, None, None), "build_failed")
     assert (await roles.verifier.advise(span, situation, broken)).route == "repair" and not models.requests, "repaired without a judgement"
@@ -171,7 +171,7 @@ async def test_what_a_model_wrote_before_a_fork_is_no_trouble_for_the_compiler(p
 @pytest.mark.asyncio
 async def test_a_graph_that_could_not_be_captured_leaves_the_model_as_it_is(captured):
     journal = MemoryJournal()
-    run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "mine")
+    run = engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "mine")
     broken = captured.model_copy(update={"graph": None, "reason": "data-dependent control flow"})
     situation = Situation(TASK, "mine", settings(), capture=broken)
     roles, span = roles_for(Settings()), run.span("plan", "Plan")

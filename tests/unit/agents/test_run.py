@@ -13,6 +13,7 @@ from agents.local import LocalVerifier
 from agents.projection import project
 from agents.run import Engine
 from agents.settings import Budget
+from tests.engines import engine_of
 
 pytestmark = pytest.mark.asyncio
 PROGRAMS = ["# status build_failed\n# message expected ';'", "# speed 1.2", "# speed 1.6", "# status wrong_result", "# speed 2.0"]
@@ -21,7 +22,7 @@ PROGRAMS = ["# status build_failed\n# message expected ';'", "# speed 1.2", "# s
 def engine(journal, client, programs=PROGRAMS, program_source=None, **changes) -> Engine:
     chosen = settings(**changes)
     roles = FakeRoles(programs).roles()
-    return Engine(journal, LocalVerifier(journal, client, "cpu"), chosen, TASK, "softmax", program_source=program_source, roles=roles)
+    return engine_of(journal, LocalVerifier(journal, client, "cpu"), chosen, TASK, "softmax", program_source=program_source, roles=roles)
 
 
 def content(events) -> list[tuple]:
@@ -283,7 +284,7 @@ async def test_a_defect_of_ours_ends_in_failed_with_what_was_kept():
             return await super().advise(span, situation, attempt)
 
     journal = MemoryJournal()
-    run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "softmax", roles=Broken(PROGRAMS).roles())
+    run = engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "softmax", roles=Broken(PROGRAMS).roles())
     summary = await run.execute()
     assert (summary.outcome, summary.best) == ("failed", 3)
     error = next(e for e in journal.events if e.kind == "error")

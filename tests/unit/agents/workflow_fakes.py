@@ -17,6 +17,7 @@ from agents.local import LocalVerifier
 from agents.roles.situation import Advice, Edit, Idea, Knob, Plan, Roles
 from agents.run import Engine
 from agents.settings import Budget, Settings
+from tests.engines import engine_of
 
 STRATEGIES = ("vectorise", "row-cache", "parallel-split")
 BLOCKS, UNROLLS = (64, 128, 256, 512, 1024), (1, 2, 4, 8)
@@ -145,4 +146,6 @@ def settings(workflow: str, candidates: int | None = None, **changes) -> Setting
 
 def engine(workflow: str, roles: SearchRoles, journal: MemoryJournal | None = None, client: FakeClient | None = None, **changes) -> Engine:
     journal = journal if journal is not None else MemoryJournal()
-    return Engine(journal, LocalVerifier(journal, client or FakeClient(), "cpu"), settings(workflow, **changes), TASK, "softmax", roles=roles.roles())
+    return engine_of(
+        journal, LocalVerifier(journal, client or FakeClient(), "cpu"), settings(workflow, **changes), TASK, "softmax", roles=roles.roles()
+    )

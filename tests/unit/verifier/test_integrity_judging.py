@@ -127,6 +127,23 @@ def test_on_the_cpu_the_class_is_by_what_the_judge_saw():
     assert found.own_share is None and found.reason == "nobody was seen at work"
 
 
+@pytest.mark.parametrize(
+    ("own", "moments", "part", "of_the_class"),
+    [
+        (0.55, 80, 1.0, "custom"),
+        (0.0, 80, 1.0, "orchestration"),  # a library's work in series, its own in single calls
+        (0.0, 30, 0.5, "custom"),  # hardly anything was seen
+        (0.15, 200, 0.5, "custom"),  # most of a series are copies
+        (0.05, 200, 0.5, "orchestration"),
+    ],
+)
+def test_own_code_must_be_seen_in_series_like_the_timed_ones_too(own, moments, part, of_the_class):
+    series = Sampled({(0, "rows"): own}, {"libtorch_cpu.so": 1 - own}, moments, looked=True)
+    sampled = Sampled({(0, "rows"): 0.6}, {"libtorch_cpu.so": 0.4}, 300, looked=True, series=series)
+    found = judged(kernel("rows", 0.6, own=True), kind="cpu", program_ms=10.0, seen=Observed(sampled=sampled, calls_part=part))
+    assert found.program_class == of_the_class and ("two-faced" in rules(found)) is (of_the_class != "custom")
+
+
 def test_falling_back_is_seen():
     needs = [TorchCompute(name="aten.mm", calls=1, line=7)]
     result = judged(kernel("gemm", 0.9, "aten::mm"), needs=needs, swallowed=[Swallowed(error="RuntimeError", line=5)])

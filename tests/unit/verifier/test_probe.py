@@ -24,7 +24,7 @@ def bwrap(folder, monkeypatch, script: str):
 
 
 def spawn():
-    return sandbox.spawn(Limits(), [], {}, False)
+    return sandbox.spawn(sandbox.PartySpec(Limits()))
 
 
 def test_a_host_without_bubblewrap_runs_nothing(tmp_path, monkeypatch):

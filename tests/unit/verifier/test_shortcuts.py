@@ -9,8 +9,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from verifier.correctness.inputs import vary
 from verifier.integrity import shortcuts as module
 from verifier.integrity.shortcuts import Changed, Pace, Shortcuts
+from verifier.judge.endings import Ended
+from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values
 from verifier.layout import Spec
 from verifier.timing.series import Form, Use
@@ -99,6 +102,39 @@ def test_wrong_outputs_under_the_change_are_wrong():
     assert tried.objects[-1] == "back"
 
 
+@pytest.mark.parametrize(
+    ("failure", "ended"),
+    [
+        (PartyFailure("raised", "no weights like these", error_class="ValueError", whose="program"), True),
+        (PartyFailure("raised", "so it says", error_class="OutOfMemoryError", whose="program"), True),
+        (PartyFailure("crashed", "it ended", whose="program"), True),
+        (PartyFailure("raised", "the device is full", error_class="OutOfMemoryError", request="memory", whose="program"), False),
+        (PartyFailure("crashed", "it ended", whose="reference"), False),
+        (PartyFailure("wanted", "a build", whose="program"), False),
+    ],
+)
+def test_to_fail_is_no_way_around(failure, ended):
+    tried = Tried([1.0])
+
+    def fails(*_):
+        raise failure
+
+    tried._pace = fails
+    with pytest.raises(Ended if ended else PartyFailure) as raised:
+        tried.look()
+    assert not ended or raised.value.status == "wrong_result" and failure.message in raised.value.message
+
+
+def test_what_the_task_itself_does_not_bear_says_nothing():
+    tried = Tried([1.0])
+
+    def fails(*_):
+        raise PartyFailure("raised", "no", error_class="ValueError", whose="reference")
+
+    tried._off = fails
+    assert tried.after() == "" and tried.objects[-1] == "back"
+
+
 def use(counted):
     return Use(Values({"l": []}, []), None, counted)
 
@@ -115,13 +151,11 @@ def test_the_calls_of_the_quickest_turn_are_kept_and_all_uses_in_order():
 class Inputs(Shortcuts):
     """The task refuses what `refuses` says of its inputs."""
 
-    def __init__(self, tensors, refuses=lambda tensors: False):
-        from verifier.correctness.inputs import vary
-        from verifier.judge.party_failure import PartyFailure
-
+    def __init__(self, tensors, refuses=lambda tensors: False, logs=False):
         def eager(values, rng):
             if refuses(values.tensors):
                 raise PartyFailure("raised", "no", error_class="ValueError")
+            return SimpleNamespace(outputs=SimpleNamespace(tensors=[values.tensors[0].double().log() if logs else values.tensors[0]]))
 
         def reshaped(values, name, domain, seed):
             return values if vary(name, values.tensors, domain, torch.Generator().manual_seed(seed)) else None
@@ -148,3 +182,5 @@ def test_a_domain_that_the_task_refuses_is_left_out():
     values, _ = Inputs([torch.ones(64)], refuses)._inputs().draw(0) if Inputs([torch.ones(64)], refuses)._inputs() else (None, 0)
     assert values is None or not (values.tensors[0] < 0).any()
     assert Inputs([torch.ones(64)], lambda tensors: True)._inputs() is None
+    changed = Inputs([torch.ones(64)], logs=True)._inputs()
+    assert changed is None or (changed.draw(0)[0].tensors[0] > 0).all(), "nor may its outputs lose their numbers"

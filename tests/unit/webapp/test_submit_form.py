@@ -7,10 +7,12 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from tests.unit.webapp.cast import PROGRAM, SOURCE, make_run
+from webapp.arena.models import Arena, ArenaRun
 from webapp.fleet.models import Device
 from webapp.llm.models import Profile
 from webapp.runs.models import Run
 from webapp.tasks.examples import examples
+from webapp.tasks.models import Task
 
 SUBMIT, VERIFY, CHECK = reverse("tasks:submit"), reverse("tasks:verify"), reverse("tasks:check")
 
@@ -249,3 +251,31 @@ def test_what_a_plain_module_lacks_is_said_once_and_what_was_filled_in_stays(peo
     assert (
         'name="input.ids.high" value="9"' in page and "class Net(nn.Module)" in page and "# --- Written from" not in page.partition("</textarea>")[0]
     )
+
+
+def arena_of(user, gains: dict[str, float], tasks: int = 8, **settings) -> None:
+    """An arena whose workflows have ended on so many tasks, each with the same lower bound."""
+    arena = Arena.objects.create(team=user.personal_team, name="a", created_by=user)
+    for number in range(tasks):
+        task = Task.objects.create(team=user.personal_team, sha=f"{number}{settings}{len(gains)}{tasks}"[:64], name=f"t{number}", source=SOURCE)
+        for workflow, low in gains.items():
+            run = Run.objects.create(
+                team=user.personal_team, task=task, title="t", workflow=workflow, state="finished", outcome="improved",
+                speedup={"ratio": low + 0.1, "low": low, "high": low + 0.2}, settings=settings,
+            )  # fmt: skip
+            ArenaRun.objects.create(arena=arena, run=run, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("gains", "tasks", "settings", "workflow"),
+    [
+        ({"stitch": 1.5, "descend": 1.4}, 8, {}, "stitch"),
+        ({"stitch": 1.5, "descend": 1.4}, 7, {}, "descend"),  # too few to say
+        ({"stitch": 1.5}, 8, {}, "descend"),  # nothing to compare with
+        ({"stitch": 1.5, "descend": 1.4}, 8, {"coder": "fast"}, "descend"),  # other models
+    ],
+)
+def test_the_automatic_workflow_follows_the_teams_latest_arena(people, gains, tasks, settings, workflow):
+    arena_of(people.alice, gains, tasks, **settings)
+    people.client("alice").post(SUBMIT, typed(workflow="auto"))
+    assert Run.objects.get(title="my softmax").workflow == workflow

@@ -17,7 +17,7 @@ from verifier.task import Admission
 from webapp.accounts.models import Membership
 from webapp.fleet.models import Device
 from webapp.runs.models import Run, Verification
-from webapp.tasks import estimates, trying
+from webapp.tasks import admitting, estimates, trying
 from webapp.tasks.models import TryOut
 
 ASKED = {"source": SOURCE, "device": "cpu", "precision": "fp32-strict", "mode": "train"}
@@ -43,7 +43,7 @@ def online(kind: str = "cpu") -> Device:
 
 
 def execute(row: TryOut, result: JobResult | Exception) -> TryOut:
-    asyncio.run(trying.execute(Answering(result), "Example CPU", row.pk))
+    asyncio.run(admitting.execute(Answering(result), "Example CPU", row.pk))
     row.refresh_from_db()
     return row
 

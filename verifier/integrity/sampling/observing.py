@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from verifier.judge.asking import Party
 MOMENTS, MOST_CALLS, MOST_SECONDS, LEAST_CALLS = 300, 150, 0.7, 2  # these seconds include the judge's own work between the calls
 CLOSE = 0.06  # distance to a limit between classes below which as many samples are taken again
 LIMITS = (0.5, 0.1)
+MOST_TURNS = 20
 A_CALL = 40  # sampled moments per call, unless it is too short
 LEAST = 80  # sampled moments for which a busy host is given more time
 MEAN_NS = (40_000, 4_000_000)
@@ -40,6 +42,7 @@ class Sampled:
     library: dict[str, float] = field(default_factory=dict)
     moments: int = 0
     looked: bool = False  # whether the host allows sampling at all
+    series: Sampled | None = None  # the same of series like the timed ones, in which copies of outputs are a library's
     reason: str = ""  # why there are none
 
     @property
@@ -55,7 +58,7 @@ class Observing:
         pid = party.spawned.main_pid()
         if pid is None:
             raise SamplerError("the host does not say in which process the program runs")
-        spawned = party.spawned
+        spawned, self.party = party.spawned, party
         self.mapped = Mapped(pid, "/tmp" if spawned.wrapped else os.path.realpath(spawned.folder), spawned.wrapped, artefacts)
         self.sampler = Sampler(build_sampler(folder), pid, seed)
         self._read()
@@ -86,6 +89,22 @@ class Observing:
             tally.add(self.sampler.seen)
             if tally.moments >= wanted == MOMENTS and any(abs(tally.result().share - limit) < CLOSE for limit in LIMITS):
                 wanted = 2 * MOMENTS
+        return tally.result()
+
+    def look_at_series(self, turn: Callable[[], object]) -> Sampled:
+        """Samples series as they were timed, which a program can tell from single calls. The copies of outputs between calls count as a library's.
+        Raises `SamplerError`, and `PartyFailure` where a call fails."""
+        tally, turns, begin = Tally(self.mapped), 0, time.monotonic()
+        while tally.moments < LEAST and turns < MOST_TURNS and (not turns or time.monotonic() - begin < MOST_SECONDS):
+            self.party.looking = self.sampler
+            try:
+                turn()
+            finally:
+                self.party.looking = contextlib.nullcontext()
+            turns += 1
+            if self.sampler.error:
+                raise SamplerError(f"the process cannot be inspected: {os.strerror(self.sampler.error)}")
+            tally.add(self.sampler.seen)
         return tally.result()
 
 

@@ -23,7 +23,7 @@ NVTX_RANGES = (59, 60, 70, 71)  # push/pop and start/end ranges, of a process an
 NVTX_MARKS = (34, 65)
 NO_STREAM = 0xFFFFFFFF
 _VERSION_SUFFIX = re.compile(r"_v\d+$")  # cudaMalloc_v3020: the version of the interface, noise to a reader
-# Of some sixty counters those of the multiprocessors and of memory; the rest (video, display, links) says little about a model.
+# Counters of the multiprocessors and of memory, out of some sixty; the rest (video, display, links) says little about a model.
 _COUNTERS = re.compile(r"(?:SMs?|Tensor|Compute Warps|Warps|Unallocated Warps|DRAM|VRAM|HBM|L2|Memory)\b", re.IGNORECASE)
 _UNIT = re.compile(r"\s*\[(?P<unit>[^\]]*)\]\s*$")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\][^\s'\",;]+")

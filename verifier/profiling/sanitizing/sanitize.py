@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -135,10 +135,10 @@ def _with_checks(subject: Subject, sanitizer: AddressSanitizer) -> Artefacts:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], prefix: list[str] | None = None) -> Artefacts:
+def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], prefix: Sequence[str] = ()) -> Artefacts:
     """Builds the program again. The result is never stored: the store's libraries are those that are measured."""
     pool = subject.pool
-    party = pool.spawn("builder", prefix, binds=binds)
+    party = pool.spawn("builder", prefix=prefix, binds=binds)
     with pool.lock:
         pool.busy.append(party)
     try:

@@ -49,7 +49,7 @@ class AccountAdapter(DefaultAccountAdapter):
                 teams.join(request, user, invitation)
         return user
 
-    def send_mail(self, template_prefix: str, email: str, context: dict) -> None:
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """A mail server that does not answer keeps nobody from signing in: that nothing was sent stands on the next page."""
         try:
             super().send_mail(template_prefix, email, context)

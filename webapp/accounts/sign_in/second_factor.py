@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.response import SimpleTemplateResponse
 
 log = logging.getLogger(__name__)
 
@@ -20,10 +22,10 @@ def says_what_is_lost(view: Callable[..., HttpResponse]) -> Callable[..., HttpRe
     """Answers 409 with what happened and who can do what about it; without the secret no code can be right, so nobody gets in by it."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args, **kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             response = view(request, *args, **kwargs)
-            if hasattr(response, "render") and not response.is_rendered:
+            if isinstance(response, SimpleTemplateResponse) and not response.is_rendered:
                 response.render()  # here: a template reads recovery codes too
             return response
         except SecretLost as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from allauth.account.internal.flows.login import perform_login, record_authentication
 from allauth.account.models import Login
 from django.contrib import messages
@@ -15,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from webapp.accounts import teams
 from webapp.accounts.current_team import switch
 from webapp.accounts.models import Membership, SignInLink
+from webapp.accounts.signed_in import Request
 
 
 @never_cache
@@ -24,7 +27,8 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
     user = SignInLink.redeem(token)
     if user is not None and user.is_active:
         record_authentication(request, user, method="link")
-        return perform_login(request, Login(user=user, redirect_url=reverse("runs:list")))
+        answer: HttpResponse = perform_login(request, Login(user=user, redirect_url=reverse("runs:list")))
+        return answer
     if request.user.is_authenticated:
         return redirect("runs:list")
     return render(request, "accounts/link_spent.html", status=410)
@@ -50,7 +54,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
         except teams.Refused as error:
             messages.error(request, str(error))
             return redirect("runs:list")
-        switch(request, found.team)
+        switch(cast(Request, request), found.team)
         messages.success(request, f"You are in {found.team} as {found.role} and work in it now." if not member else f"You work in {found.team} now.")
         return redirect("runs:list")
     if not request.user.is_authenticated:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
@@ -11,6 +11,7 @@ from ninja.security import HttpBearer, SessionAuth
 from webapp.accounts import tokens
 from webapp.accounts.access import grant_of
 from webapp.accounts.audit import client_address
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.limits import limit
 from webapp.api.calls.problems import TOKEN_HINT, Refused
 
@@ -25,7 +26,8 @@ class Token(HttpBearer):
         grant = tokens.authenticate(header, client_address(request))
         if grant is None:
             raise Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
-        request.user, request.grant, request.team = grant.user, grant, grant.team
+        known = cast(Request, request)
+        known.user, known.grant, known.team = grant.user, grant, grant.team
         limit(request, creating=request.method == "POST")
         return grant
 
@@ -44,7 +46,7 @@ class Session(SessionAuth):
         return user
 
 
-def needs(request: HttpRequest, *scopes: str) -> None:
+def needs(request: Request, *scopes: str) -> None:
     """`PermissionDenied` where the token has none of these scopes. A session has all; what its role allows is asked for apart."""
     grant = grant_of(request)
     if grant is not None and not any(grant.allows(scope) for scope in scopes):

@@ -6,14 +6,16 @@ import hashlib
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import IntegrityError, transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.utils import timezone
 from pydantic import BaseModel
 
 from webapp.accounts.models import Team
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.problems import Refused
 from webapp.api.models import IdempotencyKey
 
@@ -29,7 +31,7 @@ HEADER_PARAMETER = {
 }
 
 
-def once(request: HttpRequest, team: Team, create: Callable[[], tuple[int, BaseModel]]) -> HttpResponse:
+def once(request: Request, team: Team, create: Callable[[], tuple[int, BaseModel]]) -> HttpResponse:
     """Answer with what `create` gives, (status, body), or with what it gave to the same call before.
 
     The key's row is inserted first and in the same transaction as everything that `create` writes: a second call that comes meanwhile waits at
@@ -59,7 +61,7 @@ def once(request: HttpRequest, team: Team, create: Callable[[], tuple[int, BaseM
     return _response(row.status, row.answer, again=True)
 
 
-def _response(status: int, body: dict, again: bool = False) -> HttpResponse:
+def _response(status: int, body: dict[str, Any], again: bool = False) -> HttpResponse:
     response = HttpResponse(json.dumps(body, cls=DjangoJSONEncoder), status=status, content_type="application/json")
     if again:
         response["Idempotent-Replayed"] = "true"

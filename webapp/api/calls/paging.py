@@ -8,7 +8,7 @@ import uuid
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Q, QuerySet
 from ninja import Schema
 from pydantic import Field
 
@@ -19,7 +19,7 @@ class Page(Schema):
     next: str | None = Field(description="Cursor of the next page, for `?cursor=`; null on the last.")
 
 
-def page_of(rows: QuerySet, cursor: str | None, limit: int) -> tuple[list[Any], str | None]:
+def page_of(rows: QuerySet[Any], cursor: str | None, limit: int) -> tuple[list[Any], str | None]:
     """`limit` rows after the cursor, newest first, and the cursor after them. Rows need `created_at` and `pk`, a UUID."""
     ordered = rows.order_by("-created_at", "-pk")
     if cursor:
@@ -29,7 +29,7 @@ def page_of(rows: QuerySet, cursor: str | None, limit: int) -> tuple[list[Any], 
     return found[:limit], _cursor(found[limit - 1]) if len(found) > limit else None
 
 
-def _cursor(row: Model) -> str:
+def _cursor(row: Any) -> str:
     return base64.urlsafe_b64encode(f"{row.created_at.isoformat()}|{row.pk}".encode()).decode().rstrip("=")
 
 

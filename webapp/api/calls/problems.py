@@ -25,20 +25,20 @@ class Fault(Schema):
 
     where: str = Field(description="Place of the field: `body.device`, `query.after`, `path.run_id`.", examples=["body.precision"])
     message: str = Field(description="What is wrong there.", examples=["Input should be 'fp32-strict', 'tf32', 'bf16' or 'fp16'"])
-    hint: str = Field("", description="What to do about it.")
-    line: int | None = Field(None, description="Line of a source that was sent, from 1.")
-    column: int | None = Field(None, description="Column of a source that was sent, from 1.")
+    hint: str = Field(default="", description="What to do about it.")
+    line: int | None = Field(default=None, description="Line of a source that was sent, from 1.")
+    column: int | None = Field(default=None, description="Column of a source that was sent, from 1.")
 
 
 class ProblemDetails(Schema):
     """Every error has this form."""
 
-    type: str = Field("about:blank", description="Kind of the problem; `about:blank`: the status says it all.")
+    type: str = Field(default="about:blank", description="Kind of the problem; `about:blank`: the status says it all.")
     title: str = Field(description="The kind of problem in a few words.", examples=["Not found"])
     status: int = Field(description="The HTTP status once more.", examples=[404])
     detail: str = Field(description="What happened, as a sentence.", examples=["There is no such run, or this token may not see it."])
-    hint: str = Field("", description="What to do about it.", examples=["GET /api/v1/runs lists those that you can see."])
-    errors: list[Fault] = Field([], description="Fields that are wrong, each with its place.")
+    hint: str = Field(default="", description="What to do about it.", examples=["GET /api/v1/runs lists those that you can see."])
+    errors: list[Fault] = Field(default=[], description="Fields that are wrong, each with its place.")
 
 
 def refusals(*statuses: int) -> dict[int, type[ProblemDetails]]:

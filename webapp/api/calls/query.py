@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from django.http import HttpRequest
-from ninja.operation import Operation
 from ninja.params.models import QueryModel
 
 from webapp.api.calls.problems import Fault, Refused
@@ -15,13 +14,14 @@ from webapp.api.calls.problems import Fault, Refused
 def strict(run: Callable[..., Any]) -> Callable[..., Any]:
     """For `add_decorator` in mode "view", which gives an operation's bound `run`. The check goes before the values are read, and so behind the
     authentication: who is nobody learns no parameters."""
-    operation: Operation = run.__self__
+    operation: Any = run.__self__  # type: ignore[attr-defined]  # of the bound method
     known = [name for model in operation.models if issubclass(model, QueryModel) for name in model.__ninja_flatten_map__]
     values = operation._get_values
 
     def checked(request: HttpRequest, *arguments: Any) -> dict[str, Any]:
         check(request.GET, known)
-        return values(request, *arguments)
+        found: dict[str, Any] = values(request, *arguments)
+        return found
 
     operation._get_values = checked
     return run

@@ -6,17 +6,20 @@ import uuid
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require
+from webapp.accounts.signed_in import Request
 from webapp.leaderboard.entries import named
+from webapp.leaderboard.filters import AGAINST, Filters
 from webapp.leaderboard.listing import standing_verdicts, visible
 from webapp.leaderboard.models import EVERYONE, Result
 from webapp.leaderboard.shown.badge import badge, badge_of
+from webapp.leaderboard.shown.beside import beside
 from webapp.leaderboard.shown.headlines import of_result
 from webapp.leaderboard.shown.opening import close_team, open_team, open_where_published, opened_teams, signed_in
 from webapp.leaderboard.shown.task_page import MOST_ROWS, pictures, standing, tried_by
@@ -28,7 +31,7 @@ SECONDS_KEPT = 300  # how long a README's host may keep a badge
 
 @open_where_published
 @require_GET
-def task_page(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
+def task_page(request: Request, task_id: uuid.UUID) -> HttpResponse:
     """`?setup=<id>` chooses device, precision and mode; without it those with the most results."""
     task = Task.objects.filter(pk=task_id).first()
     results = visible(request).filter(subject__sha=task.sha) if task else Result.objects.none()
@@ -51,7 +54,18 @@ def task_page(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
 
 @open_where_published
 @require_GET
-def result_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def suites_beside(request: Request) -> HttpResponse:
+    """`?suites=<key>,<key>` chooses them; the filters are those of the leaderboard."""
+    filters = Filters.of_page(request.GET)
+    asked = request.GET.get("suites", "").replace("\0", "")[:1000]
+    found = beside(request, filters, asked)
+    context = {"found": found, "filters": filters, "against_name": AGAINST[filters.against], "setup": found.boards[0].setup if found.boards else None}
+    return render(request, "leaderboard/beside.html", context)
+
+
+@open_where_published
+@require_GET
+def result_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """The permanent address of a run's result: a rebuilt ranking gives results other numbers, a run keeps its own."""
     result = _result(request, run_id)
     told = result.provenance
@@ -76,11 +90,11 @@ def result_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 def _plain(name: str) -> str:
     """A name that means nothing to Markdown."""
-    return "".join(letter for letter in name if letter not in "[]()<>\\`*_!|#")
+    return "".join(" " if letter in "[]()<>\\`*_!|#" else letter for letter in name)
 
 
 @require_GET
-def result_badge(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def result_badge(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """The badge. It is the same answer for what isn't there and for what isn't to be seen."""
     result = visible(request).filter(run=run_id).select_related("provenance", "setup").first()
     picture = badge_of(result) if result else badge("no public result", "idle")
@@ -91,7 +105,7 @@ def result_badge(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return answer
 
 
-def _result(request: HttpRequest, run_id: uuid.UUID) -> Result:
+def _result(request: Request, run_id: uuid.UUID) -> Result:
     found = visible(request).filter(run=run_id).select_related("run", "task", "team", "provenance", "setup", "entry__team").first()
     if found is None:
         raise Http404("no such result")
@@ -104,7 +118,7 @@ def _open(result: Result) -> bool:
 
 @login_required
 @require_POST
-def set_opening(request: HttpRequest) -> HttpResponse:
+def set_opening(request: Request) -> HttpResponse:
     """Opens the current team's published results to people who don't sign in, or closes them again."""
     require(request, request.team, "own")
     opens = request.POST.get("open") == "1"

@@ -49,10 +49,10 @@ def board_cell(shown: dict[str, Any], row: Row, board: Board, scale: tuple[float
 
 
 @register.inclusion_tag("partials/speedup.html")
-def interval(ratio: float | None, low: float | None, high: float | None) -> dict:
+def interval(ratio: float | None, low: float | None, high: float | None) -> dict[str, Any]:
     return speedup_tag({"ratio": ratio, "low": low, "high": high})
 
 
 @register.inclusion_tag("partials/whisker.html")
-def interval_drawn(ratio: float | None, low: float | None, high: float | None, scale: tuple[float, float]) -> dict:
+def interval_drawn(ratio: float | None, low: float | None, high: float | None, scale: tuple[float, float]) -> dict[str, Any]:
     return whisker({"ratio": ratio, "low": low, "high": high}, scale)

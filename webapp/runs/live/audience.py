@@ -30,16 +30,21 @@ WINDOW_CHARACTERS = 128 * 1024
 NOT_YOURS, FAILED = 4404, 1011  # close codes
 
 
+Done = Awaitable[None]
+
+
 class Viewer:
     """One page's end: where it is in the trace, and which frames it has not acknowledged."""
 
-    def __init__(self, person: Person, since: int, checked: float, epoch: int, send: Callable[[str], Awaitable], close: Callable[[int], Awaitable]):
+    def __init__(
+        self, person: Person, since: int, checked: float, epoch: int, send: Callable[[str], Awaitable[None]], close: Callable[[int], Awaitable[None]]
+    ):
         self.person, self.send, self.close = person, send, close
         self.cursor = since
         self.checked, self.epoch = checked, epoch  # when, and at which `access_epoch`, this person was known to have the right
         self.unacknowledged: deque[tuple[int, int]] = deque()  # last seq and characters of each frame
         self.characters = 0
-        self.catching_up: asyncio.Task | None = None
+        self.catching_up: asyncio.Task[None] | None = None
 
     @property
     def has_room(self) -> bool:
@@ -75,7 +80,7 @@ class Audience:
         """Returns when nothing more is sent to this viewer."""
         await asyncio.gather(*self._discard(viewer), return_exceptions=True)
 
-    def _discard(self, viewer: Viewer) -> list[asyncio.Task]:
+    def _discard(self, viewer: Viewer) -> list[asyncio.Task[None]]:
         """Cancels, and returns, the tasks that now have nobody to work for, besides the one that says so."""
         self.viewers.discard(viewer)
         tasks = [viewer.catching_up] if viewer.catching_up else []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from channels.consumer import get_handler_name
 from channels.exceptions import StopConsumer
@@ -15,6 +16,7 @@ from webapp.runs.live.audience import NOT_YOURS, Audience, Viewer, audience
 from webapp.runs.live.hub import hub
 from webapp.runs.live.rights import Person, allowed
 
+Message = dict[str, Any]  # as ASGI has them
 LONGEST_MESSAGE = 1000  # characters; no client has more to say
 LARGEST = 2**63 - 1  # a seq, as Postgres keeps it
 
@@ -36,7 +38,7 @@ class RunConsumer(AsyncWebsocketConsumer):
     viewer: Viewer | None = None
     audience: Audience | None = None
 
-    async def __call__(self, scope: dict, receive: Callable[[], Awaitable[dict]], send: Callable[[dict], Awaitable[None]]) -> None:
+    async def __call__(self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]) -> None:
         """Message by message. Channels' own starts a task for each, as there might be a layer to listen to as well, and has a thread look whether one
         of Django's connections is too old to be kept; there is no layer, and the hub has connections of its own."""
         self.scope, self.base_send = scope, send

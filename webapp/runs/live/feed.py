@@ -69,7 +69,7 @@ class Feed:
         self.reading = asyncio.Lock()
         self.batches: dict[int, Batch] = {}  # by the cursor that they follow: made once for all who are at the same place
         self.news = False
-        self.spreading: asyncio.Task | None = None
+        self.spreading: asyncio.Task[None] | None = None
 
     def begin(self, since: int, last_seq: int) -> None:
         """From here on it is read: from where the first reader is, unless that is further back than what is kept."""

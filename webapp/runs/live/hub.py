@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -19,8 +20,7 @@ from psycopg_pool import AsyncConnectionPool
 from webapp.accounts import lost_access
 from webapp.database import connection_parameters, listening
 from webapp.runs.live.feed import BATCH_BYTES, BATCH_EVENTS, Batch, Feed, Follower, Line, batch_of, within
-from webapp.runs.trace.append import CHANNEL
-from webapp.runs.trace.reading import SELECT_WITHIN
+from webapp.runs.trace.reading import CHANNEL, SELECT_WITHIN
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Hub:
         self._closed = False
         self._feeds: dict[str, Feed] = {}
         self._pool: AsyncConnectionPool | None = None
-        self._listener: asyncio.Task | None = None
+        self._listener: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self.access_epoch = 0  # rises when somebody may have lost a right: who shows something asks again
 
@@ -58,7 +58,7 @@ class Hub:
                 raise HubClosed
             if self._listener is None:
                 parameters = connection_parameters() | {"autocommit": True}
-                patience: dict = {"check": AsyncConnectionPool.check_connection, "reconnect_timeout": RECONNECT_GIVE_UP_SECONDS}
+                patience: dict[str, Any] = {"check": AsyncConnectionPool.check_connection, "reconnect_timeout": RECONNECT_GIVE_UP_SECONDS}
                 self._pool = AsyncConnectionPool(kwargs=parameters, min_size=0, max_size=READERS, open=False, **patience)
                 await self._pool.open()
                 self._listener = asyncio.create_task(self._listen(), name="hub listener")
@@ -110,12 +110,12 @@ class Hub:
         lines = await self.read(feed, since, BATCH_EVENTS)
         return feed.batch(since) or (batch_of(within(lines, BATCH_BYTES), feed.latest) if lines else None)
 
-    async def query(self, statement: str, arguments: dict) -> tuple | None:
+    async def query(self, statement: str, arguments: dict[str, Any]) -> tuple[Any, ...] | None:
         """One row of an arbitrary statement, on one of the readers' connections."""
         rows = await self.rows(statement, arguments)
         return rows[0] if rows else None
 
-    async def rows(self, statement: str, arguments: dict | list) -> list[tuple]:
+    async def rows(self, statement: str, arguments: dict[str, Any] | list[Any]) -> list[tuple[Any, ...]]:
         """All rows of a statement."""
         await self.start()
         assert self._pool is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -40,11 +41,11 @@ class Evidence:
     comparisons: tuple[Comparing, ...] = ()
 
     @property
-    def failed_trials(self) -> list:
+    def failed_trials(self) -> list[Any]:
         return [trial for trial in self.report.trials if not trial.ok] if self.report else []
 
     @property
-    def trials(self) -> list:
+    def trials(self) -> list[Any]:
         """What failed comes first."""
         return sorted(self.report.trials, key=lambda trial: trial.ok) if self.report else []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from agents.payloads import CandidateProposed, DecisionMade, DiagnosisMade, Figure
 from verifier.report import Interval
 from webapp.runs.models import Candidate, Run
 
@@ -18,7 +19,7 @@ class Expectation:
     bottleneck: str
     found: str  # what the diagnosis said
     headroom: float | None
-    evidence: tuple[dict, ...]
+    evidence: tuple[Figure, ...]
     expected: float | None
     realised: float | None
     interval: Interval | None  # of the realised one, from both candidates' intervals against eager
@@ -39,24 +40,24 @@ def expectation_of(run: Run, candidate: Candidate) -> Expectation | None:
     """Out of the trace; None for a first program, and where nobody decided."""
     if candidate.parent_number is None:
         return None
-    told = list(run.events.filter(kind__in=["candidate.proposed", "decision.made"]).order_by("seq").values_list("seq", "kind", "payload"))
-    proposed = next((seq for seq, kind, payload in told if kind == "candidate.proposed" and payload.get("candidate") == candidate.number), 0)
-    decisions = [(seq, payload) for seq, kind, payload in told if kind == "decision.made"]
-    decision = next(((seq, payload) for seq, payload in reversed(decisions) if seq < proposed and "of" not in payload), None)
+    told = [(row.seq, row.body) for row in run.events.filter(kind__in=[CandidateProposed.kind, DecisionMade.kind]).order_by("seq")]
+    proposed = next((seq for seq, said in told if isinstance(said, CandidateProposed) and said.candidate == candidate.number), 0)
+    decisions = [(seq, said) for seq, said in told if isinstance(said, DecisionMade)]
+    decision = next(((seq, said) for seq, said in reversed(decisions) if seq < proposed and said.of is None), None)
     if decision is None:
         return None
-    seq, payload = decision
-    outcome = next((p for _, p in decisions if p.get("of") == seq), {})
-    diagnosis = run.events.filter(kind="diagnosis.made", seq__lt=seq).order_by("-seq").values_list("payload", flat=True).first() or {}
+    seq, made = decision
+    row = run.events.filter(kind=DiagnosisMade.kind, seq__lt=seq).order_by("-seq").first()
+    diagnosis = row.body if row else DiagnosisMade()
     return Expectation(
-        method=payload.get("method") or candidate.strategy or diagnosis.get("method") or "",
-        reason=payload.get("reason") or "",
-        bottleneck=diagnosis.get("bottleneck") or "",
-        found=diagnosis.get("text") or "",
-        headroom=diagnosis.get("headroom"),
-        evidence=tuple(diagnosis.get("evidence") or ())[:6],
-        expected=payload.get("expected"),
-        realised=outcome.get("realised"),
+        method=made.method or candidate.strategy or diagnosis.method or "",
+        reason=made.reason,
+        bottleneck=diagnosis.bottleneck,
+        found=diagnosis.text,
+        headroom=diagnosis.headroom,
+        evidence=tuple(diagnosis.evidence)[:6],
+        expected=made.expected,
+        realised=next((said.realised for _, said in decisions if said.of == seq), None),
         interval=_over_parent(run, candidate),
         decided_at=seq,
     )

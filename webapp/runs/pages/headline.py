@@ -79,12 +79,14 @@ def of_verification(row: Verification | None) -> Headline:
 
 
 def of_run(run: Run, best: Verification | None, latest: str = "") -> Headline:
-    """`best` is the verification that counts of the run's best candidate; `latest` the status of its last one, for a run that verifies a program."""
+    """`best` is the verification that counts of the run's best candidate; `latest` the status of its last one."""
     found = of_verification(best)
     if found.outcome or run.state != "finished":
         return found
     if run.outcome == "inconclusive" or run.outcome == "cancelled":
         return Headline("noisy" if run.outcome == "inconclusive" else "cancelled")
+    if run.outcome == "out_of_budget" and latest in UNMEASURED:  # it ran out because nothing could be measured, which is no judgement of the model
+        return Headline(UNMEASURED[latest])
     if not run.searches and latest and latest != "passed":
         return Headline(UNMEASURED.get(latest, "wrong"))
     if run.speedup:  # of a trace that names its result and carries no report
@@ -96,7 +98,8 @@ def of_run(run: Run, best: Verification | None, latest: str = "") -> Headline:
 def best_of(row: Verification) -> Figure:
     """Over the best baseline. A row that is older than its bounds takes those over eager, which the same calls of the program scatter."""
     ratio, low, high = row.best_baseline_speedup, row.best_baseline_low, row.best_baseline_high
-    if low is None and row.speedup_low is not None and row.speedup_high is not None:
+    assert ratio is not None  # who calls has seen that there is one
+    if low is None and row.speedup and row.speedup_low is not None and row.speedup_high is not None:
         low, high = ratio * row.speedup_low / row.speedup, ratio * row.speedup_high / row.speedup
     return Figure(ratio, low, high)
 

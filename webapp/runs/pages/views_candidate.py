@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -58,7 +59,7 @@ def candidate_fragment(request: HttpRequest, run_id: uuid.UUID, number: int, tab
     return response
 
 
-def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> dict:
+def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> dict[str, Any]:
     """What the templates of all tabs share, and what the shown one needs."""
     candidate = get_object_or_404(Candidate.objects.select_related("program", "timeline", "profile"), run=run, number=number)
     tab = tab if tab in TABS else "diff"
@@ -86,7 +87,7 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
     return context
 
 
-def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict:
+def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict[str, Any]:
     """The diff against `?against=parent|task|N|<run>:N`, with the options of every diff."""
     parent = candidate.parent_number
     against = request.GET.get("against", "parent")
@@ -109,7 +110,7 @@ def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict:
     }
 
 
-def kernels_context(candidate: Candidate, report: Report | None) -> dict:
+def kernels_context(candidate: Candidate, report: Report | None) -> dict[str, Any]:
     """The profiler's digest, and what the compiler used for each kernel as one table."""
     profile = None
     if candidate.profile is not None:
@@ -132,7 +133,7 @@ def kernels_context(candidate: Candidate, report: Report | None) -> dict:
     }
 
 
-def compared_with(run: Run, candidate: Candidate) -> dict | None:
+def compared_with(run: Run, candidate: Candidate) -> dict[str, Any] | None:
     """The candidate beside which this one's roofline says most: the run's best, or of the best the one that it was made from."""
     if run.best_candidate is not None and run.best_candidate != candidate.number:
         return {"number": run.best_candidate, "why": "the best of the run"}

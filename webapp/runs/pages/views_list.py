@@ -7,7 +7,7 @@ import uuid
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET, require_POST
 from webapp.accounts import alone, audit
 from webapp.accounts.access import has_right
 from webapp.accounts.lost_access import access_changed
+from webapp.accounts.signed_in import Request
 from webapp.runs import services
 from webapp.runs.access import run_for
 from webapp.runs.models import Run, SavedFilter, Tag
@@ -29,7 +30,7 @@ LABELS = {"outcome": "Outcome", "workflow": "Workflow", "device": "Device", "pre
 
 @login_required
 @require_GET
-def run_list(request: HttpRequest) -> HttpResponse:
+def run_list(request: Request) -> HttpResponse:
     listing = Listing.of(request.GET)
     census = Census.of(request.team)
     counts, options = census.counts, census.choices
@@ -59,7 +60,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def run_list_live(request: HttpRequest) -> HttpResponse:
+def run_list_live(request: Request) -> HttpResponse:
     """Cells of the named runs, for htmx to swap in place, and how many runs are newer than the open page."""
     try:
         ids = [uuid.UUID(name) for name in request.GET.get("ids", "").split(",") if name][:PAGE_SIZE]
@@ -73,7 +74,7 @@ def run_list_live(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def run_again(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """The same task with the same settings once more, as a run of its own."""
     run, _ = run_for(request, run_id, "act")
     try:
@@ -85,7 +86,7 @@ def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def run_archive(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def run_archive(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """Takes a finished run out of the list, or brings it back (`restore`). Nothing is deleted."""
     run, _ = run_for(request, run_id, "act")
     restore = "restore" in request.POST
@@ -101,7 +102,7 @@ def run_archive(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def run_publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def run_publish(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """Shows the run and its results to everyone who can sign in, or to the team only (`withdraw`)."""
     run, _ = run_for(request, run_id, "own")
     withdraw = "withdraw" in request.POST

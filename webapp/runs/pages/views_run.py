@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import asdict
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -15,7 +16,10 @@ from django.views.decorators.http import require_GET, require_POST
 
 from agents.orders import BUILT_IN, ROLES, compiled
 from agents.settings import Settings
+from webapp.accounts.access import user_of
+from webapp.accounts.signed_in import Request
 from webapp.llm.models import Profile
+from webapp.review import notices
 from webapp.runs import control
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
@@ -31,14 +35,15 @@ ACTIONS = ("pause", "resume", "cancel")
 
 @login_required
 @require_GET
-def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def run_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
     run, can_control = run_for(request, run_id)
     context = {"run": run, "can_control": can_control, "config": page_config(run, can_control), "notes": note_readers(run)}
     context |= {"found": headline.headline_of(run), "go_on": headline.to_go_on(run)}
+    notices.saw(user_of(request), run)
     return render(request, "runs/run.html", context)
 
 
-def note_readers(run: Run) -> dict:
+def note_readers(run: Run) -> dict[str, Any]:
     """Who plays the roles that a note can be for, and what of a note the built-in compiler obeys; "" where it plays none."""
     settings = Settings.model_validate(run.settings)
     by_compiler = compiled(settings)
@@ -46,7 +51,7 @@ def note_readers(run: Run) -> dict:
     return {"players": players, "built_in": [role.capitalize() for role in by_compiler], "all_built_in": len(by_compiler) == len(ROLES)}
 
 
-def page_config(run: Run, can_control: bool) -> dict:
+def page_config(run: Run, can_control: bool) -> dict[str, Any]:
     """What the page's script needs to know before the first event."""
     base = reverse("runs:run", args=[run.id])
     return {
@@ -69,7 +74,7 @@ def page_config(run: Run, can_control: bool) -> dict:
     }
 
 
-def usual(run: Run) -> dict | None:
+def usual(run: Run) -> dict[str, Any] | None:
     """What finished runs like this one took; None for one that has ended, and where there are too few."""
     if run.state == "finished":
         return None
@@ -79,7 +84,7 @@ def usual(run: Run) -> dict | None:
 
 @login_required
 @require_GET
-def run_standing(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
+def run_standing(request: Request, run_id: uuid.UUID) -> JsonResponse:
     """The run's place among what waits for its device or for an orchestrator; `what` is "" where nothing of it waits."""
     run, _ = run_for(request, run_id)
     response = JsonResponse(asdict(standing_of(run)))
@@ -89,7 +94,7 @@ def run_standing(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
 
 @login_required
 @require_GET
-def run_events(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
+def run_events(request: Request, run_id: uuid.UUID) -> JsonResponse:
     """The same data as the websocket, for a page without one: `{"events", "last", "head"}` after `since`."""
     run, _ = run_for(request, run_id)
     try:
@@ -107,7 +112,7 @@ def run_events(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
 
 @login_required
 @require_POST
-def run_control(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def run_control(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """Asks the engine to pause, resume or cancel; the run obeys at its next step and says so by an event."""
     run, can_control = run_for(request, run_id)
     action = request.POST.get("action", "")

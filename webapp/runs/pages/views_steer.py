@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agents.choices.workflows import searches
+from agents.payloads import CandidateProposed, PlanEdited, PlanProposed, SpanOpened
 from agents.plan_edits import PlanRefused, edited_plan
 from agents.strategies import CATALOGUE
 from webapp.accounts import audit
@@ -49,7 +50,7 @@ def send_note(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def plan_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The plan as forms, until there is a program by it."""
     run = _steered(request, run_id)
-    event = Event.objects.filter(run=run, kind__in=("plan.proposed", "plan.edited")).order_by("-seq").first()
+    event = Event.objects.filter(run=run, kind__in=(PlanProposed.kind, PlanEdited.kind)).order_by("-seq").first()
     closed = ""
     if event is None:
         closed = "This run has no plan yet."
@@ -131,11 +132,11 @@ def _place(run: Run, request: HttpRequest) -> str:
     """The event that a link names."""
     events = Event.objects.filter(run=run)
     if request.GET.get("at") == BEFORE_PLAN:
-        opened = events.filter(kind="span.opened", span="plan").values_list("seq", flat=True).first()
+        opened = events.filter(kind=SpanOpened.kind, span="plan").values_list("seq", flat=True).first()
         return str(opened - 1 if opened else run.last_seq)
     if "candidate" in request.GET:
         number = _number(request.GET["candidate"])
-        proposed = next((e for e in events.filter(kind="candidate.proposed") if e.payload.get("candidate") == number), None)
+        proposed = next((e for e in events.filter(kind=CandidateProposed.kind) if e.body.candidate == number), None)
         last = events.filter(span=proposed.span).aggregate(Max("seq"))["seq__max"] if proposed else None
         return str(last or run.last_seq)
     return request.GET.get("at") or str(run.last_seq)

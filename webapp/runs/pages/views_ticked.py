@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect, QueryDict
+from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseRedirect, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
@@ -16,6 +17,7 @@ from django.views.decorators.http import require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import require
+from webapp.accounts.signed_in import Request
 from webapp.runs.access import run_for
 from webapp.runs.models import Dismissed, Run, SavedFilter, Tag
 from webapp.runs.pages.attention import REASONS
@@ -25,7 +27,7 @@ from webapp.ui.tags import counted
 MOST_FILTERS = 30
 
 
-def back(request: HttpRequest) -> HttpResponse:
+def back(request: Request) -> HttpResponse:
     """To the page that the form named as `next`, where it is one of ours; else to the list."""
     wanted = request.POST.get("next", "")
     allowed = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure())
@@ -34,17 +36,20 @@ def back(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def ticked(request: HttpRequest) -> HttpResponse:
-    """`action` (archive, restore, tag, untag) for the runs that are named as `with`, of the current team."""
-    require(request, request.team, "act")
+def ticked(request: Request) -> HttpResponse:
+    """`action` (compare, archive, restore, tag, untag) for the runs that are named as `with`, of the current team."""
+    action = request.POST.get("action", "")
+    require(request, request.team, "view" if action == "compare" else "act")
     try:
         named = [uuid.UUID(value) for value in request.POST.getlist("with")][:PAGE_SIZE]
     except ValueError:
         return HttpResponseBadRequest("`with` is the id of a run")
     runs = list(Run.objects.filter(team=request.team, pk__in=named))
-    action, tag = request.POST.get("action", ""), " ".join(request.POST.get("tag", "").replace("\0", "").split())[: Tag.LONGEST]
+    tag = " ".join(request.POST.get("tag", "").replace("\0", "").split())[: Tag.LONGEST]
     if not runs:
         messages.error(request, "Tick at least one run first.")
+    elif action == "compare":
+        return HttpResponseRedirect(f"{reverse('compare:compare')}?{urlencode([('with', str(pk)) for pk in named])}")
     elif action in ("archive", "restore"):
         _archive(request, runs, restore=action == "restore")
     elif action in ("tag", "untag") and not tag:
@@ -56,11 +61,11 @@ def ticked(request: HttpRequest) -> HttpResponse:
         Tag.objects.filter(run__in=runs, name=tag).delete()
         messages.success(request, f"Removed “{tag}” from {counted(len(runs), 'run')}.")
     else:
-        return HttpResponseBadRequest("the action is archive, restore, tag or untag")
+        return HttpResponseBadRequest("the action is compare, archive, restore, tag or untag")
     return back(request)
 
 
-def _archive(request: HttpRequest, runs: list[Run], *, restore: bool) -> None:
+def _archive(request: Request, runs: list[Run], *, restore: bool) -> None:
     """Nothing is deleted; what still runs stays in the list."""
     taken = [run for run in runs if restore or run.state == "finished"]
     with transaction.atomic():
@@ -75,7 +80,7 @@ def _archive(request: HttpRequest, runs: list[Run], *, restore: bool) -> None:
 
 @login_required
 @require_POST
-def save_filter(request: HttpRequest) -> HttpResponse:
+def save_filter(request: Request) -> HttpResponse:
     """Keeps the question of `query` under `name` for this person in this team; with `forget` it is dropped."""
     name = " ".join(request.POST.get("name", "").replace("\0", "").split())[: SavedFilter.LONGEST]
     mine = SavedFilter.objects.filter(user=request.user, team=request.team)
@@ -94,7 +99,7 @@ def save_filter(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def dismiss(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def dismiss(request: Request, run_id: uuid.UUID) -> HttpResponse:
     """The run asks this person no more for this reason."""
     run, _ = run_for(request, run_id)
     reason = request.POST.get("reason", "")

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 from pydantic import ValidationError
 
+from agents.payloads import ProfileAttached, VerificationFinished
 from verifier.jobs import Profile
 from verifier.profiling.chrome_trace import chrome_trace
 from verifier.profiling.timeline import Timeline
@@ -111,9 +112,8 @@ def lane(run: Run, stored: Artefact) -> dict:
 
 def profile_beside(run: Run, stored: Artefact) -> Profile | None:
     """The profile that was made with this timeline, of the reference too; null where there is none that can be read."""
-    attached = run.events.filter(kind="profile.attached").order_by("-seq").values_list("payload", flat=True)
-    of_it = (payload for payload in attached if isinstance(payload.get("timeline"), dict) and payload["timeline"].get("sha") == stored.sha)
-    named = next((payload["profile"].get("sha") for payload in of_it if isinstance(payload.get("profile"), dict)), None)
+    attached = (row.body for row in run.events.filter(kind=ProfileAttached.kind).order_by("-seq"))
+    named = next((said.profile.sha for said in attached if said.profile and said.timeline and said.timeline.sha == stored.sha), None)
     profile = Artefact.objects.filter(team=run.team, sha=named).first() if named else None
     if profile is None:
         return None
@@ -139,10 +139,10 @@ def own_names(candidate: Candidate | None) -> list[str] | None:
 def other_timelines(run: Run, sha: str) -> list[dict]:
     """Every other timeline of the run, the reference's first, as its events name them."""
     found: dict[str, str] = {}
-    for payload in run.events.filter(kind__in=["profile.attached", "verification.finished"]).order_by("seq").values_list("payload", flat=True):
-        reference, number = payload.get("timeline"), payload.get("candidate")
-        if isinstance(reference, dict) and reference.get("sha") not in (None, sha):
-            found[reference["sha"]] = REFERENCE if number is None else f"candidate {number}"
+    for row in run.events.filter(kind__in=[ProfileAttached.kind, VerificationFinished.kind]).order_by("seq"):
+        said = row.body
+        if said.timeline is not None and said.timeline.sha != sha:
+            found[said.timeline.sha] = REFERENCE if said.candidate is None else f"candidate {said.candidate}"
     return sorted(
         ({"sha": key, "name": name} for key, name in found.items()), key=lambda one: (one["name"] != REFERENCE, len(one["name"]), one["name"])
     )

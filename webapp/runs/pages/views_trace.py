@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import uuid
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.db import connection
@@ -119,7 +120,7 @@ def _whole_number(request: HttpRequest, name: str, default: int = 0) -> int | No
     return int(given) if given.isdecimal() and len(given) < 16 else None
 
 
-def _fresh(content: dict) -> JsonResponse:
+def _fresh(content: dict[str, Any]) -> JsonResponse:
     response = JsonResponse(content, json_dumps_params={"ensure_ascii": False, "separators": (",", ":")}, encoder=json.JSONEncoder)
     response["Cache-Control"] = "no-store"
     return response

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from django.db import DatabaseError, connection, transaction
 
 from agents.events import EVENT_VERSION, UNSTORABLE, Event, NewEvent, storable
 from agents.ports import LeaseLost
+from webapp.runs.signals import run_ended
 from webapp.runs.trace.projection import project
-
-CHANNEL = "stitchwork_run"  # as in the SQL function; the payload is "RUN:SEQ"
+from webapp.runs.trace.reading import stamp
 
 
 class PayloadTooLarge(ValueError):
@@ -53,6 +52,8 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
                 for (seq, at), e, row in zip(stamps, events, json.loads(text), strict=True)
             ]  # fmt: skip
             project(run, written)
+            if any(event.kind == "run.finished" for event in written):
+                run_ended.send(sender=None, run=run)
     except DatabaseError as error:
         named = ERRORS.get(getattr(error.__cause__, "sqlstate", None) or "")
         if named is None:
@@ -63,8 +64,3 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
 
 def written_out(rows: list[dict[str, Any]]) -> str:
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def stamp(at: datetime) -> str:
-    """A time as it stands in a trace: UTC with microseconds."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds")

@@ -14,13 +14,14 @@ from agents import sound
 from agents.events import Event
 from agents.forking import settings_by_fork
 from agents.journal import PayloadTooLarge, TraceDamaged, encode, references, write_trace
+from agents.payloads import RunStarted
 from verifier.source import sha256
 from webapp.accounts.models import Team, User
 from webapp.runs import artefacts
 from webapp.runs.models import Event as EventRow
 from webapp.runs.models import Run
-from webapp.runs.trace.append import CHANNEL
 from webapp.runs.trace.projection import event_of, project
+from webapp.runs.trace.reading import CHANNEL
 from webapp.tasks.models import Task
 
 INSERT = "INSERT INTO runs_event (run_id, seq, v, at, span, parent, agent, kind, payload) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s::json)"
@@ -39,7 +40,7 @@ def import_trace(folder: Path, team: Team, user: User | None, title: str = "") -
         raise TraceRefused(f"{folder} has no trace.jsonl") from None
     except (TraceDamaged, PayloadTooLarge, ValueError) as error:
         raise TraceRefused(f"{folder}: {error}") from None
-    if not events or events[0].kind != "run.started":
+    if not events or events[0].kind != RunStarted.kind:
         raise TraceRefused(f"{folder}: a trace begins with run.started")
     run_id = _run_id(folder, events)
     known = Run.objects.filter(pk=run_id).first()

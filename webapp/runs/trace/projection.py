@@ -17,8 +17,6 @@ from agents.events import ArtefactRef, Event, Projection
 from agents.payloads import (
     BudgetUpdated,
     CandidateProposed,
-    LlmCompleted,
-    LlmFailed,
     ProfileAttached,
     RunFinished,
     RunForked,
@@ -31,13 +29,12 @@ from agents.payloads import (
 )
 from agents.payloads import Verification as JobPayload
 from verifier.report import CLOCK
-from webapp.knowledge import learned
-from webapp.leaderboard import recording
-from webapp.llm import calls
-from webapp.review import standing
 from webapp.runs import artefacts
 from webapp.runs.models import Artefact, Candidate, Run, Verification
 from webapp.runs.models import Event as EventRow
+from webapp.runs.trace.kernels import names_in
+from webapp.runs.trace.parts import PARTS
+from webapp.runs.trace.reading import stamp
 
 EARLIER_CLOCK = "earlier clock"  # a flag: the times are no others' by the clock of today
 
@@ -50,13 +47,15 @@ PROJECTED = {  # of a run without events
 
 def project(run_id: uuid.UUID | str, events: Sequence[Event]) -> None:
     """Take `events`, just written, into the rows. Call it inside their transaction, with the run's row locked."""
-    mine = [event for event in events if event.kind in ROWS]
+    rows = [ROWS, *(part.rows for part in PARTS)]
+    mine = [event for event in events if any(event.kind in one for one in rows)]
     if mine:
         run = Run.objects.get(pk=run_id)
         names = [*PROJECTED, "workflow", "device_kind", "precision"]
         before = {name: getattr(run, name) for name in names}
         for event in mine:
-            ROWS.take(run, event)
+            for one in rows:
+                one.take(run, event)
         # A verdict changes none of them, and a verifier may not (webapp/roles.py).
         if changed := [name for name in names if getattr(run, name) != before[name]]:
             run.save(update_fields=changed)
@@ -67,9 +66,8 @@ def rebuild(run_id: uuid.UUID | str) -> None:
     with transaction.atomic():
         run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
         Candidate.objects.filter(run=run).delete()
-        learned.forget(run)
-        recording.forget(run)
-        calls.forget(run)
+        for part in PARTS:
+            part.forget(run)
         # Rows that the queue knows keep their identity; everything that events say about them is written anew.
         Verification.objects.filter(run=run).update(
             state="queued", started_at=None, finished_at=None, result=None, timeline=None, status="", tier="", device_model="", device_name="",
@@ -81,12 +79,11 @@ def rebuild(run_id: uuid.UUID | str) -> None:
         run.save(update_fields=list(PROJECTED))
         rows = EventRow.objects.filter(run=run).order_by("seq")
         project(run_id, [event_of(row) for row in rows.iterator(chunk_size=1000)])
-        standing.restore(run)
+        for part in PARTS:
+            part.restore(run)
 
 
 def event_of(row: EventRow) -> Event:
-    from webapp.runs.trace.append import stamp  # append projects
-
     return Event(
         v=row.v, run=str(row.run_id), seq=row.seq, at=stamp(row.at), span=row.span, parent=row.parent, agent=row.agent, kind=row.kind,
         payload=row.payload,
@@ -124,9 +121,7 @@ def _resumed(run: Run, event: Event, p: RunResumed) -> None:
 
 @ROWS.on(RunForked)
 def _forked(run: Run, event: Event, p: RunForked) -> None:
-    """What the parent's verifiers were in the middle of is not asked for here, and what its models cost stands with the parent."""
-    calls.forget(run)
-    recording.forget(run)
+    """What the parent's verifiers were in the middle of is not asked for here."""
     run.state = "running"
     run.workflow = p.settings.get("workflow", run.workflow)
     Verification.objects.filter(run=run).exclude(state="finished").delete()
@@ -140,8 +135,6 @@ def _finished(run: Run, event: Event, p: RunFinished) -> None:
     left = Verification.objects.filter(run=run).exclude(state="finished")
     stop_jobs([str(key) for key in left.values_list("pk", flat=True)])
     left.update(state="finished", finished_at=_at(event))  # without a verdict: nobody waits for it any more
-    learned.learn(run, event)
-    recording.record(run)
 
 
 @ROWS.on(BudgetUpdated)
@@ -160,24 +153,12 @@ def stop_jobs(verifications: list[str]) -> None:
             )
 
 
-# --- models
-
-
-@ROWS.on(LlmCompleted)
-def _answered(run: Run, event: Event, p: LlmCompleted) -> None:
-    calls.completed(run, event, p)
-
-
-@ROWS.on(LlmFailed)
-def _unanswered(run: Run, event: Event, p: LlmFailed) -> None:
-    calls.failed(run, event, p)
-
-
 # --- candidates
 
 
 @ROWS.on(CandidateProposed)
 def _candidate(run: Run, event: Event, p: CandidateProposed) -> None:
+    program = _artefact(run, p.program)
     Candidate.objects.update_or_create(
         run=run,
         number=p.candidate,
@@ -188,7 +169,8 @@ def _candidate(run: Run, event: Event, p: CandidateProposed) -> None:
             "step": p.step[:60],
             "strategy": p.strategy[:60],
             "sha": p.sha,
-            "program": _artefact(run, p.program),
+            "program": program,
+            "kernels": names_in(program),
             "created_at": _at(event),
         },
     )

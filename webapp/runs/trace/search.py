@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connection
 
+from agents.payloads import PAYLOADS
 from webapp.runs import artefacts
 from webapp.runs.artefacts import ArtefactMissing
 from webapp.runs.models import Artefact, Run
@@ -21,18 +22,8 @@ MOST_HITS = 1000  # of one entry
 MOST_ARTEFACT_BYTES = 32_000_000  # read for one search; what was left out is said
 
 # What a reader may narrow the search to, and the kinds of events that are meant.
-GROUPS: dict[str, tuple[str, ...]] = {
-    "message": ("message.delta", "message.completed"),
-    "call": ("llm.requested", "llm.completed", "llm.failed"),
-    "candidate": ("candidate.proposed",),
-    "verification": ("verification.queued", "verification.stage", "verification.finished"),
-    "decision": ("decision.made",),
-    "diagnosis": ("diagnosis.made",),
-    "plan": ("plan.proposed", "plan.edited", "idea.proposed"),
-    "note": ("note.added",),
-    "error": ("error", "llm.failed"),
-    "span": ("span.opened", "span.closed"),
-}
+NAMES = ("message", "call", "candidate", "verification", "decision", "diagnosis", "plan", "note", "error", "span")
+GROUPS: dict[str, tuple[str, ...]] = {name: tuple(kind for kind, said in PAYLOADS.items() if name in said.found_under) for name in NAMES}
 STATUSES = {"passed": {"passed", "ok"}, "failed": {"failed", "wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive"}}
 # Kinds that tell of one thing in several events, and the field that names it.
 NAME_OF = {"message": "message", "verification": "key", "llm": "key"}

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import connection
 
+from agents.payloads import ArtefactRef, Exchange, LlmCompleted, LlmRequested, Message, MessageCompleted, MessageDelta, Payload, read
 from webapp.runs import artefacts
 from webapp.runs.artefacts import ArtefactMissing
 from webapp.runs.models import Event, Run
@@ -42,26 +43,24 @@ def portion(text: str, start: int, size: int = PORTION) -> Portion:
 def message_text(run: Run, seq: int) -> str:
     """The text of the message that begins (or ends) with event `seq`; raises `NoSuchText`."""
     event = Event.objects.filter(run=run, seq=seq).first()
-    if event is None or event.kind not in ("message.delta", "message.completed"):
+    said = event.body if event is not None else None
+    if not isinstance(said, Message):
         raise NoSuchText(f"event {seq} is no message")
-    name = event.payload.get("message")
     text, whole = "", None
-    for kind, payload in _of_message(run, seq, name):
-        if kind == "message.delta":
-            offset = payload.get("offset", 0)
-            if offset <= len(text):
-                text = text[:offset] + payload.get("text", "")
-                whole = None
-            else:  # a gap: only the finished reply has all of it
-                whole = ""
-        elif kind == "message.completed":
-            whole = payload["text"] if "text" in payload else _stored(run, payload.get("artefact"))
-        elif whole == "":
-            whole = json.loads(_stored(run, payload.get("reply")) or "{}").get("text", "")
+    for piece in _of_message(run, seq, said.message):
+        match piece:
+            case MessageDelta(offset=offset) if offset > len(text):
+                whole = ""  # a gap: only the finished reply has all of it
+            case MessageDelta(offset=offset):
+                text, whole = text[:offset] + piece.text, None
+            case MessageCompleted():
+                whole = _stored(run, piece.artefact) if piece.text is None else piece.text
+            case LlmCompleted() if whole == "":
+                whole = json.loads(_stored(run, piece.reply) or "{}").get("text", "")
     return text if whole is None else whole
 
 
-def _of_message(run: Run, seq: int, name: str) -> list[tuple[str, dict[str, Any]]]:
+def _of_message(run: Run, seq: int, name: str) -> list[Payload]:
     """Pieces and ends of one message from `seq` on, in order."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -70,15 +69,15 @@ def _of_message(run: Run, seq: int, name: str) -> list[tuple[str, dict[str, Any]
             " OR (kind = 'llm.completed' AND payload ->> 'key' = %s)) ORDER BY seq",
             [run.pk, seq, name, name],
         )
-        return [(kind, json.loads(payload)) for kind, payload in cursor.fetchall()]
+        return [read(kind, json.loads(payload)) for kind, payload in cursor.fetchall()]
 
 
-def _stored(run: Run, ref: dict[str, Any] | None) -> str:
+def _stored(run: Run, ref: ArtefactRef | None) -> str:
     """The text of an artefact; empty where there is none, a sentence where it is lost."""
-    if not ref:
+    if ref is None:
         return ""
     try:
-        return artefacts.get(run.team_id, ref["sha"]).decode("utf-8", "replace")
+        return artefacts.get(run.team_id, ref.sha).decode("utf-8", "replace")
     except ArtefactMissing:
         return ""
 
@@ -88,25 +87,26 @@ def call_texts(run: Run, seq: int) -> dict[str, Any]:
 
     `seq` is the event `llm.requested` or `llm.completed`. Raises `NoSuchText`.
     """
-    event = Event.objects.filter(run=run, seq=seq, kind__in=("llm.requested", "llm.completed", "llm.failed")).first()
-    if event is None:
+    event = Event.objects.filter(run=run, seq=seq).first()
+    exchange = event.body if event is not None else None
+    if not isinstance(exchange, Exchange):
         raise NoSuchText(f"event {seq} is no exchange with a model")
-    key = event.payload.get("key")
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT kind, payload::text FROM runs_event WHERE run_id = %s AND kind IN ('llm.requested', 'llm.completed') AND payload ->> 'key' = %s"
             " ORDER BY seq",
-            [run.pk, key],
+            [run.pk, exchange.key],
         )
-        known = {kind: json.loads(payload) for kind, payload in cursor.fetchall()}
-    request = _json(_stored(run, known.get("llm.requested", {}).get("request")))
-    done = known.get("llm.completed", {})
-    reply = _json(_stored(run, done.get("reply")))
+        known = [read(kind, json.loads(payload)) for kind, payload in cursor.fetchall()]
+    asked = next((said for said in reversed(known) if isinstance(said, LlmRequested)), None)
+    done = next((said for said in reversed(known) if isinstance(said, LlmCompleted)), None)
+    request = _json(_stored(run, asked.request if asked else None))
+    reply = _json(_stored(run, done.reply if done else None))
     texts = [{"name": str(message.get("role", "user")), "text": str(message.get("content", ""))} for message in request.get("messages", [])]
     if reply.get("text"):
         texts.append({"name": "reply", "text": str(reply["text"])})
-    if done.get("reasoning"):
-        reasoning = _stored(run, done["reasoning"])
+    if done is not None and done.reasoning is not None:
+        reasoning = _stored(run, done.reasoning)
         texts.append({"name": "reasoning", "text": str(_json(reasoning).get("reasoning") or reasoning)})
     return {"settings": {name: value for name, value in request.items() if name != "messages" and value not in (None, "")}, "texts": texts}
 

@@ -17,10 +17,12 @@ from agents.llm import open_models
 from agents.memory.experience import FolderExperience
 from agents.payloads import Failure, RunFinished
 from agents.ports import LeaseLost
+from agents.roles import roles_for
 from agents.run import Engine
 from agents.settings import Settings
+from agents.workflows import FUNCTIONS
 from webapp.database import in_thread
-from webapp.diffs.measuring import rescue_hunks
+from webapp.diffs.rescue import rescue_hunks
 from webapp.knowledge.ports import TeamInspirations, TeamLibrary, split_of
 from webapp.llm.announce import keep_announcing
 from webapp.llm.mailbox import DatabaseMailbox
@@ -69,6 +71,8 @@ class Orchestrator:
                 chosen,
                 run.task.source,
                 run.task.name,
+                FUNCTIONS[chosen.workflow],
+                roles_for,
                 program_source=await in_thread(submitted_program)(run),
                 models=self.models,
                 library=TeamLibrary(run.team_id),

@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import json
 import uuid
+from typing import Any
 
 from django.db import connection, transaction
 
 from webapp.runs.jobs import enqueue_run
 from webapp.runs.workers.fairness import FORGET
 from webapp.runs.workers.handover import Claim, ClaimLost, queue_again, verifier_died
+from webapp.sql import statements
 
-STALLED = """
-SELECT j.id, j.task_name, j.args::text FROM procrastinate_jobs j LEFT JOIN procrastinate_workers w ON w.id = j.worker_id
-WHERE j.status = 'doing' AND (w.id IS NULL OR w.last_heartbeat < now() - make_interval(secs => %s))
-ORDER BY j.id LIMIT 1 FOR UPDATE OF j SKIP LOCKED
-"""
-
-# A paused run has none until a person resumes or cancels it; where that was said, and the job for it was lost, it stands among the last events.
-RUNS_WITHOUT_JOB = """
-SELECT r.id FROM runs_run r WHERE r.state <> 'finished' AND NOT r.imported
-AND (r.state <> 'paused' OR EXISTS (SELECT FROM runs_event e WHERE e.run_id = r.id AND e.seq > r.last_seq - 20 AND e.kind = 'control.requested'
-    AND e.payload ->> 'action' IN ('resume', 'cancel')
-    AND NOT EXISTS (SELECT FROM runs_event p WHERE p.run_id = r.id AND p.seq > e.seq AND p.kind = 'run.paused')))
-AND NOT EXISTS (SELECT FROM procrastinate_jobs j WHERE j.lock = 'run:' || r.id AND j.status IN ('todo', 'doing'))
-"""
-
-VERIFICATIONS_WITHOUT_JOB = """
-SELECT v.id, v.attempt, v.lease_epoch FROM runs_verification v JOIN runs_run r ON r.id = v.run_id
-WHERE v.state <> 'finished' AND r.state <> 'finished' AND NOT r.imported AND NOT EXISTS (
-    SELECT FROM procrastinate_jobs j
-    WHERE j.task_name = 'verify' AND j.status IN ('todo', 'doing') AND j.args ->> 'verification_id' = v.id::text)
-"""
+SQL = statements(__file__)
 
 
 def rescue(stalled_after: float) -> int:
@@ -41,10 +23,10 @@ def rescue(stalled_after: float) -> int:
         count += 1
     with connection.cursor() as cursor:
         cursor.execute(FORGET)
-    for (run,) in _rows(RUNS_WITHOUT_JOB):
+    for (run,) in _rows(SQL["runs_without_job"]):
         enqueue_run(run)
         count += 1
-    for verification, attempt, epoch in _rows(VERIFICATIONS_WITHOUT_JOB):
+    for verification, attempt, epoch in _rows(SQL["verifications_without_job"]):
         try:
             queue_again(Claim(verification, attempt, epoch), attempt=attempt, reason="the verifier stopped")
             count += 1
@@ -56,7 +38,7 @@ def rescue(stalled_after: float) -> int:
 def _rescue_one(stalled_after: float) -> bool:
     """End one job of a dead worker, and see to it that somebody else does its work."""
     with transaction.atomic():
-        dead = _rows(STALLED, [stalled_after])
+        dead = _rows(SQL["stalled"], [stalled_after])
         if not dead:
             return False
         job, task, text = dead[0]
@@ -72,7 +54,7 @@ def _rescue_one(stalled_after: float) -> bool:
         return True
 
 
-def _rows(statement: str, arguments: list | None = None) -> list[tuple]:
+def _rows(statement: str, arguments: list[Any] | None = None) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, arguments)
-        return cursor.fetchall()
+        return list(cursor.fetchall())

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
+from verifier.profiling.annotating import with_ranges
 from verifier.profiling.calls import profiled_calls
 from verifier.profiling.digest import ANNOTATED, digest
 from verifier.profiling.kineto import import_kineto
 from verifier.profiling.ranges import range_kind
+from verifier.profiling.recording import Recording
 from verifier.profiling.timeline import KINDS, Timeline
+
+MODULE_KIND = KINDS.index("module")
 
 
 @pytest.mark.parametrize(
@@ -77,3 +82,49 @@ def test_kinetos_python_tracer_gives_modules_and_a_range_named_like_an_operator_
     assert of_kind(timeline, "module") == ["Linear_0"]
     assert of_kind(timeline, "nvtx") == ["mine::step"]
     assert of_kind(timeline, "operator") == ["aten::addmm"]
+
+
+def test_measured_calls_get_the_modules_of_the_call_with_ranges():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Sequential(torch.nn.ReLU()), torch.nn.Identity())
+    inputs = torch.ones(2, 4)
+    recorded = import_kineto(profiled_calls(lambda: model(inputs), 2, "torch", lambda: None))
+    found = digest(recorded, lambda name: False, on_device=False)
+    timeline = with_ranges(recorded).crop(*found.window)
+    assert sorted(of_kind(timeline, "module")) == sorted(["model (Sequential)", "0 (Linear)", "1 (Sequential)", "1.0 (ReLU)"] * 2)
+    assert of_kind(timeline, "nvtx") == ["iter", "iter"]  # the call with ranges is not kept
+    columns = timeline.columns
+    modules = columns["kind"] == MODULE_KIND
+    depths = {timeline.names[name]: depth for name, depth in zip(columns["name"][modules].tolist(), columns["depth"][modules].tolist(), strict=True)}
+    assert depths == {"model (Sequential)": 0, "0 (Linear)": 1, "1 (Sequential)": 1, "1.0 (ReLU)": 2}
+    assert Timeline.from_bytes(timeline.to_bytes()).events == timeline.events
+    assert digest(timeline, lambda name: False, on_device=False).kernels == found.kernels
+
+
+def test_a_call_that_did_something_else_gets_no_ranges():
+    model, inputs, calls = torch.nn.ReLU(), torch.ones(2, 4), []
+
+    def call() -> None:
+        calls.append(1)
+        model(inputs if len(calls) != 4 else inputs + 1)
+
+    recorded = import_kineto(profiled_calls(call, 2, "torch", lambda: None))
+    timeline = with_ranges(recorded).crop(*digest(recorded, lambda name: False, on_device=False).window)
+    assert of_kind(timeline, "module") == ["model (ReLU)"]
+
+
+def test_launches_lead_the_ranges_on_a_device():
+    recording = Recording("nsys", "H200")
+    host, nvtx, stream = ("api", "CUDA API, thread 1", "CUDA"), ("nvtx", "NVTX, thread 1", "NVTX"), ("gpu", "Stream 7", "H200")
+    for number, begin in enumerate((0, 1000)):
+        recording.add(nvtx, "nvtx", "iter" if not number else ANNOTATED, begin, 500)
+        for at, name in enumerate(("gemm", "relu")):
+            pair = (1, 10 * number + at + 1)
+            recording.add(host, "api", "cudaLaunchKernel", begin + 100 * at + 20 + number, 10, pair)
+            recording.add(stream, "kernel", name, begin + 100 * at + 60, 30, pair)
+    recording.add(("nvtx", "Modules, thread 1", "NVTX"), "module", "0 (Linear)", 1005, 90)
+    recording.add(("nvtx", "Operators, thread 1", "NVTX"), "operator", "aten::relu", 1110, 30)
+    timeline = with_ranges(recording.timeline())
+    columns = timeline.columns
+    module, operator = (np.flatnonzero(columns["kind"] == KINDS.index(kind))[0] for kind in ("module", "operator"))
+    assert (columns["start"][module], columns["duration"][module]) == (20, 10)
+    assert (columns["start"][operator], columns["duration"][operator]) == (120, 10)

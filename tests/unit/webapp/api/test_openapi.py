@@ -109,6 +109,7 @@ def test_a_pass_over_all_operations(people, alice, whole):
     call("post", f"{there}/replies", {"text": "and another"}, status=201, of="/runs/{run_id}/comments/{thread_id}/replies")
     call("post", f"{there}/resolution", {"resolved": True}, status=200, of="/runs/{run_id}/comments/{thread_id}/resolution")
     started = call("post", "/verifications", {"task_source": SOURCE, "program_source": PROGRAM}, status=201, of="/verifications")
+    call("post", "/leaderboard/results", {"task_source": SOURCE, "program_source": PROGRAM + "# ranked\n"}, status=201)
     call("get", f"/verifications/{started['id']}", status=200, of="/verifications/{run_id}")
     for status in ("passed", "wrong_result"):
         started = call("post", "/verifications", {"task_source": SOURCE, "program_source": PROGRAM + f"# {status}\n"}, status=201)
@@ -218,7 +219,8 @@ def test_a_viewer_may_look_and_change_nothing(people, caller, whole):
         if method == "get" and not path.endswith("/stream") and "verifications" not in path:
             assert viewer.get(path).status_code == 200, path
         elif method == "post":
-            body = {"verifications": {"task_source": SOURCE, "program_source": PROGRAM}, "tasks": {"source": SOURCE}, "runs": {"task_source": SOURCE}}
+            both = {"task_source": SOURCE, "program_source": PROGRAM}
+            body = {"verifications": both, "results": both, "tasks": {"source": SOURCE}, "runs": {"task_source": SOURCE}}
             body |= {name: json.loads(text) for name, text in BODY.items()}
             answer = viewer.post(path, json.dumps(body[path.rpartition("/")[2]]), content_type="application/json")
             assert answer.status_code == 403 and judge("post", path, answer)["detail"], path

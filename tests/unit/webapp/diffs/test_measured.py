@@ -11,7 +11,7 @@ from django.urls import reverse
 from tests.unit.webapp.diffs.programs import measured_run
 from verifier.jobs import JobResult, StageEvent, VerifyJob
 from verifier.report import Comparison, Interval, Report, Timing
-from webapp.diffs import measuring
+from webapp.diffs import measuring, rescue
 from webapp.diffs.effects import effect_of, percent
 from webapp.diffs.models import MeasuredDiff, MeasuredHunk
 from webapp.runs.models import Run
@@ -133,15 +133,15 @@ def test_results_are_kept_and_what_was_cancelled_can_be_measured_later(people, r
 def test_a_verifier_that_dies_is_made_up_for(people, run):
     people.client("alice").post(url(run), {"tier": "quick"})
     row = MeasuredHunk.objects.filter(state="queued").first()
-    for attempt in range(1, measuring.MOST_ATTEMPTS + 1):
+    for attempt in range(1, rescue.MOST_ATTEMPTS + 1):
         assert measuring.begin(row.pk, attempt, None) is not None
         with connection.cursor() as cursor:
             cursor.execute("DELETE FROM procrastinate_jobs WHERE (args ->> 'hunk_id')::bigint = %s", [row.pk])
-        assert measuring.rescue_hunks() == 1
+        assert rescue.rescue_hunks() == 1
         measuring.finish(row.pk, attempt, JobResult(error="too late"))
     row.refresh_from_db()
     assert row.status == "infrastructure_error" and "died 3 times" in row.message
-    assert measuring.rescue_hunks() == 0
+    assert rescue.rescue_hunks() == 0
 
 
 def test_who_may_ask(people, run):

@@ -25,6 +25,7 @@ from webapp.knowledge.documents import save
 from webapp.leaderboard.models import Entry, Result
 from webapp.leaderboard.models import Suite as RankedSuite
 from webapp.llm.models import Letter, Replay
+from webapp.notifications.models import Hook
 from webapp.review import services, shares
 from webapp.review.models import Notification
 from webapp.runs.models import Candidate, Event, Run
@@ -136,6 +137,7 @@ def make_world() -> World:
         team=team, run=run, sides=f"task...{best.number}", old_sha="a" * 64, new_sha="b" * 64, task_sha="c" * 64, queue="verify.cpu", tier="quick",
         precision="fp32-strict", mode="train", created_by=owner,
     )  # fmt: skip
+    hook = Hook.objects.create(team=team, name=f"hook {MARK}", url="https://example.com/hook", created_by=owner)
     Device.objects.create(worker="w", kind="cpu", device="cpu", name="Example CPU", model="cpu", queue="verify.cpu")
     message = Event.objects.filter(run=run, kind="message.completed").first()
     theirs = Run.objects.create(team=other, task=Task.objects.create(team=other, sha="d" * 64, name="t", source=SOURCE), title="theirs")
@@ -153,6 +155,7 @@ def make_world() -> World:
         "letter_id": letter.pk,
         "replay_id": replay.pk,
         "team_id": team.pk,
+        "hook_id": hook.pk,
         "invitation_id": invitation.pk,
         "member_id": Membership.objects.get(team=team, user=people[Membership.MEMBER]).pk,
         "token_id": token.pk,

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.unit.webapp.cast import PROGRAM, SOURCE
-from tests.unit.webapp.ranked import make_ranked
+from tests.unit.webapp.ranked import make_ranked, make_suite
 from webapp.accounts.models import Membership
 from webapp.leaderboard.models import Listing, Opening, Result
 from webapp.leaderboard.shown.badge import COLOURS, badge, badge_of
@@ -170,3 +170,21 @@ def test_only_an_owner_publishes_by_the_api_and_nothing_is_left_of_a_refusal(peo
     assert submit(people.client("alice"), visibility="everyone").status_code == 201
     assert Run.objects.get().published
     assert submit(people.client("alice"), visibility="nobody").status_code == 422
+
+
+def test_suites_stand_beside_each_other_with_each_entrys_row_in_each(people):
+    make_suite(people.alice, ["a", "b"], "KernelBench L1", "kernelbench-level1")
+    make_suite(people.alice, ["c"], "KernelBench L2", "kernelbench-level2")
+    make_suite(people.charlie, ["d"], "Charlie's", "charlies")
+    make_ranked(people.alice, "a", 2.0)
+    make_ranked(people.alice, "c", 3.0)
+    make_ranked(people.alice, "c", 4.0, llm="gpt-x")
+    client = people.client("alice")
+    found = client.get(reverse("leaderboard:beside")).context["found"]
+    assert [board.suite.name for board in found.boards] == ["KernelBench L1", "KernelBench L2"]
+    shown = {str(name): [row and row.passed for row in rows] for _, name, baseline, rows in found.lines if not baseline}
+    assert shown == {"stitch · built-in": [1, 1], "stitch · gpt-x": [None, 1]}
+    assert str(found.lines[-1][1]) == "stitch · gpt-x"
+    one = client.get(reverse("leaderboard:beside"), {"suites": "kernelbench-level2,charlies,nothing"}).context["found"]
+    assert [board.suite.key for board in one.boards] == ["kernelbench-level2"]
+    assert people.client("bob").get(reverse("leaderboard:beside"), {"against": "eager"}).status_code == 200

@@ -49,6 +49,15 @@ def told(found: Headline) -> tuple:
     return found.outcome, found.first and found.first.ratio, found.against, found.eager is not None, found.provisional
 
 
+@pytest.mark.parametrize(("status", "outcome"), [("inconclusive", "noisy"), ("infrastructure_error", "unmeasured"), ("wrong_result", "none")])
+def test_a_run_that_spent_its_budget_on_a_busy_host_says_nothing_of_the_model(people, status, outcome):
+    run = make_run(people.alice)
+    add_verification(run, status=status)
+    Run.objects.filter(pk=run.pk).update(state="finished", outcome="out_of_budget", best_candidate=None)
+    run.refresh_from_db()
+    assert headline_of(run).outcome == outcome
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_first_figure_is_over_the_best_baseline_that_was_measured(case: str):
     given, expected = CASES[case]
@@ -119,8 +128,11 @@ def test_download_is_primary_only_where_there_is_something_to_use(people):
     equal = make_result(people.alice, ratio=2.0, **(BEST | {"best_baseline_low": 0.98}))
     client = people.client("alice")
     for run, primary in ((better, True), (equal, False)):
-        for address, name in ((reverse("runs:run", args=[run.pk]), "best.py"), (reverse("runs:candidate", args=[run.pk, 2]), "program.py")):
-            button = re.search(rf'<a class="(button[^"]*)" href="[^"]*{name}" download', client.get(address).content.decode())[1]
+        for address, shape in (
+            (reverse("runs:run", args=[run.pk]), r'class="(button[^"]*)" data-open-dialog data-part="download"'),
+            (reverse("runs:candidate", args=[run.pk, 2]), r'<a class="(button[^"]*)" href="[^"]*program.py" download'),
+        ):
+            button = re.search(shape, client.get(address).content.decode())[1]
             assert ("primary" in button) is primary
     assert "No reliable speedup: keep your model" in client.get(reverse("runs:run", args=[equal.pk])).content.decode()
 

@@ -6,14 +6,20 @@ import pytest
 from django.forms.models import model_to_dict
 
 from agents.events import NewEvent
+from agents.payloads import NoteAdded
 from tests.unit.webapp.cast import PROGRAM, SOURCE
 from verifier.jobs import JobResult, VerifyJob
 from verifier.report import CLOCK, Comparison, Environment, Interval, Protection, Report, Timing
 from verifier.source import sha256
 from webapp.fleet.models import Device
+from webapp.knowledge import learned
+from webapp.leaderboard import recording
+from webapp.llm import calls
+from webapp.review import standing
 from webapp.runs import artefacts
 from webapp.runs.models import Candidate, Run, Verification
 from webapp.runs.trace.append import append
+from webapp.runs.trace.parts import PARTS, Part, register
 from webapp.runs.trace.projection import rebuild
 from webapp.runs.workers import handover
 from webapp.runs.workers.handover import Claim
@@ -128,3 +134,21 @@ def test_rebuilding_mends(worked):
     Verification.objects.filter(run=worked).update(status="passed", speedup=99, state="queued")
     rebuild(worked.pk)
     assert rows(worked) == before
+
+
+def test_apps_keep_their_part_of_a_run(run):
+    heard: list[str] = []
+    part = Part(forget=lambda run: heard.append("forget"), restore=lambda run: heard.append("restore"))
+    part.rows.on(NoteAdded)(lambda run, event, p: heard.append(p.text))
+    register(part)
+    try:
+        append(run.pk, [NewEvent.of(NoteAdded(text="one")), NewEvent.of(NoteAdded(text="two"))])
+        assert heard == ["one", "two"]
+        rebuild(run.pk)
+        assert heard[2:] == ["forget", "one", "two", "restore"]
+    finally:
+        PARTS.remove(part)
+
+
+def test_each_app_has_registered_its_part():
+    assert all(module.PART in PARTS for module in (calls, learned, recording, standing))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, connection
 from psycopg_pool import PoolTimeout
 
@@ -27,10 +28,10 @@ OLDEST_POSTGRES = 140000
 class Command(BaseCommand):
     help = "Migrate, collect static files, load the examples and traces, and give out a sign-in link for the first user."
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--link-fd", type=int, help="write the link's path to this file descriptor")
 
-    def handle(self, link_fd: int | None = None, **options):
+    def handle(self, link_fd: int | None = None, **options: Any) -> None:
         try:
             with connection.cursor() as cursor:
                 version = cursor.connection.info.server_version

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from allauth.mfa.models import Authenticator
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from webapp.accounts import audit
 from webapp.accounts.first_user import first_user, sign_in_path
@@ -15,11 +16,11 @@ from webapp.accounts.models import User
 class Command(BaseCommand):
     help = "Print a fresh one-time sign-in link; earlier unused links of that user stop working."
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", nargs="?", help="user name; default: the first user")
         parser.add_argument("--without-two-factor", action="store_true", help="turn the user's second factor off: for a lost phone and lost codes")
 
-    def handle(self, user: str | None = None, without_two_factor: bool = False, **options):
+    def handle(self, user: str | None = None, without_two_factor: bool = False, **options: Any) -> None:
         try:
             person = User.objects.get(username=user) if user else first_user()
         except User.DoesNotExist:

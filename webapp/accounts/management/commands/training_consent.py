@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from django.core.management.base import BaseCommand, CommandError
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right
@@ -13,14 +15,14 @@ from webapp.accounts.training import AGREED, WITHDRAWN, last_word
 class Command(BaseCommand):
     help = "Say whether a team's finished runs may be exported as training data. The audit log of the team keeps each answer; the latest counts."
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("team", help="the team's short name, as in its address")
         said = parser.add_mutually_exclusive_group()
         said.add_argument("--agree", action="store_const", const=AGREED, dest="said")
         said.add_argument("--withdraw", action="store_const", const=WITHDRAWN, dest="said")
         parser.add_argument("--by", metavar="USER", help="an owner of the team, who said so")
 
-    def handle(self, team: str, said: str | None = None, by: str | None = None, **options):
+    def handle(self, team: str, said: str | None = None, by: str | None = None, **options: Any) -> None:
         found = Team.objects.filter(slug=team).first()
         if found is None:
             names = ", ".join(Team.objects.order_by("slug").values_list("slug", flat=True)[:10])

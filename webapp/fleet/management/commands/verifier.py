@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 
 class Command(BaseCommand):
     help = "Take verification jobs for one device, one at a time. One process a device, on any host that reaches the database."
     requires_system_checks = []
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--device", required=True, help='"cpu" or "cuda:0"')
 
-    def handle(self, device: str, **options):
+    def handle(self, device: str, **options: Any) -> None:
         from webapp.runs.workers.verifier_worker import VerifierWorker
 
         if not re.fullmatch(r"cpu|cuda:\d+", device):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from django.core.management.base import BaseCommand, CommandError
@@ -20,7 +21,7 @@ class Command(BaseCommand):
         " “Connect a GPU”. The former one ends."
     )
 
-    def handle(self, **options):
+    def handle(self, **options: Any) -> None:
         url = os.environ.get("DATABASE_URL")
         if not url:
             raise CommandError("the embedded Postgres listens to this machine alone; for GPU hosts set DATABASE_URL to a server that they reach")

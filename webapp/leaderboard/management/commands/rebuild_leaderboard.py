@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
@@ -13,7 +15,7 @@ from webapp.runs.models import Run
 class Command(BaseCommand):
     help = "Rebuild every finished run's leaderboard row and decide which rows count. Nothing changes unless a row was wrong."
 
-    def handle(self, **options):
+    def handle(self, **options: Any) -> None:
         written = 0
         for run_id in Run.objects.filter(state="finished").values_list("pk", flat=True).iterator():
             with transaction.atomic():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from webapp.accounts.training import agreeing
 from webapp.runs.models import Run
@@ -15,10 +16,10 @@ from webapp.runs.trace.on_disk import TraceRefused, export_trace
 class Command(BaseCommand):
     help = "Write runs that may be learned from, for `python -m agents.rl export`. Imported runs are left out: another house's team did them."
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("folder", type=Path, metavar="DIR")
 
-    def handle(self, folder: Path, **options):
+    def handle(self, folder: Path, **options: Any) -> None:
         teams = agreeing()
         if not teams:
             raise CommandError("no team agreed that its runs are learned from: an owner does by `manage.py training_consent TEAM --agree --by USER`")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from webapp.accounts.first_user import first_user
 from webapp.accounts.models import User
@@ -14,12 +15,12 @@ from webapp.runs.trace.on_disk import TraceRefused, import_trace
 class Command(BaseCommand):
     help = "Make a run of each trace directory (trace.jsonl and artefacts/, as `python -m agents solve --out DIR` writes them)."
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("folders", nargs="+", type=Path, metavar="DIR")
         parser.add_argument("--user", help="whose personal team gets the runs; default: the first user")
         parser.add_argument("--title", default="", help="default: the task's name")
 
-    def handle(self, folders: list[Path], user: str | None = None, title: str = "", **options):
+    def handle(self, folders: list[Path], user: str | None = None, title: str = "", **options: Any) -> None:
         try:
             owner = User.objects.get(username=user) if user else first_user()
         except User.DoesNotExist:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from psycopg_pool import PoolTimeout
 
@@ -16,10 +17,10 @@ class Command(BaseCommand):
     help = "Ask each profile of a language model for one word: speed, usage, cost, or what is wrong. Exit codes: 0 all work, 1 some fail, 2 usage."
     requires_system_checks = []
 
-    def add_arguments(self, parser):
+    def add_arguments(self, parser: CommandParser) -> None:
         cli.add_check_arguments(parser)
 
-    def handle(self, profiles, json, **options):
+    def handle(self, profiles: list[str], json: bool, **options: Any) -> None:
         try:
             code = cli.check(profiles, as_json=json, store=DatabaseMailbox())
         except (DatabaseError, PoolTimeout) as error:  # of a profile of kind mailbox

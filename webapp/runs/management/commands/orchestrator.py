@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from django.core.management.base import BaseCommand
 
@@ -13,5 +14,5 @@ class Command(BaseCommand):
     help = "Run workflows: many at a time, waiting for verdicts and models. As many orchestrators as you like may run."
     requires_system_checks = []
 
-    def handle(self, **options):
+    def handle(self, **options: Any) -> None:
         asyncio.run(Orchestrator().main())

@@ -1,0 +1,52 @@
+"""What command lines are given: tasks, programs, the folder for data, a device to verify on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agents.arguments import Unusable
+
+if TYPE_CHECKING:
+    from verifier.client import Verifier
+
+
+def open_verifier(device: str, data_dir: Path) -> Verifier:
+    from verifier.client import Verifier  # torch takes seconds to load: not for --help
+
+    data_dir.mkdir(parents=True, exist_ok=True)
+    return Verifier(device, data_dir)
+
+
+def find_tasks(given: Sequence[Path]) -> dict[Path, str]:
+    """Task files with names that differ, from files and folders."""
+    files: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            files += sorted(p for p in path.glob("*.py") if not p.name.startswith("_"))
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise Unusable(f"there is no task {path}")
+    if not files:
+        raise Unusable(f"no tasks in {', '.join(map(str, given))}")
+    names: dict[Path, str] = {}
+    for path in dict.fromkeys(files):
+        name, number = path.stem, 2
+        while name in names.values():
+            name, number = f"{path.stem}-{number}", number + 1
+        names[path] = name
+    return names
+
+
+def read_source(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unusable(f"{path} cannot be read as UTF-8 text: {error}") from None
+
+
+def default_data_dir() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stitchwork"

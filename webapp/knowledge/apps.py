@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+
+
+class KnowledgeConfig(AppConfig):
+    name = "webapp.knowledge"
+
+    def ready(self) -> None:
+        from webapp.knowledge import learned  # models can be imported from now on
+        from webapp.runs.trace.parts import register
+
+        register(learned.PART)

@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+
+
+class LeaderboardConfig(AppConfig):
+    name = "webapp.leaderboard"
+
+    def ready(self) -> None:
+        from webapp.leaderboard import recording  # models can be imported from now on
+        from webapp.runs.trace.parts import register
+
+        register(recording.PART)

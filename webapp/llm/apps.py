@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+
+
+class LlmConfig(AppConfig):
+    name = "webapp.llm"
+
+    def ready(self) -> None:
+        from webapp.llm import calls  # models can be imported from now on
+        from webapp.runs.trace.parts import register
+
+        register(calls.PART)

@@ -1,0 +1,45 @@
+"""The queue's task that sends a message, by the orchestrator: an address that is slow must not hold a page or a run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from procrastinate.contrib.django import app
+
+from webapp.runs.jobs import ORCHESTRATOR
+
+BACK_OFF = (10, 60, 300, 1800, 7200)  # seconds before each further attempt; after the last it has failed
+KEPT = 50  # messages of a hook that are listed
+
+
+@app.task(name="deliver_hook", queue=ORCHESTRATOR)
+def deliver_hook(delivery: int) -> None:
+    """One attempt; queues the next one where it failed. A message that was sent, or whose hook was switched off, is left alone."""
+    from django.utils import timezone
+
+    from webapp.notifications.messages import body
+    from webapp.notifications.models import FAILED, SENT, WAITING, Delivery
+    from webapp.notifications.posting import PostFailed, post
+
+    found = Delivery.objects.select_related("hook").filter(pk=delivery, state=WAITING).first()
+    if found is None:
+        return
+    now = timezone.now()
+    found.attempts += 1
+    if not found.hook.active and found.event != "test":
+        found.state, found.said, found.ended_at, found.next_at = FAILED, "The webhook was switched off.", now, None
+    else:
+        try:
+            content, headers = body(found.hook, found.message)
+            found.said, found.state, found.ended_at, found.next_at = post(found.hook.url, content, headers), SENT, timezone.now(), None
+        except PostFailed as failure:
+            found.said = str(failure)[:300]
+            again = None if failure.final or found.attempts > len(BACK_OFF) else BACK_OFF[found.attempts - 1]
+            found.next_at = now + timedelta(seconds=again) if again is not None else None
+            if again is None:
+                found.state, found.ended_at = FAILED, timezone.now()
+    found.save()
+    if found.next_at is not None:
+        deliver_hook.configure(schedule_at=found.next_at).defer(delivery=found.pk)
+    old = Delivery.objects.filter(hook=found.hook).exclude(state=WAITING).values_list("pk", flat=True)[KEPT:]
+    Delivery.objects.filter(pk__in=list(old)).delete()

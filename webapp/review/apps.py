@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+
+
+class ReviewConfig(AppConfig):
+    name = "webapp.review"
+
+    def ready(self) -> None:
+        from webapp.review import standing  # models can be imported from now on
+        from webapp.runs.trace.parts import register
+
+        register(standing.PART)

@@ -1,0 +1,35 @@
+"""Names of the kernels in a program, read from its text: what people look a program up by. The program is never run, nor even parsed."""
+
+from __future__ import annotations
+
+import re
+
+from webapp.runs import artefacts
+from webapp.runs.artefacts import ArtefactMissing
+from webapp.runs.models import Artefact
+
+MOST_BYTES = 1_000_000  # of a program that is read
+MOST_NAMES = 64
+LONGEST = 120
+# CUDA C++; a function of C++ that Python calls by its name; Triton.
+NAMES = re.compile(
+    r"__global__\s+(?:(?:__launch_bounds__|__cluster_dims__)\s*\([^)]{0,80}\)\s*)*void\s+(?:__launch_bounds__\s*\([^)]{0,80}\)\s*)?(\w+)\s*\("
+    r"|extern\s+\"C\"\s+(?:__attribute__\(\([^)]{0,80}\)\)\s*)?(?:void|int)\s+(\w+)\s*\("
+    r"|@triton\.(?:jit|autotune)\b[^\n]{0,400}\n(?:@[^\n]{0,400}\n)*\s*def\s+(\w+)\s*\("
+)
+
+
+def kernel_names(source: str) -> list[str]:
+    """Each once, in the order of the text."""
+    found = dict.fromkeys(next(filter(None, match.groups()))[:LONGEST] for match in NAMES.finditer(source))
+    return list(found)[:MOST_NAMES]
+
+
+def names_in(program: Artefact | None) -> str:
+    """Those of a stored program, with a space between; "" where it is lost or too large."""
+    if program is None or program.bytes > MOST_BYTES:
+        return ""
+    try:
+        return " ".join(kernel_names(artefacts.read(program).decode("utf-8", "replace")))
+    except ArtefactMissing:
+        return ""
