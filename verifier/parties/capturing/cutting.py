@@ -31,7 +31,7 @@ from verifier.parties.capturing.tracing import PART_FILE, Method, Trace, observe
 from verifier.parties.plain_state import PlainState
 from verifier.private_names import mangle
 
-SECONDS = 25.0  # seconds after which no further run is tried
+SECONDS, WALL_SECONDS = 25.0, 35.0  # of this thread on a processor, and by the clock, after which no further run is tried
 ROUNDS = 4  # rounds of taking apart statements that stopped the exporter
 MOST_PASSES = 64  # passes of a loop over modules
 SIZED_BY_DATA = frozenset({"bincount", "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select"})  # the exporter fails on these
@@ -59,7 +59,7 @@ class Cutter:
 
     def __post_init__(self) -> None:
         self.tree = copy.deepcopy(self.method.tree)
-        self.deadline = time.monotonic() + SECONDS
+        self.deadline = time.thread_time() + SECONDS, time.monotonic() + WALL_SECONDS
         self.splitter = Splitter({node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} | {*self.method.names})
 
     def graph(self) -> Graph | None:
@@ -69,7 +69,7 @@ class Cutter:
                 self.runs = []
                 self.trace, self.other = self._trace(False), self._trace(True)
                 self._cover(self.tree.body, 0, len(self.tree.body), loop=False)
-                if time.monotonic() > self.deadline or not self._take_apart():
+                if self._late() or not self._take_apart():
                     break
             finished = [part for run in self.runs if worth(run.found.graph) for part in self._finished(run)]
             self.runs = [run for run in finished if worth(run.found.graph)]
@@ -77,6 +77,9 @@ class Cutter:
             return None
         self._put_together()
         return self._joined()
+
+    def _late(self) -> bool:
+        return time.thread_time() > self.deadline[0] or time.monotonic() > self.deadline[1]
 
     def _trace(self, other: bool) -> Trace:
         def changed(tensor: torch.Tensor) -> torch.Tensor:
@@ -100,7 +103,7 @@ class Cutter:
             at = stop + 1
 
     def _try(self, block: list[ast.stmt], first: int, end: int, loop: bool) -> None:
-        if time.monotonic() > self.deadline:
+        if self._late():
             return
         try:
             self.runs.append(self._captured(block, first, end, loop))
@@ -206,7 +209,7 @@ class Cutter:
             run.found.graph = read_graph(decomposed(run.found.exported), run.found.call, self.method.model, PART_FILE)
             return [run]
         except Exception as error:
-            if len(run.items) == 1 or time.monotonic() > self.deadline:
+            if len(run.items) == 1 or self._late():
                 for item in run.items:
                     self._leave(item, reason(error, self.method.model))
                 return []

@@ -85,9 +85,14 @@ def functions_of(model: torch.nn.Module, source: str) -> list[Function]:
 
 
 def loops_in(tree: ast.FunctionDef) -> list[ast.For]:
-    """Loops of a function that it does not leave from within."""
-    statements = [item for block in all_blocks(tree.body) for item in block if isinstance(item, ast.For)]
+    """Loops of a function that it does not leave from within, and that do not go over the model's own layers."""
+    statements = [item for block in all_blocks(tree.body) for item in block if isinstance(item, ast.For) and not _over_members(item.iter)]
     return [item for item in statements if not any(isinstance(node, ast.Return) for node in ast.walk(item))]
+
+
+def _over_members(over: ast.expr) -> bool:
+    names = {node.id for node in ast.walk(over) if isinstance(node, ast.Name)}
+    return "self" in names and names <= {"self", "enumerate", "zip", "reversed"} and not isinstance(over, ast.Subscript)
 
 
 @contextlib.contextmanager
