@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Route
 from webapp.environment import ROOT
 
 BASE = "http://pages.test"
-SHEETS = ("tokens", "elements", "layout", "controls", "timeline", "timeline-figures")
+SHEETS = ("tokens", "elements", "layout", "controls", "timeline-acts", "timeline", "timeline-figures", "timeline-difference")
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Canvases</title>{sheets}<body>
 <main class="wide"><div class="timeline-box large"></div></main>
 <script type="module">
