@@ -21,8 +21,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.engines import engine_of
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(ROOT / "tests/unit/agents")]
 
@@ -32,6 +30,7 @@ from agents.llm.models import Models  # noqa: E402
 from agents.local import LocalVerifier  # noqa: E402
 from agents.projection import Summary  # noqa: E402
 from agents.settings import Budget, Settings  # noqa: E402
+from tests.engines import engine_of  # noqa: E402
 from tests.standin import CONTENT, FaultPlan, StandIn  # noqa: E402
 from tests.standin.answers import Author  # noqa: E402
 from tests.unit.standin.marked_verifier import MarkedVerifier  # noqa: E402

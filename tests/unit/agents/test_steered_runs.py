@@ -30,7 +30,7 @@ def models(monkeypatch, tmp_path):
     monkeypatch.setenv("STITCHWORK_LLM_PROFILES", str(tmp_path / "llm.toml"))
     monkeypatch.setattr(cli, "open_verifier", lambda device, data_dir: Client())
     monkeypatch.setattr(cli, "open_models", lambda environment: fake)
-    monkeypatch.setattr("agents.roles.roles_for", lambda *_: AskingRoles(3).roles())
+    monkeypatch.setattr("agents.cli.roles_for", lambda *_: AskingRoles(3).roles())
     return fake
 
 
