@@ -22,6 +22,13 @@ function scatter(theme, shown, x) {
 const openPoint = (box, shown) => box.on?.("plotly_click", (event) => event.points[0].curveNumber === 0 && location.assign(shown()[event.points[0].pointNumber].href));
 const table = (columns, cell) => () => ({ columns: ["result", ...columns, "speedup, 95 %"], rows: points.map((point) => [point.name, ...cell(point), times(point)]) });
 
+// An axis of whole days, with a day to spare on either side and at most five labels, so that none is turned.
+function days(times) {
+  const DAY = 86_400_000, found = times.map((time) => Date.parse(time)), first = Math.min(...found) - DAY, last = Math.max(...found) + DAY;
+  const [from, to] = [first, last].map((time) => new Date(time).toISOString());
+  return { type: "date", range: [from, to], dtick: Math.ceil((last - first) / DAY / 4) * DAY, tickformat: "%b %-d", tickangle: 0 };
+}
+
 function showRecord(box) {
   const records = points.filter((point) => point.record);
   draw(
@@ -31,7 +38,7 @@ function showRecord(box) {
         scatter(theme, points, points.map((point) => point.at)),
         { x: records.map((point) => point.at), y: records.map((point) => point.ratio), mode: "lines", line: { color: styleOf(theme, 0).colour, width: 1.5, shape: "hv" }, hoverinfo: "skip" },
       ],
-      layout: { xaxis: { type: "date" }, yaxis: { title: "over the best baseline", ticksuffix: "×" }, shapes: one(theme), showlegend: false },
+      layout: { xaxis: days(points.map((point) => point.at)), yaxis: { title: "over the best baseline", ticksuffix: "×" }, shapes: one(theme), showlegend: false },
     }),
     { table: table(["date"], (point) => [point.at.slice(0, 10)]), points: () => points.map((point, index) => ({ trace: 0, index, text: words(point), href: point.href })) },
   ).then((chart) => chart && openPoint(box, () => points));

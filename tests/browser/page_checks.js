@@ -19,6 +19,9 @@
     return names.join(" > ");
   };
 
+  // How much larger a drawing's matrix makes a line along the text, which may be turned.
+  const scaleOf = (matrix) => (matrix ? Math.hypot(matrix.a, matrix.b) : 1);
+
   // Text that is drawn: in a box, not hidden, not clipped away for screen readers. Text of a drawing is as large as the drawing is scaled.
   function smallText() {
     const found = new Map();
@@ -28,7 +31,7 @@
       const element = node.parentElement;
       if (element.closest("script, style, noscript, template, textarea, select, .visually-hidden, [hidden]") || !element.checkVisibility({ visibilityProperty: true })) continue;
       let size = parseFloat(getComputedStyle(element).fontSize);
-      if (element instanceof SVGElement && element.getScreenCTM) size *= Math.abs(element.getScreenCTM()?.a ?? 1);
+      if (element instanceof SVGElement && element.getScreenCTM) size *= scaleOf(element.getScreenCTM());
       if (size && size < LEAST_TEXT - 0.05) found.set(where(element), `text of ${size.toFixed(1)} px at ${where(element)}: "${node.data.trim().slice(0, 30)}"`);
     }
     return [...found.values()].slice(0, 6);

@@ -162,7 +162,7 @@ def test_two_overviews_are_on_one_scale(opened, ratio: float):
         assert scale["recorded"][1] - scale["recorded"][0] == pytest.approx(scale["width"] * scale["span"] / scale["whole"], abs=0.01)
     shorter = min((0, 1), key=lambda at: scales[at]["span"])
     page.evaluate("view.set(view.bounds().from + 1, view.bounds().from + 100), view.paint()")
-    canvas = f".timeline-lane:nth-of-type({shorter + 1}) .timeline-minimap"
+    canvas = f":nth-match(.timeline-lane .timeline-minimap, {shorter + 1})"
     assert page.locator(canvas).count() == 1
     drawn = extent(page, canvas, 34, scales[shorter]["sunken"])
     assert drawn is not None and drawn[1] == pytest.approx(scales[shorter]["recorded"][1], abs=1.6)
