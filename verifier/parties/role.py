@@ -146,11 +146,16 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_held(self, frame: Frame) -> dict[str, Any]:
-        """Copies the outputs of an earlier call, by its number since the object was made, to where those of the last were."""
-        slot, tensors = frame.message["slot"], self.last.of(frame.integer("number"))
-        fits = tensors is not None and len(tensors) == len(slot["offsets"])
-        if tensors is not None and fits:
-            self.store(tensors, self.arenas[slot["arena"]], slot["offsets"])
+        """Copies the outputs of an earlier call, by its number since the object was made, to where those of the last were, in the layout in which the
+        judge has read them: a call of a series may have returned another one."""
+        slot, tensors = frame.message["slot"], self.last.of(frame.integer("number")) or []
+        room = self.take(slot)
+        fits = len(tensors) == len(room) and all(
+            one.shape == other.shape and one.dtype == other.dtype for one, other in zip(tensors, room, strict=True)
+        )
+        if fits:
+            for tensor, place in zip(tensors, room, strict=True):
+                place.copy_(tensor)
             self.device.sync()
         return {"type": "ok", "copied": fits}
 

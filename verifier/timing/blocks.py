@@ -134,7 +134,8 @@ class Caller:
         lie where its next call will write."""
         offsets, size = place(specs)
         memory = self.party.arena("out", size)
-        answer = self.party.ask("held", {"number": number, "slot": {"arena": "out", "offsets": offsets}}, self.limit).message
+        slot = {"arena": "out", "offsets": offsets, "specs": [spec.model_dump(exclude_none=True) for spec in specs]}
+        answer = self.party.ask("held", {"number": number, "slot": slot}, self.limit).message
         return views(memory.bytes, specs, offsets) if answer.get("copied") is True else None
 
     def turn(self, uses: list[Use], in_series: bool) -> list[Call]:
