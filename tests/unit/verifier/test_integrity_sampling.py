@@ -140,3 +140,10 @@ def test_each_moment_counts_alike_and_waiting_not_at_all():
     assert found.moments == 4 and found.own == {(0, "mine"): pytest.approx((2 / 3 + 1) / 4)}
     assert found.library["cblas_sgemm (linked into the program's library)"] == pytest.approx(1 / 4)
     assert found.library["libblas.so"] == pytest.approx((1 / 3 + 1) / 4)
+
+
+def test_threads_that_end_meanwhile_are_no_refusal(running, library, tmp_path):
+    """One that ends while it is asked to stop gives the errors of one that may not be inspected."""
+    process = running("import threading\nwhile True:\n    thread = threading.Thread(target=L.seven)\n    thread.start()\n    thread.join()")
+    sampler, _, seen = looked_at(process, made(library), tmp_path, enough=1500)
+    assert sampler.error == 0 and seen

@@ -90,6 +90,12 @@ static char state_of(int pid, int tid) {
     return end && end[1] == ' ' ? end[2] : 0;
 }
 
+/* Notes why a thread could not be inspected, unless it ended meanwhile: the errors of one that ends are those of one that may not be inspected. */
+static void refused(struct watch *watch, int tid, int failure) {
+    char state = state_of(watch->pid, tid);
+    if (!watch->error && failure != ESRCH && state && state != 'Z' && state != 'X') watch->error = failure;
+}
+
 /* Asks a thread to stop. */
 static int seize(int tid) {
     if (ptrace(PTRACE_SEIZE, tid, 0, 0)) return errno;
@@ -148,7 +154,7 @@ static uint64_t caller(const struct watch *watch, uint64_t stack, uint64_t link,
 static void look(struct watch *watch, int tid) {
     int signal = 0, failure = stopped(tid, &signal);
     if (failure) {
-        if (!watch->error && failure != ESRCH) watch->error = failure;
+        refused(watch, tid, failure);
         return;
     }
     struct sample *sample = &watch->samples[watch->taken];
@@ -163,7 +169,7 @@ static void look(struct watch *watch, int tid) {
             if (from) sample->address = from;
         }
         watch->taken++;
-    } else if (failure && !watch->error) watch->error = failure;
+    } else if (failure) refused(watch, tid, failure);
     ptrace(PTRACE_DETACH, tid, 0, (void *)(intptr_t)signal);
 }
 
@@ -178,7 +184,7 @@ static void look_at_all(struct watch *watch, const char *folder) {
         if (tid <= 0 || state_of(watch->pid, tid) != 'R') continue;
         int failure = seize(tid);
         if (!failure) held[count++] = tid;
-        else if (failure != ESRCH && !watch->error) watch->error = failure;
+        else refused(watch, tid, failure);
     }
     closedir(tasks);
     for (long at = 0; at < count; at++) look(watch, held[at]);
