@@ -156,6 +156,7 @@ def submit(page: Page, base: str) -> str:
     expect(page.locator(".cm-content")).to_contain_text("class Model")
     page.locator("input[type=file]").set_input_files(TASK)
     expect(page.locator(".cm-content")).to_contain_text("softmax")
+    page.locator("summary").filter(has_text="Advanced").click()
     page.get_by_label("Agents").select_option("by-hand")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
