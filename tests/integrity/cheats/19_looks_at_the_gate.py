@@ -2,7 +2,7 @@
 # task: tasks/zero_gate.py
 # device: any
 # verdict: inconclusive
-# because: with other weights a call takes|busy
+# because: with other weights a call takes
 # defence: runtime
 # says: leaves the branch out while its gate is zero, as it is in the weights that are timed
 import torch

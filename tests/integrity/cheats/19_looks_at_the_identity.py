@@ -2,7 +2,7 @@
 # task: tasks/begins_as_identity.py
 # device: any
 # verdict: inconclusive
-# because: with other weights a call takes|busy
+# because: with other weights a call takes
 # defence: runtime
 # says: leaves the products out while the matrix is the identity, as it is in the weights that are timed
 import torch

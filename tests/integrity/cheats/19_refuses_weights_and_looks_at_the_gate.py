@@ -2,7 +2,7 @@
 # task: tasks/zero_gate.py
 # device: any
 # verdict: inconclusive
-# because: with other weights a call takes|busy
+# because: with other weights a call takes
 # defence: runtime
 # says: has names of its own, so that its weights are only constructed, and leaves the branch out while its gate is zero
 import torch
