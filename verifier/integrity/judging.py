@@ -149,7 +149,6 @@ def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, se
         if seen.replay_ms > program_ms * FITS[kind] + FITS_MS[kind]:
             return f"repeated calls take {seen.replay_ms:.3f} ms, a timed call {program_ms:.3f} ms"
         return _unlike_series(seen.sampled, seen.calls_part)
-        return ""
     work = sum(kernel.ms for kernel in judged.kernels if kernel.own)
     if work > program_ms * INSIDE + INSIDE_MS:
         return f"the observed calls do {work:.3f} ms of work, a timed call takes {program_ms:.3f} ms"

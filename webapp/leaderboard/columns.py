@@ -33,7 +33,7 @@ class Column:
     about: str = ""  # description of the field, where its name does not say all
     sorts: bool = True
     least_first: bool = False
-    # Of a cost of a run: the column of `Result` that it is read from, and how the values of the runs that count become one. NaN is left out.
+    # Describes a cost of a run: the column of `Result` that holds it, and how the values of the runs that count become one. NaN is left out.
     source: str = ""
     over: Literal["mean", "median"] = "mean"
     axis: str = ""  # title of the axis on which the plot of costs shows it; empty: not there

@@ -32,7 +32,7 @@ TEST = "test"
 
 @receiver(signals.run_ended)
 def run_ended(run: uuid.UUID | str, **_: Any) -> None:
-    """Of a run whose end was just written. Whatever goes wrong here is logged: it must not keep a run from ending."""
+    """Tells people of a run's end, which was just written. Errors are logged: they must not keep a run from ending."""
     try:
         with transaction.atomic():
             _told_of_end(Run.objects.select_related("task", "team").get(pk=run))

@@ -62,12 +62,12 @@ def of_verdict(verdict: Verdict, by: User) -> None:
 
 
 def of_event(run: Run, kind: str, detail: dict[str, Any], people: Iterable[int]) -> None:
-    """Of what nobody did: a run's end, a baseline that overtook its result."""
+    """Tells people of what nobody did: a run's end, a baseline that overtook its result."""
     _tell(dict.fromkeys(people, kind), run.team, actor=None, run=run, detail=detail)
 
 
 def saw(user: User, run: Run) -> None:
-    """Whoever opens a run knows what happened to it: that it ended, or was overtaken, is read from then on."""
+    """Marks as read that a run ended or was overtaken: a person who opens it knows."""
     if not isinstance(user, User):  # a guest
         return
     if Notification.objects.filter(user=user, run=run, kind__in=list(EVENTS), read_at=None).update(read_at=timezone.now()):

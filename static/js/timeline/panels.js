@@ -22,7 +22,7 @@ export class Panels {
     this.hits = h("section", { class: "timeline-hits", "aria-label": "Hits of the search", hidden: true });
     this.table = h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "The table of the range" });
     this.tables = h("div", { class: "timeline-tables" }, this.tableTools(), this.table);
-    // Of two timelines the difference is what one came for: it stands above them, in room that is kept for it.
+    // The difference of two timelines is what one came for: it stands above them, in room that is kept for it.
     const comparing = box.lanesWanted > 1;
     this.first = h("section", { class: "timeline-first", "aria-label": "Difference by kernel", hidden: !comparing }, comparing ? this.tables : null);
     // Hidden until there are figures, so that nothing moves when they come.

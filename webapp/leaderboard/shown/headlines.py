@@ -8,7 +8,7 @@ from webapp.runs.pages.headline import EAGER, NAMES, Figure, Headline
 
 
 def of_result(result: Result) -> Headline:
-    """Of a run without a confirmed program: that there is no reliable speedup. `result.provenance` says what it was measured against."""
+    """Says that a run without a confirmed program has no reliable speedup. `result.provenance` says what it was measured against."""
     if not result.confirmed or result.eager is None:
         return Headline("none")
     told: Provenance | None = getattr(result, "provenance", None)

@@ -1,4 +1,4 @@
-"""Whose job is next: between teams, then people, then runs, so that nobody's hundred runs keep another's waiting.
+"""Chooses the next job: turns go round between teams, then people, then runs, so that one person's hundred runs keep nobody else's waiting.
 
 The queue hands out jobs by a function in Postgres; this one takes the place of procrastinate's own, which goes by age alone. Of the jobs that may
 begin, the team with the fewest at work is next, of several the one whose turn was longest ago; then in the same way the person, then the run, then
