@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.integration.processes.stack import Browser, Stack, free_port
+from tests.integration.processes.stack import PATIENCE, Browser, Stack, free_port
 from tests.integration.processes.test_kills import WRONG, finished, start_run, verdict
 from webapp.environment import ROOT
 from webapp.supervisor.postgres import PostgresError, as_unprivileged, binaries
@@ -90,6 +90,9 @@ class Host:
             script = "\n".join([*before, f"exec {last}"])
             return subprocess.Popen(["bash", "-ec", script], env=self.environment | environment, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
 
+    def said_so_far(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+
     def run(self, *parts: str) -> str:
         done = subprocess.run(
             ["bash", "-ec", "".join(map(self.said, parts))], env=self.environment, cwd=ROOT, capture_output=True, text=True, timeout=180
@@ -131,12 +134,17 @@ def test_the_page_is_followed_to_a_verdict(postgres, tmp_path):
         run = start_run(person, "two hosts", WRONG)
         assert verdict(finished(stack, person, run, []))["status"] == "wrong_result"
 
-        running.pop().send_signal(signal.SIGTERM)
+        former = running.pop()
+        former.send_signal(signal.SIGTERM)
+        former.wait(PATIENCE)  # its data directory is free only now
         stack.await_true(lambda: stack.query("SELECT 1 FROM fleet_device WHERE heartbeat_at < now() - interval '30 minutes'"), "a clean end")
         running.append(gpu.start(again, STITCHWORK_DEVICES="cpu"))
         stack.await_true(lambda: stack.query("SELECT 1 FROM fleet_device WHERE heartbeat_at > now() - interval '10 seconds'"), "the device again")
         assert stack.query("SELECT id FROM fleet_device") == online, "the same host is the same device"
         assert url.split(":")[2].split("@")[0] not in gpu.log.read_text() + pages.log.read_text()
+    except AssertionError as error:
+        error.add_note(f"== the pages' host\n{pages.said_so_far()}\n== the GPU host\n{gpu.said_so_far()}")
+        raise
     finally:
         for process in running:
             process.send_signal(signal.SIGTERM)
