@@ -140,6 +140,7 @@ def _train(commands: Subcommands) -> None:
     way.add_argument("--rows", type=Path, nargs="+", metavar="FILE", help="files of `export`: prompts and programs")
     way.add_argument("--server", metavar="URL", help="of `serve`; STITCHWORK_RL_TOKEN is sent where it is set")
     train.add_argument("--start", type=Path, metavar="DIR", help="of --model tiny: weights that `merge` wrote")
+    train.add_argument("--team", default="", metavar="SLUG", help="whose members see this training's rollouts on the page Learning")
     for name, (value, says) in CONFIG.items():
         train.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=says)
     _common(train)
@@ -307,7 +308,8 @@ def run_train(args: argparse.Namespace) -> int:
     from agents.rl.training import Config, Trainer
 
     config = Config.of(**{name: getattr(args, name) for name in CONFIG})
-    trainer = Trainer(open_policy(args), config, args.out, progress(args), kind="grpo" if args.server else "supervised")
+    about = {"model": args.model, "device": args.device, "team": args.team}
+    trainer = Trainer(open_policy(args), config, args.out, progress(args), kind="grpo" if args.server else "supervised", about=about)
     if args.server:
         metrics = trainer.reinforce(EnvironmentClient(args.server, os.environ.get("STITCHWORK_RL_TOKEN")))
     else:

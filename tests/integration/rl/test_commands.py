@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from agents.rl.policy import Size, TinyPolicy
-from agents.rl.training import read_lines
+from agents.rl.records import read_lines
 from webapp.settings import ROOT
 
 RL = [sys.executable, "-m", "agents.rl"]
