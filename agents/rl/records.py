@@ -25,7 +25,7 @@ def sitting(folder: Path, about: Mapping[str, Any], step: int) -> Iterator[None]
     try:
         yield
     except BaseException as error:
-        now["why"] = (str(error) or type(error).__name__)[:LONGEST_REASON]
+        now["why"] = "interrupted" if isinstance(error, KeyboardInterrupt) else (str(error) or type(error).__name__)[:LONGEST_REASON]
         raise
     finally:
         now["ended"] = _now()
