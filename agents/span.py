@@ -236,6 +236,7 @@ class Span:
         changes: str,
         strategy: str,
         idea: int | None = None,
+        author: str = "",
         last: bool = False,
     ) -> CandidateProposed:
         """Put a candidate on record; counts against the budget of programs, which one that stands in for the winner (`last`) may pass by one.
@@ -252,6 +253,8 @@ class Span:
         )  # fmt: skip
         if idea is not None:
             payload = payload.having(idea=idea)
+        if author:
+            payload = payload.having(author=author[:300])
         event = await self.emit(payload, program=Blob(source.encode(), "text/x-python", f"candidate-{number}.py"))
         return event.of(CandidateProposed) or payload
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import sys
@@ -153,6 +154,7 @@ def _merge(commands: Subcommands) -> None:
     merge.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help="the --out of `train`")
     merge.add_argument("--out", type=Path, required=True, metavar="DIR")
     merge.add_argument("--start", type=Path, metavar="DIR", help="as it was given to `train`")
+    merge.add_argument("--json", action="store_true", help="what was written as JSON, with the name and revision for a profile")
     merge.set_defaults(act=run_merge)
 
 
@@ -342,7 +344,18 @@ def run_merge(args: argparse.Namespace) -> int:
         adapt(policy.module, config["rank"], config["alpha"], config["seed"])
     restore(policy, weights_of(held))
     policy.save(args.out)
-    print(f"{args.out}: step {said['step']}")
+    revision = f"{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}-{said['step']}"
+    about = {
+        "revision": revision,
+        "base": args.model,
+        "step": said["step"],
+        "kind": said["kind"],
+        "checkpoint": str(path.absolute()),
+        "config": config,
+    }
+    (args.out / "stitchwork.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    name = f"{args.out.absolute()}@{revision}"
+    print(json.dumps({**about, "model": name}) if args.json else f"{args.out}: step {said['step']}; in a profile: model = {json.dumps(name)}")
     return OK
 
 

@@ -65,6 +65,7 @@ class Edit:
     step: str = ""
     options: Any = None
     idea: Idea | None = None  # that it realises
+    author: str = ""  # the profile and its model; "": nobody but the workflow
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
     number = parent.number if parent else None
     proposed = await span.propose(
         edit.source, parent=number, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy,
-        idea=edit.idea.number if edit.idea else None,
+        idea=edit.idea.number if edit.idea else None, author=edit.author,
     )  # fmt: skip
     attempt = Attempt(proposed.candidate, number, edit, base=beside(parent))
     situation.attempts.append(attempt)

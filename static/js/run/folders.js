@@ -153,7 +153,7 @@ export const FOLDERS = {
     const candidate = candidateOf(state, payload.candidate, changes);
     Object.assign(candidate, {
       parent: payload.parent ?? null, title: payload.title ?? "", changes: payload.changes ?? "", strategy: payload.strategy ?? "", step: payload.step ?? "",
-      span: event.span, seq: event.seq, at: event.at, sha: payload.sha ?? "", program: payload.program ?? null,
+      span: event.span, seq: event.seq, at: event.at, sha: payload.sha ?? "", program: payload.program ?? null, author: payload.author ?? "",
     });
     if (event.span) ensureSpan(state, event.span, changes).candidates.push(candidate.number);
     addItem(state, changes, event, "candidate", { candidate: candidate.number });
