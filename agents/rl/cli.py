@@ -76,6 +76,7 @@ def _synthesise(commands: Subcommands) -> None:
     against = "a KernelBench checkout, the everyday suite: no task may be like one of theirs"
     synthesise.add_argument("--against", type=Path, nargs="+", default=[], metavar="PATH", help=against)
     synthesise.add_argument("--admit", metavar="DEVICE", help="run each task there: `cpu`, `cuda:0`")
+    synthesise.add_argument("--verifiers", type=int, default=1, metavar="N", help="tasks that --admit runs side by side")
     synthesise.add_argument("--programs", action="store_true", help="also have programs of several qualities made and verified; wants --admit")
     synthesise.add_argument("--most", type=int, metavar="N", help="run only the first N tasks")
     synthesise.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache")
@@ -201,6 +202,8 @@ def run_synthesise(args: argparse.Namespace) -> int:
 
     if args.programs and not args.admit:
         raise ValueError("--programs wants --admit DEVICE: programs are labelled by their verdicts")
+    if args.verifiers < 1:
+        raise ValueError("--verifiers is at least 1")
     tell = progress(args)
     tasks = Lines(args.out / "tasks.jsonl")
     known = list(tasks)
@@ -224,20 +227,22 @@ def run_synthesise(args: argparse.Namespace) -> int:
 async def _run_tasks(args: argparse.Namespace, tasks: list[dict[str, Any]], tell: Callable[[str], None]) -> dict[str, int]:
     from agents.given import default_data_dir, open_verifier
     from agents.rl.data.making import Lines, admit, programs
+    from agents.rl.pool import Pool
 
-    client = open_verifier(args.admit, args.data_dir or default_data_dir())
+    clients = [open_verifier(args.admit, args.data_dir or default_data_dir()) for _ in range(args.verifiers)]
     try:
         admitted = Lines(args.out / "admitted.jsonl")
-        found = {"admitted": await admit(tasks, client, admitted, tell)}
+        found = {"admitted": await admit(tasks, Pool(clients, most_waiting=0), admitted, tell, at_once=args.verifiers)}
         if args.programs:
             kept = {line["sha"] for line in admitted if line["kept"]}
             rows = Lines(args.out / "programs.jsonl")
             wanted = [task for task in tasks if task["sha"] in kept]
-            await programs(wanted, client, rows, Lines(args.out / "settled.jsonl"), args.seed, tell)
+            await programs(wanted, clients[0], rows, Lines(args.out / "settled.jsonl"), args.seed, tell)
             found["rows"] = sum(1 for _ in rows)
         return found
     finally:
-        await client.close()
+        for client in clients:
+            await client.close()
 
 
 def read_problems(args: argparse.Namespace) -> list[Problem]:

@@ -72,6 +72,7 @@ class Config:
     alpha: float
     seed: int
     save_every: int
+    recompute: int
     at_once: int
 
     @classmethod
@@ -138,6 +139,8 @@ class Trainer:
             adapt(self.policy.module, self.config.rank, self.config.alpha, self.config.seed)
         elif self.config.kl:
             self._reference = copy.deepcopy(self.policy.module).requires_grad_(False)
+        if self.config.recompute:
+            self.policy.recompute()
         self.trained = {name: one for name, one in self.policy.module.named_parameters() if one.requires_grad}
         self.optimiser = torch.optim.AdamW(self.trained.values(), lr=self.config.learning_rate, weight_decay=0.0)
         self._continue()
@@ -322,7 +325,7 @@ class Trainer:
         if path.exists():
             held, said = tensors.read(path)
             weights = weights_of(held)
-            free = {"steps", "save_every", "at_once"}
+            free = {"steps", "save_every", "recompute", "at_once"}
             other = sorted(name for name, value in asdict(self.config).items() if name not in free and said["config"].get(name) != value)
             if said["kind"] != self.kind or other or set(weights) != set(self.trained):
                 which = ", ".join(other) or "another model, or another kind of training"

@@ -3,12 +3,13 @@ command continues, for what is done stands in the file already."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agents.local import Client
 from agents.rl.data.qualities import Written, borne_out, cheat, honest, wrong_program, wrong_task
@@ -25,6 +26,12 @@ AGREEMENT = "synthetic: made by this program"
 EVERY_CHEAT = 8  # one task in so many gets a cheat; the export holds their share down
 
 Say = Callable[[str], None]
+
+
+class Runs(Protocol):
+    """A verifier, or a pool of them."""
+
+    async def run(self, job: AdmitJob) -> JobResult: ...
 
 
 class Lines:
@@ -63,22 +70,27 @@ def task_of(line: dict[str, Any]) -> SyntheticTask:
     return task
 
 
-async def admit(tasks: Sequence[dict[str, Any]], client: Client, into: Lines, say: Say) -> int:
+async def admit(tasks: Sequence[dict[str, Any]], client: Runs, into: Lines, say: Say, at_once: int = 1) -> int:
     """The execution filter: a task is kept where it runs, is neither trivial nor stochastic, and its results are finite. Returns how many are.
-    A fault of the host decides nothing: such a task is asked again the next time."""
+    A fault of the host decides nothing: such a task is asked again the next time. `at_once`: tasks that run side by side."""
     known = {line["sha"]: line["kept"] for line in into}
-    for place, task in enumerate(tasks, start=1):
-        if task["sha"] in known:
-            continue
-        result = await client.run(AdmitJob(task_source=task["source"]))
-        if result.admission is None:
-            say(f"{place} of {len(tasks)}: {task['name']}: no answer ({result.error[:200]})")
-            continue
-        found = result.admission
-        why = "; ".join([*found.flags, *(problem.message for problem in found.problems)])[:500]
-        kept = known[task["sha"]] = bool(found.ok and not found.flags)
-        into.append({"sha": task["sha"], "kept": kept, "why": why})
-        say(f"{place} of {len(tasks)}: {task['name']}: {'kept' if kept else f'left out: {why}'}")
+    due = ((place, task) for place, task in enumerate(tasks, start=1) if task["sha"] not in known)
+
+    async def work() -> None:
+        for place, task in due:  # one iterator for all: each takes the next
+            result = await client.run(AdmitJob(task_source=task["source"]))
+            if result.admission is None:
+                say(f"{place} of {len(tasks)}: {task['name']}: no answer ({result.error[:200]})")
+                continue
+            found = result.admission
+            why = "; ".join([*found.flags, *(problem.message for problem in found.problems)])[:500]
+            kept = known[task["sha"]] = bool(found.ok and not found.flags)
+            into.append({"sha": task["sha"], "kept": kept, "why": why})
+            say(f"{place} of {len(tasks)}: {task['name']}: {'kept' if kept else f'left out: {why}'}")
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(at_once):
+            workers.create_task(work())
     return sum(known.get(task["sha"], False) for task in tasks)
 
 

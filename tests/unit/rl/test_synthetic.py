@@ -174,6 +174,22 @@ def test_the_filter_goes_on_where_it_was(tmp_path):
     assert [line["why"] for line in into if not line["kept"]] == ["trivial"]
 
 
+def test_the_filter_runs_tasks_side_by_side_and_each_once(tmp_path):
+    class Slow(Client):
+        now = most = 0
+
+        async def run(self, job, on_stage=None):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(0.001)
+            self.now -= 1
+            return JobResult(admission=Admission(task=sha256(job.task_source), ok=True, flags=[]))
+
+    client, into = Slow(), making.Lines(tmp_path / "admitted.jsonl")
+    assert asyncio.run(making.admit(lines_of(TASKS), client, into, lambda line: None, at_once=5)) == len(TASKS)
+    assert client.most == 5 and sorted(line["sha"] for line in into) == sorted(task.sha for task in TASKS)
+
+
 def test_rows_are_made_once_and_never_of_a_busy_host(tmp_path):
     task, _ = first_compiled()
     rows, settled = making.Lines(tmp_path / "programs.jsonl"), making.Lines(tmp_path / "settled.jsonl")

@@ -101,6 +101,29 @@ def test_interrupted_and_continued_is_the_same_curve(tmp_path, changed):
         assert curve(tmp_path / "whole")[-1]["kl"] > 0
 
 
+def test_recomputing_activations_changes_memory_and_nothing_else(tmp_path):
+    def kept(trainer: Trainer) -> int:
+        sizes: dict[int, int] = {}
+
+        def pack(one: torch.Tensor) -> torch.Tensor:
+            sizes[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
+            return one
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one):
+            held = trainer.chances([(list(range(20)), list(range(20)))])
+        assert held
+        return sum(sizes.values())
+
+    big = Size(width=32, layers=4, heads=2, longest=48)
+    plain, lean = (Trainer(TinyPolicy(big), config(steps=3, recompute=one), tmp_path / str(one)) for one in (0, 1))
+    assert kept(lean) < kept(plain) / 2
+    for trainer in (plain, lean):
+        trainer.reinforce(Letters())
+    assert curve(tmp_path / "0") == curve(tmp_path / "1")
+    for name, one in plain.trained.items():
+        assert torch.equal(one, lean.trained[name]), name
+
+
 def test_other_settings_are_refused(tmp_path):
     Trainer(TinyPolicy(SMALL), config(steps=2), tmp_path).reinforce(Letters())
     with pytest.raises(CannotTrain, match="learning_rate"):
