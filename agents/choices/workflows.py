@@ -67,6 +67,14 @@ _ALL = (
         parallel=True,
     ),
     Workflow(
+        "beam",
+        "Several ways at once over all devices: each improves its own program; one that stands still goes on from the best, one that lost ends.",
+        source="KernelAgent, AKG, KernelEvolve",
+        short="ways side by side, each with a parent; migration, pruning by profile",
+        when="several devices of one model, or ideas that should not wait for each other",
+        parallel=True,
+    ),
+    Workflow(
         "descend",
         "No model: the compiler's program, its numbers tuned one coordinate after the other.",
         source="Ansor, Droplet Search",
