@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, get_args
 
 from agents.choices.limits import LIMITS, Limit
-from agents.choices.workflows import DEFAULT, PARALLEL, SEARCHES, WORKFLOWS
+from agents.choices.workflows import DEFAULT, SEARCHES, SIDE_BY_SIDE, WORKFLOWS
 from agents.devices import names_of, setting_of
 from agents.llm import open_models
 from agents.settings import MOST_WORKERS, Budget, Settings
@@ -40,7 +40,7 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
         "--workers",
         type=int,
         metavar="N",
-        help=f"ways at once, 1 to {MOST_WORKERS}, of {' and '.join(PARALLEL)} (default: 4); each device measures one program at a time",
+        help=f"ways at once, 1 to {MOST_WORKERS}, of {SIDE_BY_SIDE} (default: 4); each device measures one program at a time",
     )
     parser.add_argument(
         "--profiles",

@@ -104,6 +104,7 @@ _ALL = (
 WORKFLOWS: dict[str, Workflow] = {workflow.name: workflow for workflow in _ALL}
 SEARCHES: dict[str, Workflow] = {name: workflow for name, workflow in WORKFLOWS.items() if workflow.searches}
 PARALLEL: tuple[str, ...] = tuple(name for name, workflow in WORKFLOWS.items() if workflow.parallel)
+SIDE_BY_SIDE = f"{', '.join(PARALLEL[:-1])} and {PARALLEL[-1]}"  # the same in words
 DEFAULT = _ALL[0].name
 OWN_PROGRAM = next(workflow for workflow in _ALL if not workflow.searches)
 
