@@ -20,7 +20,7 @@ from agents.workflows.attempting import advise, put_on_record, settle, try_attem
 from agents.workflows.measuring import measure, verdict
 from agents.workflows.solving import solve
 from agents.workflows.translating import Ideas, new_ideas, realise
-from agents.workflows.ways import REPAIRS, Turns, Way, line_of, measured_beside
+from agents.workflows.ways import REPAIRS, Turns, Way, ancestors_of, line_of, measured_beside
 
 CALLS_A_PROGRAM = 2  # the coder's and the judge's
 PROGRAMS_A_WAY = 2  # that the budget has to hold before one more way is worth opening
@@ -155,7 +155,7 @@ class Beam:
         same = next((attempt for attempt in self.situation.attempts if attempt.edit.source == edit.source), None)
         if same is not None and same is not way.failed:
             span.skip(f"the same program as candidate {same.number}")
-            way.view.attempts += [] if same in way.view.attempts or same.report is None else [same]  # what it came to is known here, too
+            way.learn(same)
             way.lose()
             return None
         attempt = await put_on_record(span, self.situation, replace(edit, way=way.number), start)
@@ -179,7 +179,8 @@ class Beam:
             if leader is not None:
                 if rank(best) <= rank(leader) or (best.number, leader.number) in self.trailed:
                     continue
-                if not measured_beside(best, leader) and not await self._overtakes(span, path, way, best, leader):
+                wanted = rank(best)[0] > rank(leader)[0]  # kernels of its own, where a person asked for these whatever is faster
+                if not wanted and not measured_beside(best, leader) and not await self._overtakes(span, path, way, best, leader):
                     continue
             self.leader, self.leads = best, way.number
             told = WayChanged(way=way.number, what="leads", round=self.round, candidate=best.number)
@@ -203,6 +204,7 @@ class Beam:
         told = WayChanged(way=way.number, what="trails", round=self.round, candidate=best.number, beside=leader.number)
         told = told.having(speedup=rival.speedup) if rival is not None else told
         reason = f"By ratios to eager it seemed faster than candidate {leader.number}; beside it, it is not beyond the noise."
+        reason = reason if rival is not None else f"It could not be measured beside candidate {leader.number}."
         await self._tell(span, told.having(reason=reason))
         return False
 
@@ -236,15 +238,25 @@ class Beam:
     async def _migrate(self, span: Span, path: str) -> None:
         for way in self.ways:
             leader = self.leader
-            if way.lost < STANDS_STILL or way.moved or way.failed is not None or leader is None or leader is way.best or self.leads == way.number:
+            reason = self._stands_still(way)
+            if leader is None or not reason:
                 continue
             line = line_of(self.situation, leader)
             known = {attempt.edit.idea.number for attempt in line if attempt.edit.idea is not None}
             idea = way.own if way.own is not None and way.own.number not in known else await self._idea(path)
-            reason = f"{way.lost} programs in a row brought no gain, so it goes on from the best program of way {self.leads}."
             way.adopt(line, idea)
             told = WayChanged(way=way.number, what="migrated", round=self.round, candidate=leader.number, of=self.leads)
             await self._tell(span, (told.having(idea=idea.number) if idea is not None else told).having(reason=reason))
+
+    def _stands_still(self, way: Way) -> str:
+        """Why a way goes on from the best of the others, or nothing."""
+        if not way.lost or way.failed is not None or self.leader is None or self.leads == way.number or way.best is self.leader:
+            return ""
+        if way.best is not None and way.best.number in ancestors_of(self.situation, self.leader):
+            return f"Way {self.leads} has improved the program that it stands at, and it has not."
+        if way.lost >= STANDS_STILL and not way.moved:
+            return f"{way.lost} programs in a row brought no gain, so it goes on from the best program of way {self.leads}."
+        return ""
 
     async def _fill(self, span: Span, path: str) -> None:
         """Ways in the places that are free, each with an idea of its own, on the best program."""

@@ -58,6 +58,12 @@ class Way:
         else:
             self.failed = attempt
 
+    def learn(self, other: Attempt) -> None:
+        """What another way's program came to, where that is no better than this way's: it need not be tried here."""
+        known = other.report is not None and other not in self.view.attempts
+        if known and (not other.passed or (self.best is not None and self.view.rank(other) <= self.view.rank(self.best))):
+            self.view.attempts.append(other)
+
     def lose(self) -> None:
         """A turn that brought nothing to go on from."""
         self.idea = self.advice = self.decision = self.failed = None
@@ -87,12 +93,19 @@ class Turns:
 
 def line_of(situation: Situation, program: Attempt) -> list[Attempt]:
     """The program with its ancestors, and what was tried on it."""
-    numbers = {attempt.number: attempt for attempt in situation.attempts}
-    line, at = {program.number}, program.parent
-    while at is not None and at in numbers and at not in line:
-        line.add(at)
-        at = numbers[at].parent
+    line = {program.number, *ancestors_of(situation, program)}
     return [attempt for attempt in situation.attempts if attempt.number in line or attempt.parent == program.number]
+
+
+def ancestors_of(situation: Situation, program: Attempt) -> set[int]:
+    """Numbers of the programs that it was made from, without its own."""
+    parents = {attempt.number: attempt.parent for attempt in situation.attempts}
+    found: set[int] = set()
+    at = program.parent
+    while at is not None and at not in found:
+        found.add(at)
+        at = parents.get(at)
+    return found
 
 
 def measured_beside(attempt: Attempt, other: Attempt) -> bool:

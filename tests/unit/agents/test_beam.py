@@ -13,8 +13,8 @@ from agents.journal import MemoryJournal
 from agents.payloads import CandidateProposed, DecisionMade, WayChanged
 from agents.roles.situation import Against, Attempt, Edit, Situation
 from agents.settings import Budget, Settings
-from agents.workflows.beam import LOST, STANDS_STILL, places_for
-from agents.workflows.ways import REPAIRS, Turns, Way, line_of, measured_beside
+from agents.workflows.beam import LOST, STANDS_STILL, Beam, places_for
+from agents.workflows.ways import REPAIRS, Turns, Way, ancestors_of, line_of, measured_beside
 from verifier.jobs import VerifyJob
 from verifier.report import Interval
 from verifier.source import sha256
@@ -162,7 +162,8 @@ async def test_ways_migrate_once_end_and_make_room():
     told = changes(run.journal)
     moved = [c for c in told if c.what == "migrated"]
     assert moved and all(c.of not in (None, c.way) and c.candidate for c in moved)
-    assert f"{STANDS_STILL} programs in a row" in moved[0].reason
+    assert all("programs in a row" in c.reason or "has improved the program" in c.reason for c in moved)
+    assert any(f"{STANDS_STILL} programs in a row" in c.reason for c in moved)
     ended = [c for c in told if c.what == "ended"]
     assert any(f"{LOST} programs in a row" in c.reason for c in ended)
     begun = [c.way for c in told if c.what == "begun"]
@@ -264,5 +265,30 @@ def test_a_way_repairs_gains_loses_and_goes_on_from_anothers_line():
     other = attempt(9, whole.attempts[0], ratio=4.0, rival=2.0)
     whole.attempts += [other, attempt(10, whole.attempts[0], ratio=1.0, rival=1.0), attempt(11, other, status="wrong_result")]
     assert [a.number for a in line_of(whole, other)] == [8, 9, 11]
+    assert ancestors_of(whole, whole.attempts[-1]) == {9, 8}
+    stood = way.best
+    way.learn(other)
+    assert other not in way.view.attempts and way.best is stood, "a better program of another way is adopted by the rule alone"
+    way.learn(whole.attempts[-1])
+    way.learn(whole.attempts[-1])
+    assert way.view.attempts.count(whole.attempts[-1]) == 1 and way.best is stood
     way.adopt(line_of(whole, other), None)
     assert way.best is other and way.moved and way.view.attempts is not whole.attempts
+
+
+def test_a_way_that_stands_where_another_went_on_follows_it():
+    """What both would try next is the same; a way of another line has more patience."""
+    start, apart = attempt(1), attempt(3)
+    ahead = attempt(2, start, ratio=3.0, rival=1.5)
+    whole = Situation(TASK, "t", Settings(), attempts=[start, ahead, apart])
+    search = Beam(None, whole, SearchRoles().roles(), leader=ahead, leads=1)
+
+    def way(number: int, best: Attempt, **stands) -> Way:
+        return Way(number, replace(whole, attempts=[best]), **stands)
+
+    assert "has improved the program that it stands at" in search._stands_still(way(2, start, lost=1))
+    assert "has improved" in search._stands_still(way(2, start, lost=1, moved=True))
+    assert search._stands_still(way(2, apart, lost=1)) == "" and "2 programs in a row" in search._stands_still(way(2, apart, lost=2))
+    assert search._stands_still(way(2, apart, lost=3, moved=True)) == "", "once, until it has gained"
+    for stays in (way(2, start), way(2, start, lost=1, failed=apart), way(1, start, lost=3), way(2, ahead, lost=3)):
+        assert search._stands_still(stays) == ""
