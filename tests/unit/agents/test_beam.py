@@ -6,15 +6,19 @@ from dataclasses import replace
 
 import pytest
 from agent_fakes import TASK, FakeClient, report
-from workflow_fakes import SearchRoles, engine
+from model_fakes import FakeModels, asking
+from workflow_fakes import SearchRoles, engine, settings
 
 from agents.call_graph import call_graph
 from agents.journal import MemoryJournal
+from agents.local import LocalVerifier
 from agents.payloads import CandidateProposed, DecisionMade, WayChanged
 from agents.roles.situation import Against, Attempt, Edit, Situation
+from agents.run import Engine
 from agents.settings import Budget, Settings
 from agents.workflows.beam import LOST, STANDS_STILL, Beam, places_for
 from agents.workflows.ways import REPAIRS, Turns, Way, ancestors_of, line_of, measured_beside
+from tests.engines import engine_of
 from verifier.jobs import VerifyJob
 from verifier.report import Interval
 from verifier.source import sha256
@@ -56,7 +60,7 @@ async def test_the_call_graph():
 async def test_the_same_calls_after_an_interruption_at_any_event():
     whole, client, first_roles = MemoryJournal(), FakeClient(), roles()
     first = await engine("beam", first_roles, whole, client, candidates=24).execute()
-    for cut in range(1, len(whole.events), 9):
+    for cut in range(1, len(whole.events), 17):
         journal, again = MemoryJournal(whole.run, whole.events[:cut], whole.artefacts), FakeClient()
         resumed_roles = roles()
         resumed = await engine("beam", resumed_roles, journal, again, candidates=24).execute()
@@ -66,6 +70,50 @@ async def test_the_same_calls_after_an_interruption_at_any_event():
         assert Counter(again.calls) + ended == Counter(client.calls), f"cut at {cut}: what had ended is not done again, and nothing else is"
         assert Counter(resumed_roles.seen) == Counter(first_roles.seen), cut
         assert (resumed.outcome, resumed.reason, resumed.best) == (first.outcome, first.reason, first.best), cut
+
+
+class Asking(SearchRoles):
+    """Each call of a role is a request to a model."""
+
+    async def ideas(self, span, situation, count, known):
+        await span.ask("planner", "fake", asking("planner/ideas", f"{len(known)} known"))
+        return await super().ideas(span, situation, count, known)
+
+    async def write(self, span, situation, parent, advice):
+        await span.ask("coder", "fake", asking("coder/write", f"from {parent.number if parent else 'nothing'}"))
+        return await super().write(span, situation, parent, advice)
+
+    async def realise(self, span, situation, idea, parent):
+        await span.ask("coder", "fake", asking("coder/realise", f"idea {idea.number} on {parent.number if parent else 'the task'}"))
+        return await super().realise(span, situation, idea, parent)
+
+    async def advise(self, span, situation, attempt):
+        shown = [a.number for a in situation.attempts]
+        await span.ask("verifier", "fake", asking("verifier/diagnose", f"candidate {attempt.number} of {shown}"))
+        return await super().advise(span, situation, attempt)
+
+
+@pytest.mark.asyncio
+async def test_models_are_asked_the_same_after_an_interruption_whoever_answers_first():
+    def begin(journal: MemoryJournal, models: FakeModels) -> Engine:
+        async def late(key, on_delta):
+            await asyncio.sleep(0.001 * (sum(map(ord, key + journal.run[:3])) % 4))
+
+        models.before = late
+        chosen = settings("beam", 14, planner="fake", coder="fake", judge="fake", budget={"calls": 26})
+        asked = Asking(faults=(0, 1, 0, 4, 0, 9)).roles()
+        return engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "softmax", roles=asked, models=models)
+
+    whole, models = MemoryJournal(), FakeModels()
+    first = await begin(whole, models).execute()
+    assert {key.split("#")[0].split("/")[-1].split("-")[0] for key, _ in models.asked} >= {"ideas", "way", "diagnosis"}
+    for cut in range(1, len(whole.events), 23):
+        journal, again = MemoryJournal(whole.run, whole.events[:cut], whole.artefacts), FakeModels()
+        resumed = await begin(journal, again).execute()
+        answered = {e.payload["key"] for e in whole.events[:cut] if e.kind == "llm.completed"}
+        assert sorted(again.asked) == sorted(call for call in models.asked if call[0] not in answered), cut
+        assert programs(journal) == programs(whole) and changes(journal) == changes(whole), cut
+        assert (resumed.outcome, resumed.best) == (first.outcome, first.best), cut
 
 
 @pytest.mark.asyncio
