@@ -68,6 +68,6 @@ def test_solves_softmax(solved, workflow):
     assert all(c.status in ("passed", "inconclusive") for c in summary.candidates), [(c.title, c.status, c.message) for c in summary.candidates]
     kinds = {call.situation for call in call_graph(journal.events)}
     assert kinds >= {
-        "forge": {"first", "diagnose"}, "pilot": {"first", "ideas", "realise"}, "branch": {"ideas", "realise"}, "beam": {"first"}, "descend": {"first", "diagnose"},
-        "random": {"first"},
+        "forge": {"first", "diagnose"}, "pilot": {"first", "ideas", "realise"}, "branch": {"ideas", "realise"}, "beam": {"first"},
+        "descend": {"first", "diagnose"}, "random": {"first"},
     }[workflow], kinds  # fmt: skip
