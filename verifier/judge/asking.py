@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from verifier.build.artefacts import Artefacts
 from verifier.build.wish import STATUS, Wish
@@ -27,6 +27,9 @@ from verifier.judge.still import Still
 from verifier.limits import Limits
 from verifier.parties.permit import Permit
 from verifier.shim.clock import SeriesFailed, SharedPage, Stamped
+
+if TYPE_CHECKING:
+    from verifier.integrity.sampling.glancing import Glances
 
 FREEZABLE = ("start", "role", "load", "import", "capture", "compile", "later")  # requests that take long without the device
 LEAST_SECONDS = 0.01  # grace in seconds for a request whose time is up
@@ -183,10 +186,15 @@ class Party:
         return int(statistics.median(max(exchange.wall - exchange.inner, 0) for exchange in exchanges))
 
     def series(
-        self, message: dict[str, Any], keys: Sequence[tuple[int, int]], limit: float, hand_over: Callable[[], None]
+        self,
+        message: dict[str, Any],
+        keys: Sequence[tuple[int, int]],
+        limit: float,
+        hand_over: Callable[[], None],
+        glances: Glances | None = None,
     ) -> tuple[list[Stamped], Frame]:
         """Makes one timed call per key, without a message between them, within `limit` seconds. `hand_over` writes the masked inputs of all of them
-        once the party is ready. The device must have a `leader`."""
+        once the party is ready. With `glances` the judge inspects the process in some of the calls. The device must have a `leader`."""
         leader = self.device.leader()
         assert leader is not None
         if self.page is None:
@@ -200,8 +208,8 @@ class Party:
             raise self.failure("series", ChannelError("an answer out of turn"), limit)
         hand_over()
         try:
-            with queueing(self.spawned) as threads, self.looking:
-                stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit, threads)
+            with queueing(self.spawned) as threads, self.looking, glances.over(self.page) if glances else contextlib.nullcontext(-1) as bell:
+                stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit, threads, bell, glances.calls if glances else ())
         except SeriesFailed as failed:
             if failed.cause == "time":
                 raise self.failure("series", ChannelTimeout("no answer in time"), limit) from None

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ from verifier.timing.call import POISON, Call
 from verifier.timing.idleness import Watch, ending, pause
 from verifier.timing.outside import Charge, Laps
 from verifier.timing.series import Form, Line, Use, Uses, single
+
+if TYPE_CHECKING:
+    from verifier.integrity.sampling.glancing import Glancing
 
 GIVEN_BACK_SECONDS = 5.0
 HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # turns of which the party holds outputs to the end; bytes of a call's outputs
@@ -53,6 +56,7 @@ class Caller:
     watches: list[Watch] = field(default_factory=list)  # for a baseline: watches of the programs
     processor: int | None = None  # one of those on which sides are timed
     early: list[Early] = field(default_factory=list)  # timed calls whose outputs the party holds, by their number there
+    glancing: Glancing | None = None  # for a program on the CPU: inspects it in some of its timed calls
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False, hold: bool = False) -> Call:
         party, device = self.party, self.party.device
@@ -149,7 +153,10 @@ class Caller:
             self.party.binding.stand_on(self.processor)
         self.previous = []  # its last result lies where the series writes
         try:
-            calls = self._line().calls(uses, self._waited, hold)
+            glances = self.glancing.choose(counted) if self.glancing is not None else None
+            calls = self._line().calls(uses, self._waited, hold, glances)
+            if self.glancing is not None:
+                self.glancing.add(calls, glances)
         except PartyFailure as failure:
             if failure.error_class == "OutOfMemoryError":
                 self._short(failure)
@@ -234,8 +241,10 @@ class Side:
         self.round_trip = min(self.round_trip or found, found)
 
     def add(self, calls: list[Call]) -> float:
-        """Adds the counted calls of one turn, without preempted calls if others were not preempted. Returns the turn's milliseconds."""
+        """Adds the counted calls of one turn, without those in which the process was inspected, and without preempted calls if others were not
+        preempted. Returns the turn's milliseconds."""
         laps = self.laps
+        calls = [call for call in calls if not call.looked] or calls
         calm = [call for call in calls if not call.preempted]
         laps.made, laps.preempted = laps.made + len(calls), laps.preempted + len(calls) - len(calm)
         calls = calm or calls

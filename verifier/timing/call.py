@@ -35,6 +35,8 @@ class Call:
     between: int = 0  # in a series: from the previous outputs' copy until the party waited for this call
     in_series: bool = False
     use: Use | None = None  # in a series: the inputs
+    span: tuple[int, int] | None = None  # in a series: its beginning and end by the judge's clock
+    looked: bool = False  # whether the judge inspected the process meanwhile, which took some of its time
     queued: int = 0  # how long its threads waited for a processor meanwhile
 
     @property

@@ -11,7 +11,7 @@ import random
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +21,9 @@ from verifier.judge.session import Values, dump, views, write
 from verifier.layout import Spec, place, read_specs, view
 from verifier.shim.clock import Stamped
 from verifier.timing.call import POISON, Call
+
+if TYPE_CHECKING:
+    from verifier.integrity.sampling.glancing import Glances
 
 MOST_BYTES = 512 << 20  # bytes of the inputs and outputs of all calls of a series
 LEAD, COUNTED = 2, 6  # most calls
@@ -140,9 +143,9 @@ class Line:
     limit: float
     backward: dict[str, Any] | None = None
 
-    def calls(self, uses: list[Use], before: Callable[[], None], hold: int | None = None) -> list[Call]:
+    def calls(self, uses: list[Use], before: Callable[[], None], hold: int | None = None, glances: Glances | None = None) -> list[Call]:
         """Makes one call per use, lead-ins included. `before` is called when the party is ready, before the judge writes. The party holds the outputs
-        of call number `hold`. Raises `PartyFailure`."""
+        of call number `hold`; `glances` are at some of the calls. Raises `PartyFailure`."""
         party, device = self.party, self.party.device
         specs = uses[0].values.specs
         size, half = place(specs)[1], place(self.expected)[1]
@@ -166,9 +169,11 @@ class Line:
             device.flush_caches()
             device.sync()
 
-        stamped, frame = party.series(message, keys, self.limit * len(uses), hand_over)
+        stamped, frame = party.series(message, keys, self.limit * len(uses), hand_over, glances)
         answers = frame.message.get("calls", [])
         calls = [self._call(number, use, stamped[number], answers[number], message["calls"][number]) for number, use in enumerate(uses)]
+        for number in glances.calls if glances is not None else ():
+            calls[number].looked = True
         device.sync()  # the copy above is complete before the party is asked to write there
         return calls
 
@@ -241,4 +246,5 @@ class Line:
             in_series=True,
             use=use,
             queued=stamped.queued,
+            span=(stamped.began, stamped.ended),
         )
