@@ -131,7 +131,21 @@ class Caller:
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         laid = described.get("laid") is True
         tree, queued = described.get("tree"), exchange.queued
-        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, tree, specs, outputs, before, intact, shared, laid, queued=queued)
+        return Call(
+            exchange.inner,
+            exchange.wall,
+            exchange.copied,
+            ahead,
+            tree,
+            specs,
+            outputs,
+            before,
+            intact,
+            shared,
+            laid,
+            queued=queued,
+            around=exchange.around,
+        )
 
     def held(self, number: int, specs: list[Spec]) -> list[torch.Tensor] | None:
         """Returns outputs of an earlier call as they are now, by its number since the program was constructed; null where the party has none. They
@@ -248,7 +262,7 @@ class Side:
         calm = [call for call in calls if not call.preempted]
         laps.made, laps.preempted = laps.made + len(calls), laps.preempted + len(calls) - len(calm)
         calls = calm or calls
-        for name in ("inner", "wall", "ahead", "copied", *(("between",) if calls[0].in_series else ())):
+        for name in ("inner", "wall", "ahead", "copied", "around", *(("between", "lead") if calls[0].in_series else ())):
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
         new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
         if new and known:
