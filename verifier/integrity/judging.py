@@ -28,6 +28,7 @@ CUSTOM, MIXED = 0.5, 0.1
 # The least part of own code's share in later calls that it must have had in the timed ones too, and how improbable it must be that it had it although
 # so little was seen.
 IN_TIMED, DOUBT = 0.5, 0.01
+LEAST_TIMED = 8  # moments in timed calls with which a library's work there shows, where later calls are nearly all own code
 # How much longer observed calls of the timed process may be than a timed one: on a GPU their device work, plus the cost of a launch; on the CPU,
 # which may be busy with other work, the faster of these calls as a whole.
 FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
@@ -162,7 +163,7 @@ def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, se
 def _unlike_timed(sampled: Sampled) -> str:
     """Says how little of its own code was seen in the timed calls themselves; empty where chance explains it."""
     timed = sampled.timed
-    if timed is None or sampled.share < MIXED or not _refuted(sampled, timed.share * timed.moments, timed.moments):
+    if timed is None or sampled.share < MIXED or at_most(timed.share * timed.moments, timed.moments) >= IN_TIMED * sampled.share:
         return ""
     return (
         f"in {timed.moments} of the timed calls, each looked at once, its own code was at work {timed.share:.0%} of the time, "
@@ -170,16 +171,10 @@ def _unlike_timed(sampled: Sampled) -> str:
     )
 
 
-def _refuted(sampled: Sampled, found: float, looks: int) -> bool:
-    """Whether own code that was at work in `found` of `looks` cannot have had in the timed calls what it had in later ones."""
-    return at_most(found, looks) < IN_TIMED * sampled.share
-
-
 def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
-    """Judges a class that rests on later calls alone, because too little was seen of the timed ones: however little of its own code had been at work
-    there, it would not have shown."""
+    """Judges a class that rests on later calls alone, because too little was seen of the timed ones."""
     timed = sampled.timed
-    if timed is None or sampled.share < MIXED or _refuted(sampled, 0.0, timed.moments):
+    if timed is None or sampled.share < MIXED or timed.moments >= LEAST_TIMED:
         return
     message = f"whose code the timed calls run was seen in {timed.moments} of them, which is too few: the class rests on later calls"
     judged.note("timed-unseen", "note", message)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from verifier.build.artefacts import Artefacts
-from verifier.integrity.sampling.glancing import ENOUGH, Glances, Glancing
+from verifier.integrity.sampling.glancing import ENOUGH, FAINT, Glances, Glancing
 from verifier.integrity.sampling.mapped import Kind, Mapped
 from verifier.integrity.sampling.native import Sample, Sampler, SamplerError, build_sampler
 from verifier.integrity.sampling.observing import within
@@ -76,6 +76,18 @@ def test_what_was_seen_in_inspected_calls_is_kept_until_it_is_enough():
         sampler.seen = [Sample(0, 1, Kind.OWN, 15), Sample(1, 1, Kind.OWN, 5)]  # the first was late: call 1 had ended
         glancing.add([call(span=(0, 10)), call(span=(11, 12))], Glances(sampler, {0: 5, 1: 0}))
     assert not glancing.wants_more and glancing.result().moments == ENOUGH and glancing.result().share == 1.0
+
+
+def test_more_is_wanted_where_hardly_any_own_code_was_seen():
+    mapped = SimpleNamespace(function=lambda address: None, at=lambda address: None)
+    sampler = SimpleNamespace(error=0, seen=[Sample(0, 1, Kind.LIBRARY, 5)])
+    glancing = Glancing(SimpleNamespace(mapped=mapped, sampler=sampler, refresh=lambda seen: None), random.Random(3))
+    for _ in range(FAINT):
+        assert glancing.wants_more
+        glancing.add([call()], Glances(sampler, {0: 5}))
+    assert not glancing.wants_more
+    sampler.error = 1
+    assert glancing.choose(range(6)) is None
 
 
 @pytest.fixture

@@ -140,19 +140,19 @@ def seen_timed(own: float, moments: int, busy: bool = False):
         (0.45, 16, "custom"),  # chance explains it
         (0.0, 16, "orchestration"),  # a library's work when it was timed
         (0.1, 40, "orchestration"),
-        (0.0, 8, "custom"),  # hardly anything was seen
+        (0.0, 6, "custom"),  # hardly anything was seen
     ],
 )
 def test_own_code_must_have_been_at_work_in_the_timed_calls_too(own, moments, of_the_class):
     found = seen_timed(own, moments)
     assert found.program_class == of_the_class and ("two-faced" in rules(found)) is (of_the_class != "custom")
-    assert ("timed-unseen" in rules(found)) is (moments < 16) and not found.status
+    assert ("timed-unseen" in rules(found)) is (moments < 8) and not found.status
 
 
 def test_a_class_that_a_busy_host_did_not_let_the_judge_see_is_none():
     found = seen_timed(0.6, 3, busy=True)
     assert found.status == "inconclusive" and found.message.startswith("this host is busy")
-    assert seen_timed(0.6, 16, busy=True).status == ""
+    assert seen_timed(0.6, 8, busy=True).status == ""
 
 
 def test_how_large_a_share_may_be_that_was_hardly_seen():
