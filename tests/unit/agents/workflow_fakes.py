@@ -129,6 +129,9 @@ class SearchRoles:
 
     async def advise(self, span, situation, attempt) -> Advice:
         self._see("judge", "advise", situation, attempt)
+        return self.by_rules(situation, attempt)
+
+    def by_rules(self, situation, attempt) -> Advice:
         found = diagnose(attempt.report, attempt.profile, CEILINGS, bytes_min=None, flops=None, floor_ms=None)
         if not attempt.passed:
             return Advice(found, "repair", "It has to be right first.")
