@@ -76,7 +76,7 @@ def _synthesise(commands: Subcommands) -> None:
     against = "a KernelBench checkout, the everyday suite: no task may be like one of theirs"
     synthesise.add_argument("--against", type=Path, nargs="+", default=[], metavar="PATH", help=against)
     synthesise.add_argument("--admit", metavar="DEVICE", help="run each task there: `cpu`, `cuda:0`")
-    synthesise.add_argument("--verifiers", type=int, default=1, metavar="N", help="tasks that --admit runs side by side")
+    synthesise.add_argument("--verifiers", type=int, default=1, metavar="N", help="tasks at a time: one measures, the others compile and check")
     synthesise.add_argument("--programs", action="store_true", help="also have programs of several qualities made and verified; wants --admit")
     synthesise.add_argument("--most", type=int, metavar="N", help="run only the first N tasks")
     synthesise.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache")
@@ -226,18 +226,20 @@ def run_synthesise(args: argparse.Namespace) -> int:
 
 async def _run_tasks(args: argparse.Namespace, tasks: list[dict[str, Any]], tell: Callable[[str], None]) -> dict[str, int]:
     from agents.given import default_data_dir, open_verifier
-    from agents.rl.data.making import Lines, admit, programs
+    from agents.rl.data.making import Lines, admit, figures_of, programs
     from agents.rl.pool import Pool
 
     clients = [open_verifier(args.admit, args.data_dir or default_data_dir()) for _ in range(args.verifiers)]
     try:
         admitted = Lines(args.out / "admitted.jsonl")
-        found = {"admitted": await admit(tasks, Pool(clients, most_waiting=0), admitted, tell, at_once=args.verifiers)}
+        pool = Pool(clients, most_waiting=0)
+        found = {"admitted": await admit(tasks, pool, admitted, tell, at_once=args.verifiers)}
         if args.programs:
             kept = {line["sha"] for line in admitted if line["kept"]}
             rows = Lines(args.out / "programs.jsonl")
             wanted = [task for task in tasks if task["sha"] in kept]
-            await programs(wanted, clients[0], rows, Lines(args.out / "settled.jsonl"), args.seed, tell)
+            device = await figures_of(clients[0])
+            await programs(wanted, pool, device, rows, Lines(args.out / "settled.jsonl"), args.seed, tell, at_once=args.verifiers)
             found["rows"] = sum(1 for _ in rows)
         return found
     finally:
