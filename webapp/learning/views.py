@@ -79,7 +79,7 @@ def rollout(request: Request, training: str, step: int, rollout: int) -> HttpRes
 
 def start_command(request: Request) -> str:
     """A training that this page shows, with its rollouts for the person's team."""
-    where = f"--team {request.team.slug} --out DATA_DIR/learning/first"
+    where = f"--team {request.team.slug if request.team else 'TEAM'} --out DATA_DIR/learning/first"
     return f"python -m agents.rl train --server http://127.0.0.1:8765 --model NAME --device cuda:0 {where}"
 
 
@@ -90,7 +90,9 @@ def number_in(request: Request, name: str, otherwise: int) -> int:
 
 
 def charts_of(training: Training) -> tuple[Chart, ...]:
-    return SUPERVISED if training.kind == "supervised" else CHARTS
+    known = training.curves.series
+    supervised = training.kind == "supervised" or not training.kind and "loss" in known and "reward" not in known
+    return SUPERVISED if supervised else CHARTS
 
 
 def step_context(request: Request, training: Training) -> dict[str, Any]:

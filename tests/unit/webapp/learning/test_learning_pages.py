@@ -12,7 +12,7 @@ from agents.rl.prompts import prompt_of
 from agents.rl.training import Config, Trainer
 from tests.unit.webapp.cast import PROGRAM, SOURCE
 from tests.unit.webapp.learning.trainings import SITTING, lines, metrics, rollout, write
-from webapp.accounts.models import User
+from webapp.accounts.models import Membership, User
 from webapp.learning.files import Problem
 from webapp.learning.rollouts import rollouts_of
 
@@ -67,6 +67,14 @@ def test_rollouts_of_no_team_are_seen_where_there_is_one_account(people, place):
     User.objects.exclude(pk=people.alice.pk).delete()
     assert "1. softmax" in page(people, "alice", "training", "nobodys")
     page(people, "alice", "rollout", "nobodys", 1, 1)
+
+
+def test_who_has_left_every_team_still_sees_the_page(people, place):
+    client = people.client("charlie")
+    Membership.objects.filter(user=people.charlie).delete()
+    assert "--team TEAM" in client.get(LIST).content.decode()
+    write(place / "nobodys")
+    assert "--team" in client.get(reverse("learning:training", args=["nobodys"])).content.decode()
 
 
 def test_figures_grow_and_are_sent_only_when_they_have(people, place):
@@ -181,6 +189,8 @@ def test_supervised_trainings_have_a_loss_and_no_rollouts(people, place):
     lines(folder / "metrics.jsonl", [{"step": 1, "loss": 2.5, "norm": 1.0, "tokens": 90, "seconds": 0.5}])
     shown = page(people, "alice", "training", "sft")
     assert "Loss" in shown and "Rollouts" not in shown
+    (folder / "run.json").unlink()  # of a version that wrote none
+    assert "Loss" in page(people, "alice", "training", "sft")
 
 
 @pytest.mark.parametrize("name", ["..", "../one", "one/..", "/etc", "one/../one", "nothing", "%2e%2e", "one\0"])
