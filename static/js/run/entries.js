@@ -160,6 +160,19 @@ export const ENTRIES = {
     ];
   },
 
+  tree(item) {
+    const { tree } = item;
+    const open = (tree.nodes ?? []).filter((node) => node.state === "open").length;
+    const title = { edited: "Tree edited", chosen: "Next", learned: "Learned" }[tree.what] ?? "Tree";
+    const left = tree.left_out ?? [];
+    return [
+      h("p", { class: "verdict-line" }, h("b", null, title), h("a", { href: "#decisions" }, `revision ${tree.revision ?? 0}`), h("span", { class: "muted" }, `${counted(open, "open node")}`)),
+      tree.reason ? h("p", { class: "prose" }, tree.reason) : null,
+      tree.predicted == null ? null : h("p", { class: "facts-line" }, h("span", null, `predicted ${shown(tree.predicted)}`), h("span", { class: "realised" }, `came ${shown(tree.came)}`)),
+      left.length ? h("ul", { class: "small muted" }, left.map((sentence) => h("li", null, `Left out: ${sentence}`))) : null,
+    ];
+  },
+
   artefact(item) {
     const { artefact } = item;
     return [h("p", null, `${item.title || artefact?.name || "Attached"} `, artefact ? h("a", { href: `artefacts/${encodeURIComponent(artefact.sha)}?download`, download: artefact.name || "artefact" }, `download (${size(artefact.bytes ?? 0)})`) : null)];
@@ -289,6 +302,7 @@ export function summaryOf(item, state) {
     decision: () => `${ROUTES[item.decision.route] ?? item.decision.route ?? ""}: ${item.decision.reason ?? ""}`,
     note: () => item.text,
     idea: () => item.idea.title,
+    tree: () => item.tree.reason ?? "",
     error: () => item.message,
     started: () => "The run has started.",
     forked: () => "Forked",
