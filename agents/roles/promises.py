@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agents.memory.within import realised
 from agents.roles.situation import Attempt, Situation
-from agents.strategies.ledger import Record, joined, kept
+from agents.strategies.ledger import Record, kept
 from compiler.options import Move
 
 UNMEASURED = ("inconclusive", "infrastructure_error")
@@ -25,5 +25,6 @@ def learned(records: Mapping[str, Record], attempts: Iterable[Attempt]) -> dict[
         gain = realised(attempt)
         if attempt.report is None or attempt.report.status in UNMEASURED or (attempt.passed and gain is None):
             continue
-        known = joined(known, {attempt.edit.strategy: Record(tried=1, kept=kept(attempt.expected, gain))})
+        name = attempt.edit.strategy
+        known[name] = known.get(name, Record()).plus(Record(tried=1, kept=kept(attempt.expected, gain)))
     return known

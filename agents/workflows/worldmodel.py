@@ -56,6 +56,7 @@ class Search:
         self.attempts = self.edits = self.silent = self.barren = 0
         self.edited_at = -1  # revision of the tree after the last edit
         self.first = ""  # a node that no script named, where the first script brought nothing
+        self._believed: tuple[tuple[int, int], dict[str, Belief]] = ((-1, -1), {})
 
     async def to_the_end(self) -> str:
         """Attempts until one of the reasons to stop holds; returns that reason."""
@@ -138,15 +139,22 @@ class Search:
     # beliefs
 
     def beliefs(self) -> dict[str, Belief]:
-        """Of every open node, by all that is known now."""
-        posterior = Posterior(learned(self.situation.records, self.situation.attempts))
-        return {node.id: posterior.of(node.strategies, node.promise, self.ceiling(node)) for node in self.tree.open}
+        """Of every open node, by all that is known now. They change with a verdict or the tree alone."""
+        now = sum(attempt.report is not None for attempt in self.situation.attempts), self.tree.revision
+        if self._believed[0] != now:
+            posterior = Posterior(learned(self.situation.records, self.situation.attempts))
+            found = {node.id: posterior.of(node.strategies, node.promise, self.ceiling(node)) for node in self.tree.open}
+            self._believed = now, found
+        return self._believed[1]
 
     def ceiling(self, node: Node) -> float | None:
-        """The gain at which the program that the node is done to would run at its floor."""
-        program = self.program(node.parent)
-        fraction = fraction_of_floor(self.situation, program) if program is not None else None
-        return 1 / fraction if fraction else None
+        """The gain at which the program that the node is done to, or the task's own model, would run at its floor."""
+        program, admission, plan = self.program(node.parent), self.situation.admission, self.situation.plan
+        if program is not None:
+            fraction = fraction_of_floor(self.situation, program)
+            return 1 / fraction if fraction else None
+        eager_ms, floor_ms = (admission.eager_ms if admission is not None else None), (plan.floor_ms if plan is not None else None)
+        return eager_ms / floor_ms if eager_ms and floor_ms else None
 
     def program(self, node: str | None) -> Attempt | None:
         number = self.tree.nodes[node].candidate if node is not None else None
@@ -172,7 +180,8 @@ class Search:
     async def attempt(self, node: Node) -> None:
         """One program for the node, its translation or the repair of the one before."""
         self.attempts += 1
-        belief, before = self.beliefs()[node.id], self.beliefs()
+        before = self.beliefs()
+        belief = before[node.id]
         async with self.run.span(f"attempt-{self.attempts}", f"{node.id}: {node.title}"[:200], "coder") as span:
             believed = f"believed {spread(interval(belief))} on {self.level(node.parent):.2f}x"
             reason = f"{node.id} of {len(self.tree.frontier)} nodes that can be tried: {believed}"
