@@ -304,7 +304,8 @@ class TreeNode(Part):
     belief: Annotated[Interval | None, says("gain over the parent's program that it is believed to bring, with the interval for 80 % of gains")] = (
         None
     )
-    before: Annotated[Interval | None, says("what was believed before the attempt; absent where that is the same")] = None
+    before: Annotated[Interval | None, says("the same before the attempt that the event is about; absent where that did not change it")] = None
+    predicted: Annotated[Interval | None, says("what its last attempt was to gain; absent where it was not tried")] = None
 
 
 class TreeMarks(Part):

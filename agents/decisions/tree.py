@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from agents.decisions.belief import Belief
+
 ROOT = "n0"
 MOST_TRIES = 3  # programs for one node, its repairs among them
 
@@ -30,6 +32,7 @@ class Node:
     candidate: int | None = None  # its program; of the root null, for it is the task's own model
     failed: int | None = None  # its last program that was not right, which a repair begins from
     diagnosis: str = ""  # of its last program
+    predicted: Belief | None = None  # what its last attempt was to gain
 
     @property
     def number(self) -> int:

@@ -76,7 +76,9 @@ def _node(view: View, node: Node, before: Belief | None) -> TreeNode:
         more |= {"level": round(program.level, 4), "gain": None if program.gain is None else round(program.gain, 4)}
     if belief is not None:
         more["belief"] = interval(belief)
-    if before is not None and before != belief:
+    if node.predicted is not None:
+        more["predicted"] = interval(node.predicted)
+    if before is not None and belief is not None and before != belief:
         more["before"] = interval(before)
     return said.model_copy(update={name: value for name, value in more.items() if value is not None})
 
@@ -145,6 +147,8 @@ def said_of(node: TreeNode) -> str:
         words.append(f"believed {spread(node.belief)}")
     if node.before is not None:
         words.append(f"before {spread(node.before)}")
+    if node.predicted is not None and node.state == "done":
+        words.append(f"predicted {spread(node.predicted)}")
     if node.promise is not None:
         words.append(f"promised {node.promise:.2f}x")
     if node.tries:

@@ -181,7 +181,7 @@ class Search:
         """One program for the node, its translation or the repair of the one before."""
         self.attempts += 1
         before = self.beliefs()
-        belief = before[node.id]
+        belief = node.predicted = before[node.id]
         async with self.run.span(f"attempt-{self.attempts}", f"{node.id}: {node.title}"[:200], "coder") as span:
             believed = f"believed {spread(interval(belief))} on {self.level(node.parent):.2f}x"
             reason = f"{node.id} of {len(self.tree.frontier)} nodes that can be tried: {believed}"

@@ -64,7 +64,8 @@
  * @property {number|null} [level] - speedup of its program over eager, to hold against others; null where it has none
  * @property {number|null} [gain] - of its program over the parent's, measured
  * @property {Interval|null} [belief] - gain over the parent's program that it is believed to bring, with the interval for 80 % of gains
- * @property {Interval|null} [before] - what was believed before the attempt; absent where that is the same
+ * @property {Interval|null} [before] - the same before the attempt that the event is about; absent where that did not change it
+ * @property {Interval|null} [predicted] - what its last attempt was to gain; absent where it was not tried
  */
 
 /**

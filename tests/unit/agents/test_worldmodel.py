@@ -91,7 +91,7 @@ async def test_beliefs_stand_before_and_after_each_attempt_and_predictions_are_s
     learned = trees(run.journal, "learned")
     for tree, before in zip(learned, trees(run.journal, "chosen"), strict=False):  # the budget ends the last one before it has a program
         tried, earlier = node(tree, tree.node), node(before, before.node)
-        assert tried.before == earlier.belief == tree.predicted
+        assert tried.predicted == earlier.belief == tree.predicted
         passed = tried.state == "done"
         assert tree.came == pytest.approx((tried.gain or tried.level) if passed else 1.0, rel=1e-3)
         others = [n for n in tree.nodes if n.before is not None and n.id != tree.node]

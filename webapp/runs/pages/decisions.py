@@ -57,7 +57,7 @@ def decisions_of(run: Run) -> Decisions | None:
         return Decisions() if workflow is not None and workflow.tree else None
     tree = row.body
     assert isinstance(tree, TreeChanged)
-    beliefs = [found for node in tree.nodes for found in (node.belief, node.before) if found is not None]
+    beliefs = [found for node in tree.nodes for found in (node.belief, node.before, node.predicted) if found is not None]
     marks = marks_of(tree.marks).said if tree.marks is not None else ""
     return Decisions(row.seq, tree, _nested(tree), whisker_scale(beliefs), marks)
 

@@ -29,6 +29,7 @@ def grown() -> Tree:
 def told(tree: Tree):
     """An attempt at n1 that gained, as the workflow would tell it."""
     before = {node.id: Posterior({}).of(node.strategies, node.promise) for node in tree.open}
+    tree.nodes["n1"].predicted = before["n1"]
     tree.settled(tree.nodes["n1"], 1)
     after = {"n2": Posterior({}).of(["cuda-graph"], 1.1)}
     track = Track([Prediction(before["n1"], 1.5, 1.4)])
@@ -62,7 +63,7 @@ def test_the_tree_is_nested_lists_with_beliefs_before_and_after(shown):
         assert tree.count("<ul") == tree.count("</ul>") - 1 == 2 and tree.count("<li ") == 3, "each node within its parent"
         first = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", tree))
         assert "candidate 1 1.40× over eager 1.40× over the program above" in first
-        assert re.search(r"before 1.50× \[\d", first) and re.search(r"before 1.20× .* after 1.10× \[", first) and "last tried" in first
+        assert re.search(r"predicted 1.50× \[\d", first) and re.search(r"before 1.20× .* after 1.10× \[", first) and "last tried" in first
         assert f"{reverse('runs:run', args=[run.pk])}#candidate=1" in tree and 'tabindex="0"' in text
         assert "1 of 1 gains fell into the interval predicted" in text and "n1: candidate 1 gained 1.40x" in text
     assert 'data-seq="1"' in page("decisions")
