@@ -93,9 +93,10 @@ class Expressions:
         if kind == "coord":
             return f"(long long){self.variables[op.attr]}"
         if kind == "gather":
-            picked, access = self.text(args[0]), op.access
+            access = op.access
             rest = address(self.kernel, access, self.variables)
-            where = product_term(picked, access.index_stride)
+            alone = access.index_stride == 1 and rest == "0"
+            where = product_term(self.text(args[0]) if alone else self.inner(args[0]), access.index_stride)
             if rest != "0":
                 where = f"{where} + {shift(access.offset) if rest == str(access.offset) else rest}"
             text = f"{access.argument}[{where}]"

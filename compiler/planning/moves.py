@@ -16,6 +16,7 @@ from verifier.jobs import Profile
 from verifier.report import Report
 
 SLOWER = 1.2  # times what the library is expected to take
+HOST_BOUND = 0.5  # share of a call in which the device works, below which no number of a kernel is worth a program
 
 
 def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None, source: str = "") -> list[Move]:
@@ -46,6 +47,8 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
         found += _stores(plan, options, group, kernel, shape, total, ms)
         found += _steps(options, group, plan.target.steps(kernel, shape), total, ms)
         found += _give_back(options, group, report, total, ms)
+    if profile is not None and profile.device_busy is not None and profile.device_busy < HOST_BOUND:
+        found = [move for move in found if move.strategy != "block-size"]
     if plan.asked_for and sum(not options.on("leave-to-library", group.id) for group in plan.own) <= 1:
         found = [move for move in found if move.strategy != "leave-to-library"]  # of a language that was asked for one kernel stays
     return sorted(found, key=lambda move: -move.expected_speedup)

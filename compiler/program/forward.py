@@ -14,13 +14,13 @@ from compiler.options import Options
 from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, word, work_of
 from compiler.program import cuda_graph, joined, streams, support
 from compiler.program.entry import Entry, constant_text, entry_of, entry_of_part, forward_of_parts
-from compiler.program.print_torch import FRESH, attribute, expression
+from compiler.program.print_torch import CONVOLVED, FRESH, attribute, expression
 from compiler.program.reuse import reuse
 from compiler.program.state import State
 from compiler.program.statements import Statements
 from compiler.program.task_text import EAGER, TaskText
 from compiler.targets.target import KernelShape, Names
-from verifier.graph import GraphInput, Part
+from verifier.graph import GraphInput, Node, Part
 
 DISCRETE = ("bool", "uint8", "int8", "int16", "int32", "int64")
 MODAL = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "native_dropout", "dropout"}
@@ -395,12 +395,32 @@ class Forward:
             text = expression(self.network, node, self.statements.read_by(node))
             variable = self.statements.fresh(name)
             own = [user for user in self.network.readers(name) if any(user in g.operators and self._is_own(g) for g in self.groups)]
-            if (layout := self.statements.wanted_layout(name)) is not None:
+            if (layout := self.statements.wanted_layout(name)) is None and own and self._may_lie_otherwise(node):
+                layout = ""
+            if layout is not None:
                 text = f"({text}).contiguous({layout})" if " " in text and not text.endswith(")") else f"{text}.contiguous({layout})"
-            elif own and short(node) not in FRESH and node.outputs and len(node.outputs) == 1:
-                text = f"({text}).contiguous()" if " " in text and not text.endswith(")") else f"{text}.contiguous()"
             self.statements.variables[name] = variable
             self.statements.put(f"{variable} = {text}")
+
+    def _may_lie_otherwise(self, node: Node) -> bool:
+        """Whether the one tensor that a library's operator returns may have another order of axes than its shape."""
+        if not node.outputs or len(node.outputs) != 1:
+            return False
+        if short(node) in CONVOLVED:  # its result lies as its image or its weights do
+            return not all(self._lies_side_by_side(argument["ref"]) for argument in node.args[:2])
+        return short(node) not in FRESH
+
+    def _lies_side_by_side(self, name: str) -> bool:
+        """Whether the elements of a value are known to lie in the order of its axes, whatever the library chose."""
+        layout = self.network.layouts[name]
+        if layout.base != name:
+            return layout.contiguous and self._lies_side_by_side(layout.base)
+        entry = self.network.inputs.get(name)
+        if entry is not None:
+            return entry.kind == "user" or entry.spec is None or entry.spec.stride is None
+        if self.network.of_weights(name) or any(name in group.operators and self._is_own(group) for group in self.groups):
+            return name not in self.network.last
+        return not self._may_lie_otherwise(self.network.nodes[name])
 
 
 def discrete(entry: GraphInput) -> bool:

@@ -19,7 +19,8 @@ TORCH = {"matmul", "bmm", "mm", "addmm", "baddbmm", "exp", "log", "sqrt", "rsqrt
          "logsumexp", "argmax", "argmin", "sort", "topk", "gather", "flip", "roll", "outer", "floor", "ceil", "sign", "isnan"}  # fmt: skip
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 # Results in new memory, dense for dense arguments: a kernel may read them by pointer and write over them.
-FRESH = {"linear", "matmul", "bmm", "mm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d", "convolution"}
+CONVOLVED = {"conv1d", "conv2d", "conv3d", "convolution"}
+FRESH = {"linear", "matmul", "bmm", "mm", "addmm", "baddbmm", *CONVOLVED}
 
 
 def expression(network: Network, node: Node, value: Callable[[str], str]) -> str:

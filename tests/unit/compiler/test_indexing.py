@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from compiler import DeviceFigures, Options, make_plan, print_program
+from compiler.families.product import matmul
 from tests.emulator import as_cpp
 
 BIG = "torch.randn(6, 64, 32)"
@@ -62,4 +63,22 @@ def test_the_same_in_cuda(compiled, task, name):
     found = compiled(task(body, inputs, arguments=arguments))
     plan = make_plan(found.capture, found.source, DeviceFigures.h200())
     found.text = as_cpp(print_program(plan, found.source, Options()))
+    found.check()
+
+
+COMPUTED_AROUND = {
+    "in a product's tail": ("return F.linear(x, y) * F.embedding(i, z)", "torch.randn(64, 96), torch.randn(48, 96), torch.randn(20, 48), torch.randint(0, 20, (64,))"),
+    "in a running sum's tail": ("return torch.cumsum(x, -1) + torch.gather(z, 1, i) * y", "torch.randn(9, 50), torch.randn(50), torch.randn(9, 200), torch.randint(0, 200, (9, 50))"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPUTED_AROUND)
+def test_a_place_that_has_no_name_is_computed_first(compiled, task, name, monkeypatch):
+    """`inside ? i : 0` is an operand of the place's arithmetic, also where the kernel of a family prints it."""
+    monkeypatch.setattr(matmul, "LEAST_FLOPS", 1)
+    body, inputs = COMPUTED_AROUND[name]
+    found = compiled(task(body, inputs, arguments="x, y, z, i"))
+    found.plan = make_plan(found.capture, found.source, DeviceFigures.h200())
+    assert len(found.plan.own) == 1, found.plan.groups
+    found.text = as_cpp(print_program(found.plan, found.source, Options()))
     found.check()

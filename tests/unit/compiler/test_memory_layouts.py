@@ -47,6 +47,28 @@ def test_as_strided_reads_memory_as_it_lay_in_the_model(compiled, task, kind):
     compiled(task(*AS_IT_LAY[kind])).check()
 
 
+LIES_AS_ITS_IMAGE = {
+    "a turned image": (
+        "h = F.conv2d(x.permute(0, 3, 1, 2), y)\nreturn F.batch_norm(h, None, None, training=True).relu()",
+        "torch.randn(2, 9, 11, 8)",
+    ),
+    "one convolution after another": (
+        "h = F.conv2d(F.conv2d(x.permute(0, 3, 1, 2), y), z)\nreturn (h * 2).softmax(1)",
+        "torch.randn(2, 9, 11, 8)",
+    ),
+    "a volume": ("h = F.conv3d(x.permute(0, 4, 1, 2, 3), y[..., None])\nreturn torch.tanh(h) * 2", "torch.randn(2, 5, 6, 7, 8)"),
+}
+
+
+@pytest.mark.parametrize("kind", LIES_AS_ITS_IMAGE)
+def test_what_the_library_convolves_lies_as_its_image_does(compiled, task, kind):
+    """A convolution by the library gives channels innermost where it reads them so; the kernel behind it reads them in the order of the axes."""
+    body, image = LIES_AS_ITS_IMAGE[kind]
+    found = compiled(task(body, f"{image}, torch.randn(16, 8, 1, 1), torch.randn(12, 16, 1, 1)", arguments="x, y, z"))
+    assert ".contiguous()" in found.text and found.plan.own, found.text
+    found.check()
+
+
 def test_views_without_axes(compiled, task):
     body = (
         "a = x.sum().expand(())\nb = x.mean().permute(())\nc = x[:1, :1].view(())\nreturn torch.nonzero(x > a * b * c), a, b, c, x[None].squeeze(())"

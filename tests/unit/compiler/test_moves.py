@@ -56,6 +56,9 @@ def test_launch_bound_models_get_a_graph_first(plan_of):
     seen = Profile(task="t", program="p", tool="nsys", iterations=5, wall_us_per_iteration=900, device_busy=0.2, launches_per_iteration=33)
     first = moves(found.plan, Options(), report(0.9, 1.5), seen)[0]
     assert first.strategy == "cuda-graph" and first.options.on("cuda-graph") and first.expected_speedup > 2
+    assert all(move.strategy != "block-size" for move in moves(found.plan, Options(), report(0.9, 1.5), seen)), (
+        "the kernels are not what it waits for"
+    )
     busy = seen.model_copy(update={"device_busy": 0.98})
     assert all(move.strategy != "cuda-graph" for move in moves(found.plan, Options(), report(0.9, 1.5), busy))
     assert all(move.strategy != "cuda-graph" for move in moves(found.plan, first.options, report(0.4, 1.5), seen))
