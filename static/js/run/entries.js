@@ -152,11 +152,12 @@ export const ENTRIES = {
 
   idea(item) {
     const { idea } = item;
+    const node = idea.situation === "tree";
     const from = idea.parents?.length ? `out of ${idea.parents.map((parent) => `idea ${parent}`).join(" and ")}` : "";
     return [
-      h("p", { class: "verdict-line" }, h("b", null, `Idea ${idea.idea}`), h("span", null, idea.title ?? "")),
+      h("p", { class: "verdict-line" }, h("b", null, node ? `Node n${idea.idea}` : `Idea ${idea.idea}`), h("span", null, idea.title ?? "")),
       idea.text ? h("p", { class: "prose" }, idea.text) : null,
-      h("p", { class: "facts-line faint" }, [from, idea.expected == null ? "" : `expected ${times(idea.expected)}× eager`, listed(idea.strategies)].filter(Boolean).map((text) => h("span", null, text))),
+      h("p", { class: "facts-line faint" }, [from, idea.expected == null ? "" : `expected ${times(idea.expected)}× ${node ? "the program above it" : "eager"}`, listed(idea.strategies)].filter(Boolean).map((text) => h("span", null, text))),
     ];
   },
 
