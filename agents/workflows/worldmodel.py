@@ -32,10 +32,10 @@ from agents.workflows.attempting import settle, try_edit, unusable
 from agents.workflows.solving import solve
 from agents.workflows.translating import realise, to_repair
 
-READY = 2  # nodes that can be tried, fewer of which are too little to choose from
+READY = 2  # nodes that can be tried: one is nothing to choose from
 PATIENCE = 12  # programs without a gain, after which the search stands still
 SILENT = 6  # attempts in a row that brought no program at all
-BARREN = 2  # edits in a row that changed nothing, after which nobody is asked until a result is new
+BARREN = 2  # edits in a row that changed nothing, after which nobody is asked while something can be tried
 MOST_ATTEMPTS = 200
 
 
@@ -82,7 +82,7 @@ class Search:
         if self.tree.revision == self.edited_at or (ready and self.barren >= BARREN):
             return ""
         if len(ready) < READY:
-            return f"only {len(ready)} nodes can be tried" if ready else "nothing can be tried yet" if not self.attempts else "nothing is left to try"
+            return "only one node can be tried" if ready else "nothing can be tried yet" if not self.attempts else "nothing is left to try"
         beliefs, found = self.beliefs(), self.situation.best
         level = found.level if found is not None else 0.0
         if not any(self.level(node.parent) * beliefs[node.id].gain >= GAIN * level for node in ready):
