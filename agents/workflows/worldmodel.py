@@ -33,7 +33,7 @@ from agents.workflows.solving import solve
 from agents.workflows.translating import realise, to_repair
 
 READY = 2  # nodes that can be tried: one is nothing to choose from
-PATIENCE = 12  # programs without a gain, after which the search stands still
+PATIENCE = 20  # programs without a gain, after which the search stands still: as long as `branch` waits
 SILENT = 6  # attempts in a row that brought no program at all
 BARREN = 2  # edits in a row that changed nothing, after which nobody is asked while something can be tried
 MOST_ATTEMPTS = 200
