@@ -345,6 +345,7 @@ class CandidateProposed(Payload):
     sha: Annotated[str, says("hash of the program's source")] = ""
     program: Annotated[ArtefactRef | None, says("the program's source")] = None
     idea: Annotated[int | None, says("number of the idea that it realises; absent where there is none")] = None
+    way: Annotated[int | None, says("number of the way that it belongs to; absent where the workflow goes one way")] = None
 
     @property
     def effect(self) -> str:
@@ -465,6 +466,25 @@ class DecisionMade(Payload):
     expected: Annotated[Number | None, says("speedup over the parent")] = None
     method: Annotated[str | None, says("strategy")] = None
     realised: Annotated[Number | None, says("speedup over the parent that came of it")] = None
+
+
+@event("way.changed", "a way", ("decision",))
+class WayChanged(Payload):
+    """One of several ways that a workflow goes at once has begun, leads, trails, has migrated, or has ended.
+
+    "begun": a new way. "leads": its program is the fastest of all ways, by one measurement beside the one that led. "trails": it seemed faster, and
+    beside that one is not. "migrated": it stood still, and goes on from another way's program. "ended": it has nothing to gain, or lost too often.
+    """
+
+    way: Annotated[int, says("number within the run, from 1")]
+    what: Annotated[str, says('"begun", "leads", "trails", "migrated" or "ended"')] = ""
+    round: Annotated[int, says("in which it happened, from 1")] = 0
+    candidate: Annotated[int | None, says("the program that it goes on from, leads with, or leaves behind; null: the task's own")] = None
+    of: Annotated[int | None, says("the way whose program it goes on from; absent where it is its own")] = None
+    beside: Annotated[int | None, says('"leads" and "trails": the program that led before')] = None
+    speedup: Annotated[Interval | None, says("over that program, both timed in turn by one measurement on one device")] = None
+    idea: Annotated[int | None, says("number of the idea that it tries next; absent where there is none")] = None
+    reason: Annotated[str, says("the rule, a sentence")] = ""
 
 
 # The engine

@@ -23,8 +23,10 @@ from agents.payloads import (
     SpanOpened,
     TreeChanged,
     VerificationStage,
+    WayChanged,
 )
 from agents.projection import CandidateRow, Summary, UsageRow
+from agents.ways import WayRow, told
 from verifier.report import Interval
 
 SIGNS = {"ok": "+", "failed": "x"}  # of a span that has ended
@@ -60,6 +62,8 @@ def line(event: Event) -> str | None:
             return f"{indent}  {event.agent}: " + text.strip().replace("\n", f"\n{indent}      ")
         case CandidateProposed() as p:
             return f"{indent}  candidate {p.candidate}: {p.title}"
+        case WayChanged() as p:
+            return f"{indent}  way {p.way} {told(p)}"
         case VerificationStage(status="failed") as p:
             return f"{indent}  {p.stage} failed: {p.detail[:300]}"
         case TreeChanged(what="edited") as p:
@@ -104,6 +108,9 @@ def page(summary: Summary) -> str:
     if summary.candidates:
         rows = [_candidate_row(c) for c in summary.candidates]
         lines += ["", columns(["#", "from", "status", "tier", "vs eager", "vs best baseline", "class", "changes"], rows)]
+    if summary.ways:
+        lines += ["", columns(["way", "stands", "since round", "programs", "best"], [_way_row(summary, way) for way in summary.ways])]
+        lines += [f"  way {way.number} {told(step)}" for way in summary.ways for step in way.steps if not isinstance(step, int)]
     if summary.tree:
         lines += ["", f"tree of decisions, revision {summary.tree.revision}:", *(f"  {told}" for told in tree_lines(summary.tree)), ""]
     for decision in summary.decisions:
@@ -151,6 +158,13 @@ def _candidate_row(c: CandidateRow) -> list[str]:
         c.program_class or "-",
         c.changes[:90],
     ]
+
+
+def _way_row(summary: Summary, way: WayRow) -> list[str]:
+    passed = [c for c in map(summary.candidate, way.programs) if c is not None and c.status == "passed" and c.speedup is not None]
+    best = max(passed, key=lambda c: c.speedup.low if c.speedup else 0.0, default=None)
+    said = f"candidate {best.number}, {interval(best.speedup)} vs eager" if best else "-"
+    return [str(way.number), way.stands, str(way.begun), ", ".join(map(str, way.programs)) or "-", said]
 
 
 USAGE = ["model", "role", "calls", "failed", "tokens in", "tokens out", "dollars", "seconds"]

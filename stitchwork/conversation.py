@@ -103,7 +103,7 @@ class Conversation:
             self.terminal.status(f"verifier: {p.get('stage')} …")
 
     def _verified(self, event: Event, p: Payload) -> None:
-        if p.get("job") != "verify":
+        if p.get("job") != "verify" or p.get("candidate") is None:  # two programs side by side: a message says what came of it
             return
         status = p.get("status") or "no verdict"
         sign, colour = SIGNS.get(status, ("✕", "red"))
@@ -124,6 +124,10 @@ class Conversation:
         if p.get("of") is None:
             method = f" with {p['method']}" if p.get("method") else ""
             self._say(event, f"→ {p.get('route')}{method}: {p.get('reason', '')}")
+
+    def _way(self, event: Event, p: Payload) -> None:
+        program = f" (candidate {p['candidate']})" if p.get("candidate") is not None else ""
+        self._say(event, f"way {p.get('way')} {p.get('what', '')}{program}: {p.get('reason', '')}")
 
     def _note(self, event: Event, p: Payload) -> None:
         self._say(event, f"note to {p.get('to', 'all')} by {p.get('by', 'somebody')}: {p.get('text', '')}")
@@ -166,6 +170,7 @@ HANDLERS: dict[str, Callable[[Conversation, Event, Payload], None]] = {
     "verification.finished": Conversation._verified,
     "diagnosis.made": Conversation._diagnosis,
     "decision.made": Conversation._decision,
+    "way.changed": Conversation._way,
     "note.added": Conversation._note,
     "error": Conversation._error,
 }

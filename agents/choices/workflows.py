@@ -68,6 +68,14 @@ _ALL = (
         parallel=True,
     ),
     Workflow(
+        "beam",
+        "Several ways at once over all devices: each improves its own program; one that stands still goes on from the best, one that lost ends.",
+        source="KernelAgent, AKG, KernelEvolve",
+        short="ways side by side, each with a parent; migration, pruning by profile",
+        when="several devices of one model, or ideas that should not wait for each other",
+        parallel=True,
+    ),
+    Workflow(
         "worldmodel",
         "A tree of decisions that a model edits by scripts; which node is tried follows from what its strategies kept of such promises (K-Search).",
         source="K-Search",
@@ -106,6 +114,7 @@ _ALL = (
 WORKFLOWS: dict[str, Workflow] = {workflow.name: workflow for workflow in _ALL}
 SEARCHES: dict[str, Workflow] = {name: workflow for name, workflow in WORKFLOWS.items() if workflow.searches}
 PARALLEL: tuple[str, ...] = tuple(name for name, workflow in WORKFLOWS.items() if workflow.parallel)
+SIDE_BY_SIDE = f"{', '.join(PARALLEL[:-1])} and {PARALLEL[-1]}"  # the same in words
 DEFAULT = _ALL[0].name
 OWN_PROGRAM = next(workflow for workflow in _ALL if not workflow.searches)
 

@@ -69,6 +69,7 @@ class Edit:
     step: str = ""
     options: Any = None
     idea: Idea | None = None  # that it realises
+    way: int | None = None  # that it belongs to, where a workflow goes several at once
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,14 @@ def required(value: T | None, otherwise: str) -> T:
     return value
 
 
+@dataclass(frozen=True)
+class Against:
+    """A program of another line, and the speedup over it: one measurement timed both in turn."""
+
+    attempt: Attempt
+    speedup: Interval
+
+
 @dataclass
 class Attempt:
     number: int
@@ -112,6 +121,7 @@ class Attempt:
     realises: int | None = None  # seq of the decision that asked for it
     expected: float | None = None  # speedup over the parent that the advice behind it promised
     base: Attempt | None = None  # the nearest ancestor that passed: its verdict timed both in turn
+    against: Against | None = None  # an earlier program of another line that it was measured beside; where it is known, the level follows from it
 
     @property
     def passed(self) -> bool:
@@ -137,7 +147,9 @@ class Attempt:
     @property
     def level(self) -> float:
         """How fast it is, to hold against other programs: the speedup over eager of a first program, times the gains from there; 0 where it is not
-        correct."""
+        correct. A program that was measured beside one of another line stands at that one's level times what was measured."""
+        if self.against is not None:
+            return self.against.attempt.level * self.against.speedup.ratio
         if self.base is not None and self.gain is not None:
             return self.base.level * self.gain.ratio
         return self.speedup.ratio if self.passed else 0.0
@@ -145,6 +157,8 @@ class Attempt:
     @property
     def score(self) -> float:
         """The same from the lower bound of the first program's speedup."""
+        if self.against is not None:
+            return self.against.attempt.score * self.against.speedup.ratio
         if self.base is not None and self.gain is not None:
             return self.base.score * self.gain.ratio
         return self.speedup.low if self.passed else 0.0

@@ -1,6 +1,7 @@
 """Search policies: each a short module that decides what to try next, on the one engine."""
 
 from agents.run import Workflow
+from agents.workflows.beam import beam
 from agents.workflows.branch import branch
 from agents.workflows.descend import descend
 from agents.workflows.forge import forge
@@ -15,6 +16,7 @@ FUNCTIONS: dict[str, Workflow] = {  # by the names of `agents.choices.workflows`
     "forge": forge,
     "pilot": pilot,
     "branch": branch,
+    "beam": beam,
     "worldmodel": worldmodel,
     "descend": descend,
     "random": random_search,

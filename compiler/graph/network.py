@@ -11,6 +11,7 @@ from compiler.graph.averaged import OF_WEIGHTS, averages
 from compiler.graph.ir import SIZES
 from compiler.graph.layout import SPLITS, VIEWS, Layout, dense, split, view
 from compiler.graph.loops import roll
+from compiler.graph.of_weights import made_once
 from compiler.graph.rewrites import rewrite
 from compiler.graph.unshuffled import unshuffle
 from compiler.graph.values import new_node, plain, refs
@@ -40,9 +41,10 @@ class Network:
         nodes = rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results))
         nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
         weights = {entry.name for entry in graph.inputs if entry.kind in ("parameter", "buffer") and entry.target not in graph.mutations}
+        nodes, once = made_once(nodes, self._specs(nodes), weights, self.results)
         nodes, further = averages(nodes, set(self.results), self._specs(nodes), weights)
         nodes, steps = unshuffle(nodes, self._specs(nodes), weights)
-        self.notes += [*further, *steps]
+        self.notes += [*once, *further, *steps]
         nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
         self.nodes: dict[str, Node] = self._alive(nodes)
         self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}

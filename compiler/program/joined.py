@@ -71,7 +71,7 @@ class Joins:
         self.stack_of = {name: stack for stack in found for name in stack.members}
         self.places = {part: place for stack in found for part, place in stack.places.items()}
         self.wholes: set[str] = set()  # whose memory is there before they are
-        self.placed: set[str] = set()  # parts that are in their places
+        self.filled: set[Place] = set()  # in which their part is
         self.beginnings: set[str] = set()  # concatenations that are read as the beginning of a longer one
 
     def taken(self, names: Collection[str], work: Work) -> list[str]:
@@ -87,7 +87,7 @@ class Joins:
         variable = statements.fresh(part)
         statements.put(f"{variable} = {place.of(statements.variables[place.whole])}")
         statements.variables[part] = variable
-        self.placed.add(part)
+        self.filled.add(place)
 
     def begun(self, name: str) -> bool:
         """Whether the memory of a concatenation is there, so that only the rest of it is to be copied."""
@@ -98,9 +98,9 @@ class Joins:
         stack, statements, left = self.stack_of[name], self.statements, 0
         whole = statements.variables[stack.whole]
         for part, place in spans(self.network, name, stack.whole):
-            if part not in self.placed:
+            if place not in self.filled:
                 statements.put(f"{place.of(whole)}.copy_({statements.value(part)})")
-                self.placed.add(part)
+                self.filled.add(place)
                 left += 1
         if name != stack.whole:
             variable = statements.fresh(name)

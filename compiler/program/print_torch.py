@@ -8,6 +8,7 @@ from typing import Any
 from compiler.graph.layout import contiguous_strides
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
+from compiler.kernel.builder import CONSTANTS
 from verifier.graph import Node
 
 FUNCTIONAL = {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention",
@@ -20,6 +21,7 @@ TORCH = {"matmul", "bmm", "mm", "addmm", "baddbmm", "exp", "log", "sqrt", "rsqrt
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 # Results in new memory, dense for dense arguments: a kernel may read them by pointer and write over them.
 CONVOLVED = {"conv1d", "conv2d", "conv3d", "convolution"}
+GATHERED_UP = {"index_add", "scatter_add", "scatter_reduce"}  # change their first argument in place, where nothing else reads it
 FRESH = {"linear", "matmul", "bmm", "mm", "addmm", "baddbmm", *CONVOLVED}
 
 
@@ -46,6 +48,8 @@ def expression(network: Network, node: Node, value: Callable[[str], str]) -> str
     if name in ("layer_norm", "group_norm") and len(args) >= 5:
         return f"torch.nn.functional.{name}({', '.join(args[:5])})"
     every = ", ".join([*args, *(f"{k}={v}" for k, v in kwargs.items())])
+    if name in GATHERED_UP and made_here(network, node):
+        return f"{args[0]}.{name}_({', '.join([*args[1:], *(f'{k}={v}' for k, v in kwargs.items())])})"
     if name == "scalar_tensor":  # filled on the device: what torch.tensor copies from the host cannot be recorded into a CUDA graph
         return f"torch.full((), {every})"
     if name in ("full", "arange"):
@@ -57,6 +61,12 @@ def expression(network: Network, node: Node, value: Callable[[str], str]) -> str
     if name in TORCH:
         return f"torch.{name}({every})"
     return f"torch.ops.{node.op}({every})"
+
+
+def made_here(network: Network, node: Node) -> bool:
+    """Whether the first argument is a constant tensor that is made for this operator alone."""
+    base = node.args[0]["ref"] if isinstance(node.args[0], dict) else ""
+    return base in network.nodes and short(network.nodes[base]) in CONSTANTS and network.users[base] == [node.name] and base not in network.results
 
 
 def method(network: Network, node: Node, args: list[str]) -> str:

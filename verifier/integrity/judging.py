@@ -7,6 +7,7 @@ them, and the observed calls are consistent with the timed ones.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Literal
@@ -24,8 +25,10 @@ from verifier.profiling.own_kernels import OwnKernels, classified, qualified
 from verifier.report import Class, Finding, Kernel, TorchCompute
 
 CUSTOM, MIXED = 0.5, 0.1
-# The least part of own code's share in single calls that it must have in series too, where at least so many moments in it are expected there.
-IN_SERIES, EXPECTED = 0.4, 20
+# The least part of own code's share in later calls that it must have had in the timed ones too, and how improbable it must be that it had it although
+# so little was seen.
+IN_TIMED, DOUBT = 0.5, 0.01
+LEAST_TIMED = 8  # moments in timed calls with which a library's work there shows, where later calls are nearly all own code
 # How much longer observed calls of the timed process may be than a timed one: on a GPU their device work, plus the cost of a launch; on the CPU,
 # which may be busy with other work, the faster of these calls as a whole.
 FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
@@ -88,18 +91,18 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
 class Observed:
     """What the judge itself saw of the timed process. `replay_ms`: time of its further calls, zero where there were none. `unlike`: how their outputs
     differ from the timed call's. `sampled`: on the CPU, in whose code they spent their time. `needless`: own functions or kernels without which the
-    outputs are the same, as `sampled` and the recorder name them. `unskipped`: why that could not be tried. `calls_part`: share of
-    a series' time that lies within its calls. `wrong`: how outputs
-    of calls like the timed ones are wrong. `shortcut`: what `verifier.integrity.shortcuts` found."""
+    outputs are the same, as `sampled` and the recorder name them. `unskipped`: why that could not be tried. `wrong`: how outputs of calls
+    like the timed ones are wrong. `shortcut`: what `verifier.integrity.shortcuts` found. `busy`: whether other work took the processors in so
+    many of the timed calls that the host is to blame for what was not seen."""
 
     replay_ms: float = 0.0
     unlike: str = ""
     sampled: Sampled | None = None
     needless: list[str] = field(default_factory=list)
     unskipped: str = ""
-    calls_part: float = 1.0
     wrong: str = ""
     shortcut: str = ""
+    busy: bool = False
 
 
 def judge_evidence(
@@ -125,6 +128,8 @@ def judge_evidence(
             judged.note(
                 "seen-inside", "note", f"the class comes from the profiler inside the process, which misses work below it: {seen.sampled.reason}"
             )
+    if seen.sampled is not None:
+        _unseen(judged, seen.sampled, seen.busy)
     _without_needless(judged, seen)
     _class(judged, kind, compiled=evidence.compiled > 0, unlike=seen.unlike or _unlike(judged, evidence, kind, program_ms, seen))
     _coverage(judged, defined, ran, kind)
@@ -148,19 +153,45 @@ def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, se
     if seen.sampled is not None and seen.sampled.looked:
         if seen.replay_ms > program_ms * FITS[kind] + FITS_MS[kind]:
             return f"repeated calls take {seen.replay_ms:.3f} ms, a timed call {program_ms:.3f} ms"
-        return _unlike_series(seen.sampled, seen.calls_part)
+        return _unlike_timed(seen.sampled)
     work = sum(kernel.ms for kernel in judged.kernels if kernel.own)
     if work > program_ms * INSIDE + INSIDE_MS:
         return f"the observed calls do {work:.3f} ms of work, a timed call takes {program_ms:.3f} ms"
     return ""
 
 
-def _unlike_series(sampled: Sampled, calls_part: float) -> str:
-    """Says how little of its own code was seen in series; empty where it was as much as in single calls, or too little was seen at all."""
-    series, share = sampled.series, sampled.share * calls_part
-    if series is None or share * series.moments < EXPECTED or series.share >= IN_SERIES * share:
+def _unlike_timed(sampled: Sampled) -> str:
+    """Says how little of its own code was seen in the timed calls themselves; empty where chance explains it."""
+    timed = sampled.timed
+    if timed is None or sampled.share < MIXED or at_most(timed.share * timed.moments, timed.moments) >= IN_TIMED * sampled.share:
         return ""
-    return f"in single calls its own code takes {sampled.share:.0%} of the time, in series like the timed ones {series.share:.0%}"
+    return (
+        f"in {timed.moments} of the timed calls, each looked at once, its own code was at work {timed.share:.0%} of the time, "
+        f"in later calls {sampled.share:.0%}"
+    )
+
+
+def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
+    """Judges a class that rests on later calls alone, because too little was seen of the timed ones."""
+    timed = sampled.timed
+    if timed is None or sampled.share < MIXED or timed.moments >= LEAST_TIMED:
+        return
+    message = f"whose code the timed calls run was seen in {timed.moments} of them, which is too few: the class rests on later calls"
+    judged.note("timed-unseen", "note", message)
+    if busy and not judged.status:
+        judged.status, judged.message = "inconclusive", f"this host is busy: {message}"
+
+
+def at_most(found: float, looks: int, doubt: float = DOUBT) -> float:
+    """Returns the largest share with which no more than `found` of so many independent looks have it with a probability of at least `doubt`."""
+    low, high, hits = 0.0, 1.0, math.ceil(found)
+    if hits >= looks:
+        return 1.0
+    for _ in range(40):
+        share = (low + high) / 2
+        chance = sum(math.comb(looks, number) * share**number * (1 - share) ** (looks - number) for number in range(hits + 1))
+        low, high = (share, high) if chance >= doubt else (low, share)
+    return low
 
 
 def _sampled(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from verifier.integrity.evidence import Evidence
 from verifier.integrity.judging import MIXED, Observed, ask
 from verifier.integrity.launches import by_library
 from verifier.integrity.replays import Replaying
+from verifier.integrity.sampling.glancing import Glancing
 from verifier.integrity.sampling.native import SamplerError
 from verifier.integrity.sampling.observing import Observing, Sampled
 from verifier.integrity.sampling.patching import Patches
@@ -29,13 +29,11 @@ from verifier.integrity.timed_process import TimedProcess
 from verifier.integrity.variants import Variant, without
 from verifier.judge.asking import Party
 from verifier.judge.party_failure import PartyFailure
-from verifier.judge.session import Values
 from verifier.profiling.own_kernels import OwnKernels
-from verifier.timing.outside import middle
-from verifier.timing.series import Form, Uses
+from verifier.timing.series import Form
 
 MOST_PROCESSES = 4  # for variants that need processes of their own
-RECORDED = (2, 4)  # calls under the recorder; the first one repeats a timed call
+RECORDED = (2, 4)  # calls under the recorder, series counted whole; the first turn repeats a timed call
 
 
 @dataclass
@@ -57,20 +55,19 @@ class Observation:
     def look(self) -> tuple[Evidence, Observed]:
         """Makes the observation. Raises `PartyFailure`."""
         subject = Subject(self.timed.caller.party, self.timed.caller)
-        party, seen = subject.runner, Observed()
+        party, laps, limits = subject.runner, self.timed.side.laps, self.trials.limits
+        seen = Observed(busy=laps.preempted > limits.preempted * laps.made)
         cuda = party.device.kind == "cuda"
         recorded: dict[str, Any] = {}
         observing: Observing | None = None
         with party.gate.alone():
-            replaying = Replaying(self.timed, self.trials, self.rng, self.call_ms)
+            glancing, self.timed.caller.glancing = self.timed.caller.glancing, None
+            replaying = Replaying(self.timed, self.trials, self.rng, self.call_ms, self.form)
             replaying.before()
             if cuda:
                 recorded = self._record(subject, replaying)
             else:
-                observing, seen.sampled = self._sample(subject, replaying)
-            laps = self.timed.side.laps
-            whole = sum(middle(part) for part in (laps.inner, laps.copied, laps.ahead, laps.between) if len(part) > 1)
-            seen.calls_part = middle(laps.inner) / whole if whole else 1.0
+                observing, seen.sampled = self._sample(subject, replaying, glancing)
             seen.replay_ms, seen.unlike = replaying.replays.ms, replaying.differs()
             del replaying  # gigabytes, perhaps
             first = self.trials.expectations.first
@@ -91,33 +88,24 @@ class Observation:
         return evidence, seen
 
     def _record(self, subject: Subject, replaying: Replaying) -> dict[str, Any]:
-        """Makes calls of the timed form while the recorder is on, and some after it, so that its end gives nothing away either."""
+        """Makes turns of the timed form while the recorder is on, and one after it, so that its end gives nothing away either."""
         runner, limit = subject.runner, self.trials.limits.call * 3
         runner.ask("record", {"on": True}, limit)
-        for number in range(1 if replaying.slow else self.rng.randint(*RECORDED)):
-            replaying.call(again=not number)
+        made, wanted = 0, 1 if replaying.slow else self.rng.randint(*RECORDED)
+        while made < wanted:
+            made += len(replaying.turn(again=not made))
         answer = runner.ask("record", {"on": False}, limit).message.get("evidence")
-        replaying.call(again=True)
+        replaying.turn(again=True)
         return answer if isinstance(answer, dict) else {"failure": "the runner's record is malformed"}
 
-    def _sample(self, subject: Subject, replaying: Replaying) -> tuple[Observing | None, Sampled]:
+    def _sample(self, subject: Subject, replaying: Replaying, glancing: Glancing | None) -> tuple[Observing | None, Sampled]:
         try:
             observing = self._look_into(subject)
             sampled = observing.look(replaying)
-            if sampled.share >= MIXED and self.form is not None and self.form.calls > 1:
-                sampled.series = self._in_series(observing, self.form)
+            sampled.timed = glancing.result() if glancing is not None else None
             return observing, sampled
         except SamplerError as error:
             return None, Sampled(reason=str(error))
-
-    def _in_series(self, observing: Observing, form: Form) -> Sampled:
-        uses = Uses(self._draw, random.Random(self.rng.getrandbits(64)), form)
-        numbers = itertools.count()
-        return observing.look_at_series(lambda: self.timed.caller.turn(uses.next(next(numbers)), in_series=True))
-
-    def _draw(self, number: int) -> tuple[Values, int]:
-        seed = self.rng.getrandbits(32)
-        return self.trials.reference.inputs(seed), seed
 
     def _look_into(self, subject: Subject) -> Observing:
         return Observing(subject.runner, self.artefacts, self.folder, self.rng.getrandbits(63))

@@ -19,9 +19,10 @@ from verifier.integrity.timed_process import TimedProcess
 from verifier.judge.memory import large
 from verifier.timing.blocks import kept
 from verifier.timing.call import Call
+from verifier.timing.series import Form, Use, Uses, single
 
 Outputs = list[torch.Tensor | Fingerprint]
-BEFORE = (3, 17)  # uninspected calls before the first inspected one
+BEFORE = (3, 17)  # uninspected calls before the first inspected one, series counted whole
 BEFORE_SECONDS = 1.0  # time limit for them, on a busy host
 SLOW = 0.25  # seconds of a call above which a further call costs more than it tells
 FRESH = 2  # draws of inputs
@@ -46,44 +47,54 @@ class Replays:
 
 
 class Replaying:
-    """Makes the calls one by one. `rng` is the judge's generator."""
+    """Makes the calls in turns of the form in which they were timed: series of the given `form`, or single calls. `rng` is the judge's generator."""
 
-    def __init__(self, timed: TimedProcess, trials: Trials, rng: random.Random, call_ms: float):
+    def __init__(self, timed: TimedProcess, trials: Trials, rng: random.Random, call_ms: float, form: Form | None = None):
         self.timed = timed
         self.rng = rng
         self.replays = Replays()
         self.stateful = bool(trials.reference.mutated)
         self.slow = call_ms > SLOW * 1e3
-        big = large(trials.input_bytes)
+        reference, big = trials.reference, large(trials.input_bytes)
         seeds = [] if timed.seed is None else [timed.seed]
         fresh = (0 if seeds else 1) if self.slow or big else FRESH
-        drawn = [
-            (seed, trials.reference.inputs(seed)) for seed in [*(seeds if timed.values is None else []), *(rng.getrandbits(32) for _ in range(fresh))]
-        ]
-        self.draws = drawn if timed.values is None or timed.seed is None else [(timed.seed, timed.values), *drawn]
+        drawn = [(reference.inputs(seed), seed) for seed in [*(seeds if timed.values is None else []), *(rng.getrandbits(32) for _ in range(fresh))]]
+        self.draws = drawn if timed.values is None or timed.seed is None else [(timed.values, timed.seed), *drawn]
+        self.form = form
+        self.uses = Uses(lambda number: rng.choice(self.draws), random.Random(rng.getrandbits(64)), form) if form is not None else None
 
     def before(self) -> None:
         """Makes calls that are not inspected, in an unpredictable number."""
         until = time.monotonic() + BEFORE_SECONDS
-        for _ in range(self.rng.randint(0, 1) if self.slow else self.rng.randint(*BEFORE)):
-            if time.monotonic() < until:
-                self.call()
+        wanted, made = self.rng.randint(0, 1) if self.slow else self.rng.randint(*BEFORE), 0
+        while made < wanted and time.monotonic() < until:
+            made += len(self.turn())
 
-    def call(self, looking: contextlib.AbstractContextManager[object] | None = None, again: bool = False) -> Call:
-        """Makes one call that the judge inspects by `looking`. `again`: with the inputs of the remembered call."""
+    def turn(self, looking: contextlib.AbstractContextManager[object] | None = None, again: bool = False) -> list[Call]:
+        """Makes one turn, which the judge inspects by `looking`, and returns its counted calls. `again`: one of them, or the only one, has the
+        inputs of the remembered call."""
         caller, party = self.timed.caller, self.timed.caller.party
-        seed, values = self.draws[0] if again else self.rng.choice(self.draws)
+        uses = self.uses.next(0) if self.uses is not None else single(lambda number: self.draws[0] if again else self.rng.choice(self.draws), 0)
+        if again and self.form is not None:
+            values, seed = self.draws[0]
+            at = self.rng.randrange(self.form.lead, self.form.calls)
+            uses[at] = Use(values, seed if self.form.seeded else None, counted=True, new=False)
         party.looking = looking or contextlib.nullcontext()
         try:
-            call = caller.call(values, seed)
+            calls = caller.turn(uses, in_series=self.uses is not None)
         finally:
             party.looking = contextlib.nullcontext()
-        times = self.replays.preempted if call.preempted else self.replays.plain if looking is None else self.replays.looked_at
-        times.append(call.inner / 1e6)
-        if seed == self.timed.seed:
-            outputs: Outputs = [kept(output) for output in call.outputs]
-            self.replays.again = [*self.replays.again[1 - ENOUGH :], outputs]
-        return call
+        for use, call in zip([use for use in uses if use.counted], calls, strict=True):
+            times = self.replays.preempted if call.preempted else self.replays.plain if looking is None else self.replays.looked_at
+            times.append(call.inner / 1e6)
+            if self._repeats(use):
+                self.replays.again = [*self.replays.again[1 - ENOUGH :], [kept(output) for output in call.outputs]]
+        return calls
+
+    def _repeats(self, use: Use) -> bool:
+        """Whether a use is the remembered call's."""
+        values, seed = self.draws[0]
+        return self.timed.seed is not None and use.values is values and not use.changes and use.rng in (None, seed)
 
     def differs(self) -> str:
         """Says how the calls differ from the timed one although they agree with each other, which means that the inspected work is not the timed
@@ -91,7 +102,7 @@ class Replaying:
         if self.timed.seed is None or self.stateful:
             return ""
         while (apart := self._apart()) > 0 and len(self.replays.again) < ENOUGH:
-            self.call(again=True)
+            self.turn(again=True)
         again = self.replays.again
         among = max((distance(one, other) for one, other in zip(again, again[1:], strict=False)), default=0.0)
         if apart <= SPREAD * among:

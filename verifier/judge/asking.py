@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from verifier.build.artefacts import Artefacts
 from verifier.build.wish import STATUS, Wish
@@ -27,6 +27,9 @@ from verifier.judge.still import Still
 from verifier.limits import Limits
 from verifier.parties.permit import Permit
 from verifier.shim.clock import SeriesFailed, SharedPage, Stamped
+
+if TYPE_CHECKING:
+    from verifier.integrity.sampling.glancing import Glances
 
 FREEZABLE = ("start", "role", "load", "import", "capture", "compile", "later")  # requests that take long without the device
 LEAST_SECONDS = 0.01  # grace in seconds for a request whose time is up
@@ -44,6 +47,7 @@ class Exchange:
     refreshed: int  # from the inputs' arrival until the party had refreshed its caches; work done ahead of the interval shows here
     frame: Frame
     queued: int = 0  # how long the party's threads waited for a processor meanwhile
+    around: int = 0  # from the request until the party was ready for its inputs
 
 
 class Party:
@@ -183,10 +187,16 @@ class Party:
         return int(statistics.median(max(exchange.wall - exchange.inner, 0) for exchange in exchanges))
 
     def series(
-        self, message: dict[str, Any], keys: Sequence[tuple[int, int]], limit: float, hand_over: Callable[[], None]
-    ) -> tuple[list[Stamped], Frame]:
+        self,
+        message: dict[str, Any],
+        keys: Sequence[tuple[int, int]],
+        limit: float,
+        hand_over: Callable[[], None],
+        glances: Glances | None = None,
+    ) -> tuple[list[Stamped], Frame, int]:
         """Makes one timed call per key, without a message between them, within `limit` seconds. `hand_over` writes the masked inputs of all of them
-        once the party is ready. The device must have a `leader`."""
+        once the party is ready. With `glances` the judge inspects the process in some of the calls. Returns also the nanoseconds that the party
+        needed until it was ready, and from the last call until its answer. The device must have a `leader`."""
         leader = self.device.leader()
         assert leader is not None
         if self.page is None:
@@ -196,19 +206,23 @@ class Party:
         limit = self._left(limit)
         self.device.settle()
         leader.begin(self.page.address)
+        asked = time.monotonic_ns()
         if self.ask("series", message, limit).message.get("type") != "ready":
             raise self.failure("series", ChannelError("an answer out of turn"), limit)
+        around = time.monotonic_ns() - asked
         hand_over()
         try:
-            with queueing(self.spawned) as threads, self.looking:
-                stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit, threads)
+            with queueing(self.spawned) as threads, self.looking, glances.over(self.page) if glances else contextlib.nullcontext(-1) as bell:
+                stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit, threads, bell, glances.calls if glances else ())
+                ended = time.monotonic_ns()
         except SeriesFailed as failed:
             if failed.cause == "time":
                 raise self.failure("series", ChannelTimeout("no answer in time"), limit) from None
             if failed.cause == "message":
                 self.receive(limit, 0, "series")  # raises where the party says or shows what went wrong
             raise self.failure("series", ChannelError("an answer out of turn"), limit) from None
-        return stamped, self.receive(limit, 0, "series")
+        frame = self.receive(limit, 0, "series")
+        return stamped, frame, around + time.monotonic_ns() - ended
 
     def _exchange(self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None], first: bool = True) -> Exchange:
         """Makes one exchange. `first`: another party may have used the device just now."""
@@ -221,8 +235,10 @@ class Party:
         limit = self._left(limit)
         if first:
             self.device.settle()
+        asked = time.monotonic_ns()
         if self.ask(kind, message, limit).message.get("type") != "ready":
             raise self.failure(kind, ChannelError("an answer out of turn"), limit)
+        around = time.monotonic_ns() - asked
         hand_over()
         sock = self.channel.sock
         try:
@@ -251,7 +267,7 @@ class Party:
         if not answer:
             raise self.failure(kind, ChannelClosed("the peer closed the connection"), limit)
         frame = self.receive(limit, 0, kind)
-        return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - seen, begin - handed, frame, waited)
+        return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - seen, begin - handed, frame, waited, around)
 
     def _next(self, count: int, limit: float) -> bytes:
         """Reads bytes of a timed exchange. With enough processors it polls first: waking this process would count only in the judge's time."""

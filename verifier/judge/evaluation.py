@@ -24,6 +24,7 @@ from verifier.devices.base import DeviceError
 from verifier.integrity.evidence import Evidence
 from verifier.integrity.judging import Observed, judge_evidence
 from verifier.integrity.observation import Observation
+from verifier.integrity.sampling.glancing import Glancing, begin_glancing
 from verifier.integrity.static import inspect_source
 from verifier.integrity.variants import Variant
 from verifier.jobs import StageEvent, VerifyJob
@@ -246,7 +247,7 @@ class Evaluation:
             self.report.findings = [finding for finding in self.report.findings if finding.source == "static"]
             if timed:
                 self._with_builds(self._correct, trials)
-                self.tournament = Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known)
+                self.tournament = self._new_tournament(trials)
 
     def _account(self, made: Built) -> None:
         """Records which builds were requested, and when. Their sources are inspected like the program's own text."""
@@ -286,7 +287,7 @@ class Evaluation:
             building.watch(None)
             if reference is not None:
                 reference.checkpoint = None
-        self.tournament = Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known)
+        self.tournament = self._new_tournament(trials)
         if self.job.tier == "full" and self.job.rival_source is None:
             self.tournament.begin_ahead()
         return trials, time.monotonic() - begin
@@ -356,6 +357,13 @@ class Evaluation:
                 report.floor_fraction = floor / timing.program_ms if timing.program_ms else None
             if reason:
                 report.reasons["floor_ms"] = reason
+
+    def _new_tournament(self, trials: Trials) -> Tournament:
+        return Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known, inspect=self._inspect)
+
+    def _inspect(self, party: Party) -> Glancing | None:
+        assert self.made is not None
+        return begin_glancing(party, self.made.artefacts, data_folder(self.data_dir, "shim"))
 
     def _rival(self) -> Callable[[Party], Subject] | None:
         """Returns how the job's other program is enlisted in a runner once it is built; null where the job has none."""

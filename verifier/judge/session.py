@@ -112,8 +112,12 @@ def reserve(party: Party, arena: str, specs: list[Spec], slots: int = 1, slot: i
 
 def write(party: Party, message: Message, tensors: list[torch.Tensor], specs: list[Spec]) -> None:
     """Writes tensors where `reserve` made room for them; the caller waits for the device."""
-    memory = party.arenas[message["arena"]].bytes
-    wanted = [(view(memory, spec, offset), tensor) for tensor, spec, offset in zip(tensors, specs, message["offsets"], strict=True) if spec.numel]
+    fill(party.arenas[message["arena"]].bytes, tensors, specs, message["offsets"])
+
+
+def fill(memory: torch.Tensor, tensors: list[torch.Tensor], specs: list[Spec], offsets: list[int]) -> None:
+    """Copies tensors into the bytes `memory` at these offsets; the caller waits for the device."""
+    wanted = [(view(memory, spec, offset), tensor) for tensor, spec, offset in zip(tensors, specs, offsets, strict=True) if spec.numel]
     if wanted:
         torch._foreach_copy_([place for place, _ in wanted], [tensor for _, tensor in wanted])
 

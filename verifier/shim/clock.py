@@ -17,7 +17,7 @@ from verifier.hashes import sha256
 
 HERE = Path(__file__).parent
 SOURCES, HEADERS = ("clock.c", "series.c"), ("clock.h",)
-PAGE_BYTES = 4096
+PAGE_BYTES, LINE = 4096, 64
 STAMPS = 8
 AWAKE_NS = 500_000  # not longer: a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
 
@@ -79,7 +79,7 @@ class Native:
         self.copied, self.abort = (take(waiting, name, None) for name in ("stitch_copied", "stitch_abort"))
         self.begin = take(running, "stitch_begin", None, ctypes.c_void_p)
         pointer, count = ctypes.c_void_p, ctypes.c_int
-        arguments = (pointer, fd, ctypes.c_uint32, pointer, pointer, count, pointer, ctypes.c_int, ctypes.c_int64)
+        arguments = (pointer, fd, ctypes.c_uint32, pointer, pointer, count, pointer, ctypes.c_int, ctypes.c_int64, fd, word)
         self.lead = take(running, "stitch_lead", ctypes.c_int, *arguments)
 
     def on_cuda(self, context: int, flush_bytes: int = 0, warm_ms: float = 0.0) -> Native:
@@ -158,11 +158,20 @@ class SharedPage:
         self._memory = mmap.mmap(self.descriptor, PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
 
+    @property
+    def words(self) -> tuple[int, int]:
+        """Returns the addresses of two words that both are `running(c)` while call c runs: what has begun, and the party's step."""
+        return self.address + 4 * LINE, self.address + LINE
+
     def close(self) -> None:
         """Closes the descriptor. The mapping lives as long as this object."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def running(call: int) -> int:
+    return 4 * call + 2
 
 
 @dataclass(frozen=True)
@@ -175,6 +184,8 @@ class Stamped:
     copied: int  # from the end until the outputs were copied
     between: int  # from the previous call's copy until the party waited for the key; 0 for the first
     queued: int  # how long the party's threads waited for a processor meanwhile
+    began: int = 0  # the go, by the judge's clock
+    ended: int = 0  # the end, by the same clock
 
 
 class SeriesFailed(RuntimeError):
@@ -209,19 +220,29 @@ class Leader:
         """Resets the page before the party is asked for a series."""
         self._native.begin(page)
 
-    def lead(self, page: int, fd: int, keys: Sequence[tuple[int, int]], seconds: float, threads: Sequence[int] = ()) -> list[Stamped]:
+    def lead(
+        self,
+        page: int,
+        fd: int,
+        keys: Sequence[tuple[int, int]],
+        seconds: float,
+        threads: Sequence[int] = (),
+        bell: int = -1,
+        rung: Sequence[int] = (),
+    ) -> list[Stamped]:
         """Leads the party behind socket `fd` through as many calls as there are keys, within `seconds`. `threads`: open `schedstat` files of the
-        party's threads. Raises `SeriesFailed`."""
+        party's threads. `bell`: an event that is signalled shortly before each of the calls numbered `rung`. Raises `SeriesFailed`."""
         count = len(keys)
         words = (ctypes.c_uint64 * (2 * count))(*(word for key in keys for word in key))
         stamps = (ctypes.c_int64 * (STAMPS * count))()
         files = (ctypes.c_int * len(threads))(*threads)
         addresses = (ctypes.addressof(words), ctypes.addressof(files), len(threads), ctypes.addressof(stamps))
-        code = self._native.lead(page, fd, count, *addresses, int(self.spins), int(seconds * 1e9))
+        code = self._native.lead(page, fd, count, *addresses, int(self.spins), int(seconds * 1e9), bell, sum(1 << number for number in rung))
         if code:
             raise SeriesFailed(_CAUSES[int(code)])
         rows = [stamps[at : at + STAMPS] for at in range(0, STAMPS * count, STAMPS)]
         before = [rows[0][0], *(row[5] for row in rows[:-1])]
         return [
-            Stamped(row[4] - row[3], row[6], row[2] - row[1], row[5] - row[4], row[0] - last, row[7]) for row, last in zip(rows, before, strict=True)
+            Stamped(row[4] - row[3], row[6], row[2] - row[1], row[5] - row[4], row[0] - last, row[7], row[3], row[4])
+            for row, last in zip(rows, before, strict=True)
         ]

@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -43,6 +44,8 @@ struct page {
     uint64_t key[2];
     char rest[LINE - 16];
     int64_t inner; /* ns of the last call by the party's clock, or minus the driver's code */
+    char last[LINE - 8];
+    _Atomic uint32_t begun; /* 4c+2 once call c runs: a party that slept takes a while to wake up after the go. It decides nothing. */
 };
 
 static void put(struct word *word, uint32_t value) {
@@ -262,6 +265,7 @@ int stitch_await(int fd, uint32_t number, uint64_t place, size_t nbytes) {
     }
     put(&mine->party, at + 2);
     if (await(&mine->judge, at + 1, at + 2, fd, spins, 0)) return -1;
+    atomic_store_explicit(&mine->begun, at + 2, memory_order_relaxed);
     went = now_ns();
     return 0;
 }
@@ -302,9 +306,10 @@ static int64_t queued(const int *threads, int count) {
 
 /* Leads a party through `count` calls. `keys`: two words per call. `threads`: open files in which the kernel tells how long the party's threads wait
  * for a processor. `stamps`, eight per call, in ns: the party waits, key, unmasked, go, ended, copied, the call by the party's clock, and how long
- * its threads waited for a processor meanwhile. `spins`: 1 where a processor can be spared for that. */
+ * its threads waited for a processor meanwhile. `spins`: 1 where a processor can be spared for that. `bell` is an event that is signalled before each
+ * call whose bit is set in `rung` (the first 64 of them), while the party unmasks its inputs. */
 int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys, const int *threads, int thread_count, int64_t *stamps, int spins,
-                int64_t limit_ns) {
+                int64_t limit_ns, int bell, uint64_t rung) {
     struct page *page = shared_page;
     int64_t deadline = now_ns() + limit_ns;
     enum outcome outcome;
@@ -314,6 +319,7 @@ int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys,
         if ((outcome = await(&page->party, last, step + 1, fd, spins, deadline))) return outcome;
         stamps[0] = now_ns();
         memcpy(page->key, keys + 2 * call, sizeof page->key);
+        if (call < 64 && rung >> call & 1) eventfd_write(bell, 1);
         stamps[1] = now_ns();
         put(&page->judge, step + 1);
         if ((outcome = await(&page->party, step + 1, step + 2, fd, spins, deadline))) return outcome;

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ from verifier.timing.call import POISON, Call
 from verifier.timing.idleness import Watch, ending, pause
 from verifier.timing.outside import Charge, Laps
 from verifier.timing.series import Form, Line, Use, Uses, single
+
+if TYPE_CHECKING:
+    from verifier.integrity.sampling.glancing import Glancing
 
 GIVEN_BACK_SECONDS = 5.0
 HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # turns of which the party holds outputs to the end; bytes of a call's outputs
@@ -53,6 +56,7 @@ class Caller:
     watches: list[Watch] = field(default_factory=list)  # for a baseline: watches of the programs
     processor: int | None = None  # one of those on which sides are timed
     early: list[Early] = field(default_factory=list)  # timed calls whose outputs the party holds, by their number there
+    glancing: Glancing | None = None  # for a program on the CPU: inspects it in some of its timed calls
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False, hold: bool = False) -> Call:
         party, device = self.party, self.party.device
@@ -127,7 +131,21 @@ class Caller:
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         laid = described.get("laid") is True
         tree, queued = described.get("tree"), exchange.queued
-        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, tree, specs, outputs, before, intact, shared, laid, queued=queued)
+        return Call(
+            exchange.inner,
+            exchange.wall,
+            exchange.copied,
+            ahead,
+            tree,
+            specs,
+            outputs,
+            before,
+            intact,
+            shared,
+            laid,
+            queued=queued,
+            around=exchange.around,
+        )
 
     def held(self, number: int, specs: list[Spec]) -> list[torch.Tensor] | None:
         """Returns outputs of an earlier call as they are now, by its number since the program was constructed; null where the party has none. They
@@ -149,7 +167,10 @@ class Caller:
             self.party.binding.stand_on(self.processor)
         self.previous = []  # its last result lies where the series writes
         try:
-            calls = self._line().calls(uses, self._waited, hold)
+            glances = self.glancing.choose(counted) if self.glancing is not None else None
+            calls = self._line().calls(uses, self._waited, hold, glances)
+            if self.glancing is not None:
+                self.glancing.add(calls, glances)
         except PartyFailure as failure:
             if failure.error_class == "OutOfMemoryError":
                 self._short(failure)
@@ -234,12 +255,14 @@ class Side:
         self.round_trip = min(self.round_trip or found, found)
 
     def add(self, calls: list[Call]) -> float:
-        """Adds the counted calls of one turn, without preempted calls if others were not preempted. Returns the turn's milliseconds."""
+        """Adds the counted calls of one turn, without those in which the process was inspected, and without preempted calls if others were not
+        preempted. Returns the turn's milliseconds."""
         laps = self.laps
+        calls = [call for call in calls if not call.looked] or calls
         calm = [call for call in calls if not call.preempted]
         laps.made, laps.preempted = laps.made + len(calls), laps.preempted + len(calls) - len(calm)
         calls = calm or calls
-        for name in ("inner", "wall", "ahead", "copied", *(("between",) if calls[0].in_series else ())):
+        for name in ("inner", "wall", "ahead", "copied", "around", *(("between", "lead") if calls[0].in_series else ())):
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
         new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
         if new and known:

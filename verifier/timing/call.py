@@ -33,8 +33,12 @@ class Call:
     shared: list[str] = field(default_factory=list)  # owner of each output's memory, by the party's word
     laid: bool = False  # whether outputs had to be copied to the task's layout, by the party's word
     between: int = 0  # in a series: from the previous outputs' copy until the party waited for this call
+    around: int = 0  # from the request until its inputs could be handed over; in a series its part of that, and of what follows the last call
+    lead: int = 0  # in a series: its part of what the lead-in calls took longer than the others
     in_series: bool = False
     use: Use | None = None  # in a series: the inputs
+    span: tuple[int, int] | None = None  # in a series: its beginning and end by the judge's clock
+    looked: bool = False  # whether the judge inspected the process meanwhile, which took some of its time
     queued: int = 0  # how long its threads waited for a processor meanwhile
 
     @property

@@ -3,10 +3,11 @@
 Nor does remembering: what a call takes longer with inputs of a new draw than with inputs that the party has seen but for an element (`remembered`)
 is charged too. A user's inputs are new each time, where the judge draws only one of a series anew.
 
-Outside there are four parts: the time from the key of the inputs until the party is ready for the go (`ahead`); from the end until the outputs are
-copied (`copied`); in a series, from there until the party waits for its next key (`between`); and, where the clock beside the program is the finer
-one, what the judge's clock counts beyond it (`within`). Eager, timed in turn with the program, has all of them too; only a difference of more than
-three standard errors counts.
+Outside there are six parts: the time from the request until the inputs are handed over, and from the last call of a series to its answer
+(`around`), where a program's finalisers may run; from the key of the inputs until the party is ready for the go (`ahead`); from the end until
+the outputs are copied (`copied`); in a series, from there until the party waits for its next key (`between`), and what the lead-in calls take
+longer than the counted ones (`lead`); and, where the clock beside the program is the finer one, what the judge's clock counts beyond it
+(`within`). Eager, timed in turn with the program, has all of them too; only a difference of more than three standard errors counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from verifier.timing.blocks import Side
 
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
-COPIES = 1.1  # factor on eager's: pages and caches of two processes are not the same
+# What is granted: a factor on eager's, as pages and caches of two processes are not the same, and nanoseconds a call. What a process does once a
+# series depends most on what it did before; waking its threads falls into the lead-in.
+GRANTED = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.5, 15_000)}
+COPIES = GRANTED["copied"][0]
 MOVED = 0.5  # share of the saving within the interval above which work moved out of it is not an accident
 LEAST_NS = 1_000  # least time of a call: the shim calls a Python function, which makes a tensor
 SIDES = 2**0.5  # factor on the doubt about one side, for the difference of two
@@ -29,6 +33,8 @@ PARTS = {
     "ahead": "work begins before the clock",
     "copied": "work goes on after the clock has stopped",
     "between": "work is done between calls",
+    "around": "work is done before the inputs are handed over, or after the last call",
+    "lead": "work is done in calls that do not count",
     "within": "the clock beside the program counts too little",
     "remembered": "calls with inputs that it has seen before are shorter",
 }
@@ -44,6 +50,8 @@ class Laps:
     ahead: list[int] = field(default_factory=list)
     copied: list[int] = field(default_factory=list)
     between: list[int] = field(default_factory=list)
+    around: list[int] = field(default_factory=list)
+    lead: list[int] = field(default_factory=list)
     remembered: list[int] = field(default_factory=list)  # of the series with both: a call with a new draw less the others
     made: int = 0  # counted calls
     preempted: int = 0  # those during which other work on the host had the processors
@@ -76,17 +84,18 @@ def charge(program: Side, eager: Side) -> Charge:
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
     least = {"remembered": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}
-    found = {name: _beyond(*pair, COPIES if name == "copied" else 1.0) for name, pair in pairs.items()}
-    together = _beyond(program.laps.outside(), eager.laps.outside(COPIES)) + found.get("remembered", 0.0)
+    found = {name: _beyond(*pair, *GRANTED.get(name, (1.0, 0))) for name, pair in pairs.items()}
+    apart = sum(found.get(name, 0.0) for name in ("remembered", "around", "lead"))
+    together = _beyond(program.laps.outside(), eager.laps.outside(COPIES)) + apart
     most = max(sum(found.values()), together)
     if most <= 0:
         return Charge()
     return Charge(most, max(pairs, key=lambda name: (found[name], middle(pairs[name][0]) - middle(pairs[name][1]))))
 
 
-def _beyond(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0) -> float:
-    """Returns how much longer ours take, where chance does not explain it."""
-    more = middle(ours) - times * middle(theirs)
+def _beyond(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0, granted: float = 0.0) -> float:
+    """Returns how much longer ours take than `times` theirs and what is `granted`, where chance does not explain it."""
+    more = middle(ours) - times * max(middle(theirs), 0.0) - granted
     return more if more > _doubts(ours, theirs) else 0.0
 
 

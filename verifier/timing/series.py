@@ -9,18 +9,22 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from verifier.correctness.bounds import same_values
 from verifier.judge.asking import Party
-from verifier.judge.session import Values, dump, views, write
+from verifier.judge.session import Values, dump, fill, views
 from verifier.layout import Spec, place, read_specs, view
 from verifier.shim.clock import Stamped
 from verifier.timing.call import POISON, Call
+
+if TYPE_CHECKING:
+    from verifier.integrity.sampling.glancing import Glances
 
 MOST_BYTES = 512 << 20  # bytes of the inputs and outputs of all calls of a series
 LEAD, COUNTED = 2, 6  # most calls
@@ -140,9 +144,9 @@ class Line:
     limit: float
     backward: dict[str, Any] | None = None
 
-    def calls(self, uses: list[Use], before: Callable[[], None], hold: int | None = None) -> list[Call]:
+    def calls(self, uses: list[Use], before: Callable[[], None], hold: int | None = None, glances: Glances | None = None) -> list[Call]:
         """Makes one call per use, lead-ins included. `before` is called when the party is ready, before the judge writes. The party holds the outputs
-        of call number `hold`. Raises `PartyFailure`."""
+        of call number `hold`; `glances` are at some of the calls. Raises `PartyFailure`."""
         party, device = self.party, self.party.device
         specs = uses[0].values.specs
         size, half = place(specs)[1], place(self.expected)[1]
@@ -158,17 +162,22 @@ class Line:
             before()
             leader, flat = device.leader(), party.arenas["in"].bytes
             assert leader is not None
-            for use, call, key, begin in zip(uses, message["calls"], keys, begins, strict=True):
+            own = torch.zeros(size, dtype=torch.uint8, device=flat.device)
+            places = place(specs)[0]
+            for use, key, begin in zip(uses, keys, begins, strict=True):
                 with use.applied() as tensors:
-                    write(party, {"arena": "in", "offsets": call["offsets"]}, tensors, specs)
-                device.sync()
-                leader.mask(flat.data_ptr() + begin, size, key)
+                    fill(own, tensors, specs, places)
+                leader.mask(own.data_ptr(), size, key)
+                flat[begin : begin + size].copy_(own)  # masked before it is shared: a thread of the program may watch the arena
             device.flush_caches()
             device.sync()
 
-        stamped, frame = party.series(message, keys, self.limit * len(uses), hand_over)
+        stamped, frame, around = party.series(message, keys, self.limit * len(uses), hand_over, glances)
         answers = frame.message.get("calls", [])
         calls = [self._call(number, use, stamped[number], answers[number], message["calls"][number]) for number, use in enumerate(uses)]
+        for number in glances.calls if glances is not None else ():
+            calls[number].looked = True
+        _share(calls, around)
         device.sync()  # the copy above is complete before the party is asked to write there
         return calls
 
@@ -225,8 +234,8 @@ class Line:
                     same_values(view(flat, spec, offset), tensor)
                     for tensor, spec, offset in zip(tensors, use.values.specs, request["offsets"], strict=True)
                 ]
-        own = self.party.device.leader()
-        inner = stamped.judged if own is not None and own.spins else stamped.own
+        leader = self.party.device.leader()
+        inner = stamped.judged if leader is not None and leader.spins else stamped.own
         return Call(
             inner,
             stamped.judged,
@@ -241,4 +250,15 @@ class Line:
             in_series=True,
             use=use,
             queued=stamped.queued,
+            span=(stamped.began, stamped.ended),
         )
+
+
+def _share(calls: list[Call], around: int) -> None:
+    """Gives each counted call its part of what the series took beyond its counted calls: `around` ns before its inputs were handed over and after its
+    last call, and what lead-in calls took longer than counted ones. Work that a program leaves for these would be free."""
+    counted = [call for call in calls if call.use is not None and call.use.counted]
+    usual = statistics.median(call.inner for call in counted)
+    lead = sum(call.inner - usual for call in calls if call.use is not None and not call.use.counted)
+    for call in counted:
+        call.around, call.lead = around // len(counted), int(lead / len(counted))

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from verifier.correctness.moved_state import state_off
 from verifier.correctness.trials import Subject
+from verifier.integrity.sampling.glancing import Glancing
 from verifier.integrity.timed_process import Check, TimedProcess
+from verifier.judge.asking import Party
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values
 from verifier.report import CLOCK, Timing, Trial
@@ -57,6 +59,7 @@ class Tournament(Processes):
     busy: str = ""  # why a program that seems faster is not called faster on this host
     form: Form | None = None  # form of the last round's series; null: calls were timed one by one
     timed: TimedProcess | None = None  # the program's process in the last pairs, which determines its class
+    inspect: Callable[[Party], Glancing | None] = lambda party: None  # how that process is inspected while it is timed
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """Returns the timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for any failed party;
@@ -105,6 +108,7 @@ class Tournament(Processes):
         for pair in these:
             pair.round = number
         self.timed = TimedProcess(these[0].program)
+        self.timed.caller.glancing = self.inspect(self.timed.caller.party)
         self.waiting += self.pool.gate.frozen_seconds() - frozen
         self._alone(these, before, rng, share=len(round_.members) / PAIRS[self.job.tier])
         return these
@@ -194,7 +198,7 @@ class Tournament(Processes):
             found = self._estimate(before + these)
             spent = time.monotonic() - begin
             enough = max(LEAST_ERROR[tier], SHARE[tier] * found.between)
-            dim = any(pair.claim_unseen() for pair in these)
+            dim = any(pair.claim_unseen() for pair in these) or self._unseen(shape)
             patience = STUBBORN if dim or useless(found.interval) else EXTRA if found.half > COARSE else 1
             if (found.within <= enough and not dim) or spent > budget * patience:
                 break
@@ -206,6 +210,11 @@ class Tournament(Processes):
             off = "" if self.outputs.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
             if off:
                 self.outputs.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
+
+    def _unseen(self, shape: Form | None) -> bool:
+        """Whether too little has been seen of whose code the timed calls run."""
+        glancing = self.timed.caller.glancing if self.timed is not None else None
+        return shape is not None and glancing is not None and glancing.wants_more
 
     def _result(self, pairs: list[Pair]) -> tuple[Timing, str]:
         for pair in pairs:

@@ -17,6 +17,7 @@ const STAGES = {
 const WORTH_SAYING = 0.5; // seconds in the queue
 const JOBS = { admit: "Is the task sound?", capture: "Capture of the model's graph", verify: "Verification", profile: "Profile" };
 const ROUTES = { repair: "Repair", optimise: "Optimise further", "next-step": "Next step", "re-plan": "Plan again", stop: "Stop" };
+const WAYS = { begun: "begins", leads: "takes the lead", trails: "does not take the lead", migrated: "migrates", ended: "ends" };
 
 // Kinds that read as one quiet line, without an author's name.
 export const QUIET = new Set(["span", "llm", "artefact", "profile", "state", "control"]);
@@ -138,6 +139,16 @@ export const ENTRIES = {
       h("p", { class: "verdict-line" }, h("span", { class: "route" }, h("span", { "aria-hidden": "true" }, "→ "), ROUTES[decision.route] ?? decision.route ?? "Decision"), decision.expected == null || decision.expected === "" ? null : h("span", { class: "muted" }, `expected ${shown(decision.expected)}`)),
       decision.reason ? h("p", { class: "prose" }, decision.reason) : null,
       realised == null ? null : h("p", { class: "realised" }, `measured ${shown(realised)}`),
+    ];
+  },
+
+  way(item) {
+    const { way } = item;
+    const program = way.candidate == null ? null : h("a", { href: write({ candidate: way.candidate }) }, `candidate ${way.candidate}`);
+    return [
+      h("p", { class: "verdict-line" }, h("span", { class: "route" }, `Way ${way.way} `, WAYS[way.what] ?? way.what ?? ""), program, way.of == null ? null : h("span", { class: "muted" }, `of way ${way.of}`)),
+      way.reason ? h("p", { class: "prose" }, way.reason) : null,
+      way.speedup && way.beside != null ? h("p", { class: "realised" }, `${times(way.speedup.ratio)}× ${interval(way.speedup)} of candidate ${way.beside}, timed in turn`) : null,
     ];
   },
 
@@ -301,6 +312,7 @@ export function summaryOf(item, state) {
     verification: () => `${JOBS[item.job] ?? item.job}${item.candidate == null ? "" : ` of candidate ${item.candidate}`}: ${item.finishedAt ? statusOf(item.status || (item.ok === false || item.message ? "failed" : "ok"))[2] : "going on"}${item.speedup ? `, ${times(item.speedup.ratio)}×` : ""}`,
     diagnosis: () => item.diagnosis.text,
     decision: () => `${ROUTES[item.decision.route] ?? item.decision.route ?? ""}: ${item.decision.reason ?? ""}`,
+    way: () => `Way ${item.way.way} ${WAYS[item.way.what] ?? item.way.what ?? ""}: ${item.way.reason ?? ""}`,
     note: () => item.text,
     idea: () => item.idea.title,
     tree: () => item.tree.reason ?? "",

@@ -299,6 +299,7 @@
  * @property {string} [sha] - hash of the program's source
  * @property {ArtefactRef|null} [program] - the program's source
  * @property {number|null} [idea] - number of the idea that it realises; absent where there is none
+ * @property {number|null} [way] - number of the way that it belongs to; absent where the workflow goes one way
  */
 
 /**
@@ -398,6 +399,23 @@
  */
 
 /**
+ * One of several ways that a workflow goes at once has begun, leads, trails, has migrated, or has ended.
+ *
+ * "begun": a new way. "leads": its program is the fastest of all ways, by one measurement beside the one that led. "trails": it seemed faster, and
+ * beside that one is not. "migrated": it stood still, and goes on from another way's program. "ended": it has nothing to gain, or lost too often.
+ * @typedef {Object} WayChanged
+ * @property {number} way - number within the run, from 1
+ * @property {string} [what] - "begun", "leads", "trails", "migrated" or "ended"
+ * @property {number} [round] - in which it happened, from 1
+ * @property {number|null} [candidate] - the program that it goes on from, leads with, or leaves behind; null: the task's own
+ * @property {number|null} [of] - the way whose program it goes on from; absent where it is its own
+ * @property {number|null} [beside] - "leads" and "trails": the program that led before
+ * @property {Interval|null} [speedup] - over that program, both timed in turn by one measurement on one device
+ * @property {number|null} [idea] - number of the idea that it tries next; absent where there is none
+ * @property {string} [reason] - the rule, a sentence
+ */
+
+/**
  * A small effect was had: the clock, a random number, a search.
  *
  * "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that a prompt placed itself; agent
@@ -458,6 +476,7 @@
  *   "artefact.attached": ArtefactAttached,
  *   "diagnosis.made": DiagnosisMade,
  *   "decision.made": DecisionMade,
+ *   "way.changed": WayChanged,
  *   "effect.completed": EffectCompleted,
  *   "budget.updated": BudgetUpdated,
  *   "control.requested": ControlRequested,

@@ -156,7 +156,7 @@ async def test_the_built_in_verifier_leaves_out_what_a_note_says(monkeypatch):
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("workflow", ["stitch", "branch", "pilot", "worldmodel", "descend", "random"])
+@pytest.mark.parametrize("workflow", ["stitch", "branch", "beam", "pilot", "worldmodel", "descend", "random"])
 async def test_a_run_with_orders_resumes_to_the_same_end_wherever_it_is_cut(workflow):
     class Obeying(SearchRoles):
         async def ideas(self, span, situation, count, known):

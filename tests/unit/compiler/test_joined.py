@@ -112,3 +112,14 @@ def test_streams_and_channels_last_do_without(compiled, task):
     found = compiled(task(BRANCHES, "torch.randn(2, 24, 12, 12)", INIT), figures=SMALL)
     for strategy in ("overlap-streams", "channels-last"):
         assert "torch.cat" in print_program(found.plan, found.source, Options().with_strategy(strategy))
+
+
+def test_a_part_of_several_wholes_is_copied_into_each(emulated):
+    body = """seen = torch.relu(x)
+a = torch.cat([seen, torch.relu(self.one(x)), self.three(x)], 1)
+return torch.cat([seen, self.back(a).relu(), self.wide(a)], 1) * 2"""
+    init = INIT + "\nself.back, self.wide = nn.Conv2d(72, 16, 1), nn.Conv2d(72, 32, 3, padding=1)"
+    found = emulated(body, init)
+    forward = found.text.split("    def forward")[1]
+    assert forward.count("[:, 0:24].copy_(") == 2, forward
+    found.emulate()

@@ -13,7 +13,7 @@ from verifier.correctness.trials import Subject
 from verifier.integrity.blocked import ComputeBlocked, Watch, watch
 from verifier.integrity.evidence import Evidence, Swallowed
 from verifier.integrity.excess import excess
-from verifier.integrity.judging import Observed, ask, judge_evidence
+from verifier.integrity.judging import Observed, ask, at_most, judge_evidence
 from verifier.integrity.sampling.observing import Sampled
 from verifier.judge.session import Values
 from verifier.report import Comparison, Interval, Kernel, Timing, TorchCompute
@@ -127,21 +127,38 @@ def test_on_the_cpu_the_class_is_by_what_the_judge_saw():
     assert found.own_share is None and found.reason == "nobody was seen at work"
 
 
+def seen_timed(own: float, moments: int, busy: bool = False):
+    timed = Sampled({(0, "rows"): own}, {"libtorch_cpu.so": 1 - own}, moments, looked=True)
+    sampled = Sampled({(0, "rows"): 0.6}, {"libtorch_cpu.so": 0.4}, 300, looked=True, timed=timed)
+    return judged(kernel("rows", 0.6, own=True), kind="cpu", program_ms=10.0, seen=Observed(sampled=sampled, busy=busy))
+
+
 @pytest.mark.parametrize(
-    ("own", "moments", "part", "of_the_class"),
+    ("own", "moments", "of_the_class"),
     [
-        (0.55, 80, 1.0, "custom"),
-        (0.0, 80, 1.0, "orchestration"),  # a library's work in series, its own in single calls
-        (0.0, 30, 0.5, "custom"),  # hardly anything was seen
-        (0.15, 200, 0.5, "custom"),  # most of a series are copies
-        (0.05, 200, 0.5, "orchestration"),
+        (0.55, 40, "custom"),
+        (0.45, 16, "custom"),  # chance explains it
+        (0.0, 16, "orchestration"),  # a library's work when it was timed
+        (0.1, 40, "orchestration"),
+        (0.0, 6, "custom"),  # hardly anything was seen
     ],
 )
-def test_own_code_must_be_seen_in_series_like_the_timed_ones_too(own, moments, part, of_the_class):
-    series = Sampled({(0, "rows"): own}, {"libtorch_cpu.so": 1 - own}, moments, looked=True)
-    sampled = Sampled({(0, "rows"): 0.6}, {"libtorch_cpu.so": 0.4}, 300, looked=True, series=series)
-    found = judged(kernel("rows", 0.6, own=True), kind="cpu", program_ms=10.0, seen=Observed(sampled=sampled, calls_part=part))
+def test_own_code_must_have_been_at_work_in_the_timed_calls_too(own, moments, of_the_class):
+    found = seen_timed(own, moments)
     assert found.program_class == of_the_class and ("two-faced" in rules(found)) is (of_the_class != "custom")
+    assert ("timed-unseen" in rules(found)) is (moments < 8) and not found.status
+
+
+def test_a_class_that_a_busy_host_did_not_let_the_judge_see_is_none():
+    found = seen_timed(0.6, 3, busy=True)
+    assert found.status == "inconclusive" and found.message.startswith("this host is busy")
+    assert seen_timed(0.6, 8, busy=True).status == ""
+
+
+def test_how_large_a_share_may_be_that_was_hardly_seen():
+    assert at_most(0, 16) == pytest.approx(1 - 0.01 ** (1 / 16), abs=1e-6)
+    assert at_most(0, 0) == at_most(16, 16) == 1.0
+    assert 0.5 < at_most(8, 16) < at_most(8.5, 16) < at_most(4, 8) < 1.0
 
 
 def test_falling_back_is_seen():

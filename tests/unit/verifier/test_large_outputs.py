@@ -22,7 +22,7 @@ def test_the_copy_is_made_before_the_party_writes_there_again(monkeypatch):
     def timed(request, limit, hand_over):
         hand_over()
         said.append("called")
-        return SimpleNamespace(inner=1, wall=1, copied=1, refreshed=1, queued=0, frame=SimpleNamespace(message=message))
+        return SimpleNamespace(inner=1, wall=1, copied=1, refreshed=1, queued=0, around=0, frame=SimpleNamespace(message=message))
 
     party = SimpleNamespace(
         device=device, arenas=arenas, arena=lambda name, nbytes: arenas[name], timed=timed, has_program=True, ask=lambda kind, *_: said.append(kind)

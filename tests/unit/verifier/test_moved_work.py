@@ -8,7 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from verifier.timing.blocks import Side
+from verifier.timing.call import Call
 from verifier.timing.outside import charge, clock_finding
+from verifier.timing.series import Use, _share
 
 US = 1000
 
@@ -156,3 +158,35 @@ def test_an_honest_program_is_hardly_ever_charged_for_remembering():
         for seed in range(40)
     ]
     assert charged.count("remembered") <= 1
+
+
+def around(side: Side, once: int, lead: int) -> Side:
+    """The same calls in series: microseconds a call of what is done once a series, and of what lead-in calls take longer."""
+    draws = random.Random(once + lead)
+    side = in_series(side, 50)
+    side.laps.around = [once * US + draws.randrange(20 * US) for _ in side.laps.inner]
+    side.laps.lead = [lead * US + draws.randrange(20 * US) for _ in side.laps.inner]
+    return side
+
+
+@pytest.mark.parametrize(
+    ("once", "lead", "least", "words"),
+    [
+        (200, 30, 0, ""),
+        (230, 40, 0, ""),  # colder caches, after all that the process did before
+        (500, 30, 200, "before the inputs are handed over"),
+        (200, 330, 250, "in calls that do not count"),
+        (200, -50, 0, ""),
+    ],
+)
+def test_nor_is_work_free_in_what_a_series_does_once(once, lead, least, words):
+    """A finaliser runs when the process collects garbage; a lead-in call is told by what was done just before it."""
+    eager, program = around(side(800, 100, 300), 200, 30), around(side(400, 100, 300), once, lead)
+    found = charge(program, eager)
+    assert (found.ns == 0) is (not words) and found.ns >= least * US and words in found.message()
+
+
+def test_each_counted_call_bears_its_part_of_what_its_series_did_once():
+    calls = [Call(inner, inner, 0, 0, None, [], [], None, [], in_series=True, use=Use(None, None, inner < 100)) for inner in (500, 130, 30, 32, 28)]
+    _share(calls, 900)
+    assert [(call.around, call.lead) for call in calls] == [(0, 0)] * 2 + [(300, (470 + 100) // 3)] * 3

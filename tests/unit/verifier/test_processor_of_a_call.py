@@ -64,7 +64,7 @@ def test_a_party_is_on_its_processor_before_it_is_asked_and_is_not_told(processo
         order.append("asked")
         asked.update(message)
         hand_over()
-        return SimpleNamespace(frame=Frame({"specs": [], "copied": False}, b"", []), refreshed=0, inner=1, wall=1, copied=0, queued=0)
+        return SimpleNamespace(frame=Frame({"specs": [], "copied": False}, b"", []), refreshed=0, inner=1, wall=1, copied=0, queued=0, around=0)
 
     arena = SimpleNamespace(bytes=torch.zeros(64, dtype=torch.uint8))
     binding = SimpleNamespace(stand_on=order.append)

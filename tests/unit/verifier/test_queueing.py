@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import threading
@@ -9,9 +10,13 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from verifier.confinement.queueing import waited_ns
 from verifier.integrity.replays import Replaying, Replays
+from verifier.judge.session import Values
+from verifier.layout import Spec
+from verifier.timing.series import Form
 
 
 def test_the_second_figure_of_each_thread_is_summed(tmp_path):
@@ -51,12 +56,34 @@ def test_repeated_calls_that_other_work_disturbed_count_only_where_there_are_no_
     assert Replays(plain=[2.0], preempted=[9.0, 9.0]).ms == 2.0 and Replays(preempted=[9.0]).ms == 9.0
     calls = iter([(9e6, True), (2e6, False)])
 
-    def called(values, seed):
+    def turn(uses, in_series):
         inner, preempted = next(calls)
-        return SimpleNamespace(inner=inner, preempted=preempted, outputs=[])
+        return [SimpleNamespace(inner=inner, preempted=preempted, outputs=[])]
 
-    timed = SimpleNamespace(seed=None, values=None, caller=SimpleNamespace(call=called, party=SimpleNamespace(looking=None)))
-    trials = SimpleNamespace(reference=SimpleNamespace(mutated=[], inputs=lambda seed: seed), input_bytes=8)
-    replaying = Replaying(timed, trials, random.Random(1), 2.0)
-    replaying.call(), replaying.call()
+    replaying = Replaying(*of(turn), random.Random(1), 2.0)
+    replaying.turn(), replaying.turn()
     assert replaying.replays.preempted == [9.0] and replaying.replays.ms == 2.0
+
+
+def of(turn):
+    values = Values({"l": [{"t": 0}]}, [Spec.of(torch.zeros(4))], [torch.zeros(4)])
+    caller = SimpleNamespace(turn=turn, party=SimpleNamespace(looking=None))
+    reference = SimpleNamespace(mutated=[], inputs=lambda seed: Values(values.tree, values.specs, [torch.rand(4)]))
+    return SimpleNamespace(seed=7, values=values, caller=caller), SimpleNamespace(reference=reference, input_bytes=8)
+
+
+def test_calls_that_are_inspected_have_the_form_of_the_timed_ones():
+    """A program can tell single calls from those of a series: by their spacing, their seeds, where their inputs lie."""
+    made = []
+
+    def turn(uses, in_series):
+        made.append((uses, in_series))
+        return [SimpleNamespace(inner=1e6, preempted=False, outputs=[]) for use in uses if use.counted]
+
+    replaying = Replaying(*of(turn), random.Random(1), 2.0, Form(2, 6))
+    replaying.before()
+    assert len(replaying.turn(contextlib.nullcontext(), again=True)) == 6
+    assert all(in_series and [use.counted for use in uses] == [False] * 2 + [True] * 6 for uses, in_series in made)
+    same = [number for number, use in enumerate(made[-1][0]) if use.values is replaying.draws[0][0] and not use.changes]
+    assert len(same) == 1 and same[0] >= 2 and len(replaying.replays.again) == 1
+    assert len(replaying.replays.looked_at) == 6 and len(replaying.replays.plain) >= 3

@@ -7,14 +7,15 @@ import random
 import signal
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from verifier.judge.session import Values
-from verifier.layout import Spec
-from verifier.shim.clock import Clock, Leader, Native, SeriesFailed, SharedPage, build_clock
-from verifier.timing.series import COUNTED, LEAD, MOST_BYTES, Form, Uses, form
+from verifier.layout import Spec, view
+from verifier.shim.clock import Clock, Leader, Native, SeriesFailed, SharedPage, Stamped, build_clock
+from verifier.timing.series import COUNTED, LEAD, MOST_BYTES, Form, Line, Use, Uses, form
 
 MIB = 1 << 20
 
@@ -162,3 +163,29 @@ def test_a_series_that_ends_early_says_how(library):
         with pytest.raises(SeriesFailed) as failed:
             led(library, party, seconds=0.5)
         assert failed.value.cause == cause
+
+
+def test_inputs_are_masked_before_they_are_shared(library):
+    """A thread of the program may watch the memory into which they are written while the judge writes."""
+    native, seen = Native(library), []
+    values, _ = drawn(5)
+    plain = Leader(native, spins=False)
+    arenas = {name: SimpleNamespace(bytes=torch.zeros(4096, dtype=torch.uint8)) for name in ("in", "out")}
+    first, last = arenas["in"].bytes.data_ptr(), arenas["in"].bytes.data_ptr() + 4096
+
+    def mask(address, nbytes, key):
+        assert not first <= address < last and not arenas["in"].bytes[len(seen) * nbytes :].any()
+        plain.mask(address, nbytes, key)
+        seen.append(nbytes)
+
+    def series(message, keys, limit, hand_over, glances):
+        hand_over()
+        for call, key in zip(message["calls"], keys, strict=True):
+            assert not torch.equal(view(arenas["in"].bytes, values.specs[0], call["offsets"][0]), values.tensors[0])
+            plain.mask(first + call["begin"], message["nbytes"], key)
+        return [Stamped(1, 1, 1, 1, 1, 0, 1, 2)] * len(keys), SimpleNamespace(message={"calls": [None] * len(keys)}), 60
+
+    device = SimpleNamespace(leader=lambda: SimpleNamespace(mask=mask, spins=False), sync=lambda: None, flush_caches=lambda: None)
+    party = SimpleNamespace(device=device, arenas=arenas, arena=lambda name, size: arenas[name], series=series)
+    made = Line(party, [Spec.of(torch.zeros(4))], 1.0).calls([Use(values, None, True) for _ in range(3)], lambda: None)
+    assert len(seen) == 3 and all(call.inputs_intact == [True, True] and call.around == 20 for call in made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -10,11 +11,15 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verifier.hashes import sha256
 from verifier.integrity.sampling.mapped import Kind, Mapping
+from verifier.shim.clock import SharedPage, running
 
 SOURCE = Path(__file__).with_name("sampler.c")
 ROOM = 4096  # most samples of one call
@@ -31,7 +36,21 @@ class _Range(ctypes.Structure):
 
 
 class _Sample(ctypes.Structure):
-    _fields_ = [("moment", ctypes.c_int64), ("address", ctypes.c_uint64), ("kind", ctypes.c_int64)]
+    _fields_ = [("moment", ctypes.c_int64), ("at", ctypes.c_int64), ("address", ctypes.c_uint64), ("kind", ctypes.c_int64)]
+
+
+class _Glance(ctypes.Structure):
+    _fields_ = [("go", ctypes.c_uint32), ("delay_ns", ctypes.c_int64)]
+
+
+class _Glances(ctypes.Structure):
+    _fields_ = [
+        ("begun", ctypes.c_void_p),
+        ("party", ctypes.c_void_p),
+        ("bell", ctypes.c_int),
+        ("calls", ctypes.POINTER(_Glance)),
+        ("count", ctypes.c_long),
+    ]
 
 
 class _Watch(ctypes.Structure):
@@ -53,11 +72,12 @@ class _Watch(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Sample:
-    """The position of one thread at one moment."""
+    """The position of one thread at one moment; `at` is that moment in ns, by the clock of series."""
 
     moment: int
     address: int
     kind: Kind
+    at: int = 0
 
 
 def build_sampler(folder: Path) -> Path:
@@ -87,6 +107,8 @@ class Sampler:
     def __init__(self, library: Path, pid: int, seed: int):
         self._library = ctypes.CDLL(str(library))
         self._library.stitch_watch.argtypes, self._library.stitch_watch.restype = [ctypes.POINTER(_Watch)], None
+        self._library.stitch_glance.argtypes = [ctypes.POINTER(_Watch), ctypes.POINTER(_Glances)]
+        self._library.stitch_glance.restype = None
         poke = self._library.stitch_poke
         poke.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p]
         poke.restype = ctypes.c_int
@@ -112,9 +134,28 @@ class Sampler:
         self.seen = self.end()
 
     def begin(self) -> None:
+        self._begin(self._library.stitch_watch)
+
+    @contextlib.contextmanager
+    def glances(self, page: SharedPage, delays: Dictionary[int, int]) -> Iterator[int]:
+        """In a series through `page`, inspects the process once in each of the calls in `delays`, so many nanoseconds after its beginning. Yields the
+        event that whoever leads the series signals before each of them."""
+        bell = os.eventfd(0, os.EFD_CLOEXEC)
+        calls = (_Glance * len(delays))(*[_Glance(running(call), delays[call]) for call in sorted(delays)])
+        try:
+            self._begin(self._library.stitch_glance, ctypes.byref(_Glances(*page.words, bell, calls, len(delays))))
+            yield bell
+        finally:
+            if self._watch is not None:
+                self._watch.stop = 1
+            os.eventfd_write(bell, 1)
+            self.seen = self.end()
+            os.close(bell)
+
+    def _begin(self, function: Any, *arguments: Any) -> None:
         self.seed = (self.seed * 6364136223846793005 + 1442695040888963407) & (2**64 - 1)
         watch = self._watch = _Watch(self.pid, self._ranges, len(self._ranges), self.mean_ns, self.seed, self._samples, ROOM, 0, 0, 0, 0, 0)
-        self._thread = threading.Thread(target=self._library.stitch_watch, args=[ctypes.byref(watch)], daemon=True)
+        self._thread = threading.Thread(target=function, args=[ctypes.byref(watch), *arguments], daemon=True)
         self._thread.start()
         until = time.monotonic() + READY_SECONDS
         while not watch.ready and time.monotonic() < until:
@@ -129,7 +170,7 @@ class Sampler:
         thread.join()
         self._watch = self._thread = None
         self.error = self.error or watch.error
-        return [Sample(one.moment, one.address, Kind(one.kind)) for one in self._samples[: watch.taken]]
+        return [Sample(one.moment, one.address, Kind(one.kind), one.at) for one in self._samples[: watch.taken]]
 
     def write(self, address: int, code: bytes) -> bytes:
         """Writes into the code of the process, which waits for a request, and returns the previous bytes. Raises `SamplerError`."""

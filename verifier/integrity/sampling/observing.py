@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,11 +15,11 @@ from verifier.integrity.replays import Replaying
 from verifier.integrity.sampling.mapped import Kind, Mapped
 from verifier.integrity.sampling.native import Sample, Sampler, SamplerError, build_sampler
 from verifier.judge.asking import Party
+from verifier.timing.call import Call
 
 MOMENTS, MOST_CALLS, MOST_SECONDS, LEAST_CALLS = 300, 150, 0.7, 2  # these seconds include the judge's own work between the calls
 CLOSE = 0.06  # distance to a limit between classes below which as many samples are taken again
 LIMITS = (0.5, 0.1)
-MOST_TURNS = 20
 A_CALL = 40  # sampled moments per call, unless it is too short
 LEAST = 80  # sampled moments for which a busy host is given more time
 MEAN_NS = (40_000, 4_000_000)
@@ -42,7 +41,7 @@ class Sampled:
     library: dict[str, float] = field(default_factory=dict)
     moments: int = 0
     looked: bool = False  # whether the host allows sampling at all
-    series: Sampled | None = None  # the same of series like the timed ones, in which copies of outputs are a library's
+    timed: Sampled | None = None  # the same of timed calls themselves, each seen at one instant
     reason: str = ""  # why there are none
 
     @property
@@ -58,10 +57,15 @@ class Observing:
         pid = party.spawned.main_pid()
         if pid is None:
             raise SamplerError("the host does not say in which process the program runs")
-        spawned, self.party = party.spawned, party
+        spawned = party.spawned
         self.mapped = Mapped(pid, "/tmp" if spawned.wrapped else os.path.realpath(spawned.folder), spawned.wrapped, artefacts)
         self.sampler = Sampler(build_sampler(folder), pid, seed)
         self._read()
+
+    def refresh(self, seen: Sequence[Sample]) -> None:
+        """Reads the mappings again where a sample lies in none that is known."""
+        if any(sample.kind is Kind.UNKNOWN for sample in seen):
+            self._read()
 
     def _read(self) -> None:
         try:
@@ -71,7 +75,7 @@ class Observing:
 
     def look(self, replaying: Replaying) -> Sampled:
         """Makes sampled calls. Raises `SamplerError`, and `PartyFailure` where a call fails."""
-        call_ms = replaying.replays.ms or replaying.call().inner / 1e6
+        call_ms = replaying.replays.ms or replaying.turn()[0].inner / 1e6
         self.sampler.mean_ns = int(min(max(call_ms * 1e6 / A_CALL, MEAN_NS[0]), MEAN_NS[1]))
         tally = Tally(self.mapped)
         wanted, calls, begin = MOMENTS, 0, time.monotonic()
@@ -80,32 +84,24 @@ class Observing:
             return MOST_SECONDS if tally.moments >= LEAST else 3 * MOST_SECONDS
 
         while tally.moments < wanted and calls < MOST_CALLS and (calls < LEAST_CALLS or time.monotonic() - begin < patience()):
-            replaying.call(self.sampler, again=not calls)
-            calls += 1
+            made = replaying.turn(self.sampler, again=not calls)
+            calls += len(made)
             if self.sampler.error:
                 raise SamplerError(f"the process cannot be inspected: {os.strerror(self.sampler.error)}")
-            if any(sample.kind is Kind.UNKNOWN for sample in self.sampler.seen):
-                self._read()
-            tally.add(self.sampler.seen)
+            seen = within(self.sampler.seen, made)
+            self.refresh(seen)
+            tally.add(seen)
             if tally.moments >= wanted == MOMENTS and any(abs(tally.result().share - limit) < CLOSE for limit in LIMITS):
                 wanted = 2 * MOMENTS
         return tally.result()
 
-    def look_at_series(self, turn: Callable[[], object]) -> Sampled:
-        """Samples series as they were timed, which a program can tell from single calls. The copies of outputs between calls count as a library's.
-        Raises `SamplerError`, and `PartyFailure` where a call fails."""
-        tally, turns, begin = Tally(self.mapped), 0, time.monotonic()
-        while tally.moments < LEAST and turns < MOST_TURNS and (not turns or time.monotonic() - begin < MOST_SECONDS):
-            self.party.looking = self.sampler
-            try:
-                turn()
-            finally:
-                self.party.looking = contextlib.nullcontext()
-            turns += 1
-            if self.sampler.error:
-                raise SamplerError(f"the process cannot be inspected: {os.strerror(self.sampler.error)}")
-            tally.add(self.sampler.seen)
-        return tally.result()
+
+def within(samples: Sequence[Sample], calls: Sequence[Call]) -> list[Sample]:
+    """Returns the samples that were taken between beginning and end of one of these calls; of single calls all, since nothing else was open."""
+    spans = [call.span for call in calls]
+    if None in spans:
+        return list(samples)
+    return [sample for sample in samples if any(span is not None and span[0] <= sample.at <= span[1] for span in spans)]
 
 
 class Tally:
@@ -118,7 +114,7 @@ class Tally:
         self._library: dict[str, float] = defaultdict(float)
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Adds the samples of one call."""
+        """Adds samples whose moments are numbered alike: those of one call, or of one series."""
         moments: dict[int, list[Sample]] = defaultdict(list)
         for sample in samples:
             kind = sample.kind

@@ -2,7 +2,9 @@
  *
  * `stitch_watch` runs in a thread of its own while a call is being made. At random moments it stops each running thread of the process, reads its
  * position, and releases it at once, so that nothing stays attached between two moments. Waiting threads (a futex, a pipe) are not inspected. An
- * address in a library that works for its callers (`NEUTRAL`: libc, libm) counts for the nearest caller on the stack. */
+ * address in a library that works for its callers (`NEUTRAL`: libc, libm) counts for the nearest caller on the stack.
+ *
+ * `stitch_glance` does so once in some calls of a series that is being timed, at an instant chosen beforehand. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <elf.h>
@@ -21,7 +23,7 @@
 #include <unistd.h>
 
 enum { UNKNOWN = 0, NEUTRAL = 3 };
-enum { STACK = 16384, PATIENCE = 200000, THREADS = 512, SLICE_NS = 200000 };
+enum { STACK = 16384, PATIENCE = 200000, THREADS = 512, SLICE_NS = 200000, POLL_NS = 30000, SPIN_NS = 300000 };
 
 struct range {
     uint64_t begin, end;
@@ -30,6 +32,7 @@ struct range {
 
 struct sample {
     int64_t moment;  /* samples of one moment share it */
+    int64_t at;      /* ns by the judge's clock */
     uint64_t address; /* resolved to the caller where it was neutral */
     int64_t kind;
 };
@@ -48,9 +51,10 @@ struct watch {
     volatile int ready, stop;
 };
 
+/* The clock by which series are stamped. */
 static int64_t now(void) {
     struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
+    clock_gettime(CLOCK_MONOTONIC_RAW, &at);
     return (int64_t)at.tv_sec * 1000000000LL + at.tv_nsec;
 }
 
@@ -76,18 +80,29 @@ static int64_t kind_of(const struct watch *watch, uint64_t address) {
     return low < watch->count && address >= watch->ranges[low].begin ? watch->ranges[low].kind : UNKNOWN;
 }
 
-/* Returns the state of a thread as the kernel reports it, 'R' where it runs; 0 where it is gone. */
-static char state_of(int pid, int tid) {
-    char path[64], text[512];
+/* Opens the file in which the kernel reports a thread's state. Returns it, or -1. */
+static int state_file(int pid, int tid) {
+    char path[64];
     snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    ssize_t got = read(fd, text, sizeof text - 1);
-    close(fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* Returns the state of the thread behind such a file, 'R' where it runs; 0 where it is gone. */
+static char state_in(int fd) {
+    char text[512];
+    ssize_t got = pread(fd, text, sizeof text - 1, 0);
     if (got <= 0) return 0;
     text[got] = 0;
     char *end = strrchr(text, ')');
     return end && end[1] == ' ' ? end[2] : 0;
+}
+
+static char state_of(int pid, int tid) {
+    int fd = state_file(pid, tid);
+    if (fd < 0) return 0;
+    char state = state_in(fd);
+    close(fd);
+    return state;
 }
 
 /* Notes why a thread could not be inspected, unless it ended meanwhile: the errors of one that ends are those of one that may not be inspected. */
@@ -162,6 +177,7 @@ static void look(struct watch *watch, int tid) {
     failure = registers(tid, &address, &stack, &link);
     if (!failure && watch->taken < watch->room) {
         sample->moment = watch->moments;
+        sample->at = now();
         sample->address = address;
         sample->kind = kind_of(watch, address);
         if (sample->kind == NEUTRAL) {
@@ -203,6 +219,79 @@ void stitch_watch(struct watch *watch) {
         int64_t until = now() + (int64_t)(-log(uniform(&state)) * (double)watch->mean_ns), left;
         while (!watch->stop && (left = until - now()) > 0) rest(left < SLICE_NS ? left : SLICE_NS);
         if (!watch->stop) look_at_all(watch, folder);
+    }
+}
+
+/* One call of a series (`verifier/shim/series.c`), and when to look. */
+struct glance {
+    uint32_t go;      /* what both words are while it runs */
+    int64_t delay_ns; /* from the beginning of the call */
+};
+
+struct glances {
+    const volatile uint32_t *begun, *party; /* in the page in which judge and party meet: the call that has begun, and the party's step */
+    int bell;                               /* an event that is signalled shortly before each of the calls, and at the end of the series */
+    const struct glance *calls;             /* in their order */
+    long count;
+};
+
+/* Waits until the call has begun and its instant has come. Returns 0 where it has ended before. Once the party waits for its go, a short wait is spent
+ * at work: a thread that sleeps would be late. */
+static int comes(const struct watch *watch, const struct glances *glances, const struct glance *call) {
+    int64_t ready = 0, left;
+    while ((int32_t)(*glances->begun - call->go) < 0) {
+        if (watch->stop) return 0;
+        if (!ready && *glances->party == call->go) ready = now();
+        if (!ready || call->delay_ns > SPIN_NS || now() - ready > SPIN_NS) rest(POLL_NS);
+    }
+    int64_t moment = now() + call->delay_ns;
+    while (*glances->party == call->go && *glances->begun == call->go && !watch->stop) {
+        if ((left = moment - now()) <= 0) return 1;
+        if (left > SPIN_NS) rest(left - SPIN_NS < SLICE_NS ? left - SPIN_NS : SLICE_NS);
+    }
+    return 0;
+}
+
+struct thread {
+    int tid, file;
+};
+
+/* Opens the files of all threads beforehand: when the instant comes, each of them costs one read. */
+static long threads_of(const struct watch *watch, struct thread *threads) {
+    char folder[64];
+    long known = 0;
+    snprintf(folder, sizeof folder, "/proc/%d/task", watch->pid);
+    DIR *tasks = opendir(folder);
+    if (!tasks) return 0;
+    for (struct dirent *entry; (entry = readdir(tasks)) && known < THREADS;) {
+        int tid = atoi(entry->d_name), file = tid > 0 ? state_file(watch->pid, tid) : -1;
+        if (file >= 0) threads[known++] = (struct thread){tid, file};
+    }
+    closedir(tasks);
+    return known;
+}
+
+/* Inspects the process once in each of these calls. Nothing happens before and after, so the other calls of the series are not disturbed. */
+void stitch_glance(struct watch *watch, const struct glances *glances) {
+    struct thread threads[THREADS];
+    int held[THREADS];
+    uint64_t rings;
+    prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+    watch->ready = 1;
+    for (long next = 0; next < glances->count; next++) {
+        if (read(glances->bell, &rings, sizeof rings) != sizeof rings || watch->stop) return;
+        long known = threads_of(watch, threads), count = 0;
+        if (comes(watch, glances, &glances->calls[next])) {
+            for (long at = 0; at < known; at++) {
+                if (state_in(threads[at].file) != 'R') continue;
+                int failure = seize(threads[at].tid);
+                if (!failure) held[count++] = threads[at].tid;
+                else refused(watch, threads[at].tid, failure);
+            }
+            for (long at = 0; at < count; at++) look(watch, held[at]);
+            watch->moments++;
+        }
+        for (long at = 0; at < known; at++) close(threads[at].file);
     }
 }
 

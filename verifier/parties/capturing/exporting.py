@@ -83,6 +83,7 @@ KEEP = frozenset(
         "logaddexp",
         "addmm",
         "baddbmm",
+        "index_add",  # by atomic operations; its parts sort the index first, which takes many times as long on a GPU
         "inverse",  # these and the following raise an error for a singular matrix, which their parts would do by an effect outside of the graph
         "linalg_inv",
         "linalg_solve",
