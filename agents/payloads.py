@@ -280,14 +280,55 @@ class PlanEdited(Plan):
 class IdeaProposed(Payload):
     """A strategy for the whole program, apart from code."""
 
-    situation: Annotated[str, says('"ideas": one of a list; "cross": out of two; "align": what the surviving program does')] = ""
-    idea: Annotated[int, says("number within the run, from 1")]
+    situation: Annotated[str, says('"ideas": one of a list; "cross": out of two; "align": what the surviving program does; "tree": a node')] = ""
+    idea: Annotated[int, says("number within the run, from 1; of a node that of its id")]
     parents: Annotated[list[int], says("ideas that it was made from")] = []
     title: Annotated[str, says("a few words")] = ""
     text: Annotated[str, says("a paragraph")] = ""
     strategies: Annotated[list[str], says("names of the catalogue")] = []
-    expected: Annotated[Number | None, says("speedup over eager")] = None
+    expected: Annotated[Number | None, says("speedup over eager; of a node over its parent's program")] = None
     candidate: Annotated[int | None, says('the program of "align"')] = None
+
+
+class TreeNode(Part):
+    id: Annotated[str, says("name within the tree, such as n4")]
+    parent: Annotated[str | None, says("id of the node that it is done to; null of the root, the task's own model")] = None
+    title: Annotated[str, says("a few words, cut where they are many")] = ""
+    strategies: Annotated[list[str], says("names of the catalogue")] = []
+    state: Annotated[str, says('"open", "done" or "given up"')] = "open"
+    promise: Annotated[Number | None, says("speedup over the parent's program, as the author of the node expects it")] = None
+    tries: Annotated[int, says("programs and replies that came to nothing")] = 0
+    candidate: Annotated[int | None, says("number of its program")] = None
+    level: Annotated[Number | None, says("speedup of its program over eager, to hold against others; null where it has none")] = None
+    gain: Annotated[Number | None, says("of its program over the parent's, measured")] = None
+    belief: Annotated[Interval | None, says("gain over the parent's program that it is believed to bring, with the interval for 80 % of gains")] = (
+        None
+    )
+    before: Annotated[Interval | None, says("the same before the attempt that the event is about; absent where that did not change it")] = None
+    predicted: Annotated[Interval | None, says("what its last attempt was to gain; absent where it was not tried")] = None
+
+
+class TreeMarks(Part):
+    predictions: Annotated[int, says("attempts whose gain was predicted")] = 0
+    within: Annotated[int, says("of those, how many fell into the predicted interval")] = 0
+    off: Annotated[Number | None, says("factor by which beliefs missed, geometric mean")] = None
+    promises_off: Annotated[Number | None, says("factor by which the authors' promises missed")] = None
+
+
+@event("tree.changed", "the tree", ("plan",))
+class TreeChanged(Payload):
+    """A tree of decisions, whole, with what is believed of every open node."""
+
+    what: Annotated[str, says('"edited": by a script; "chosen": which node is tried next; "learned": after the attempt')] = ""
+    revision: Annotated[int, says("of the tree; a script names the one that it is about")] = 0
+    node: Annotated[str, says("id of the node that was chosen, or tried")] = ""
+    reason: Annotated[str, says("a sentence")] = ""
+    nodes: Annotated[list[TreeNode], says("a node's parent stands before it")] = []
+    more: Annotated[int, says("nodes that did not fit")] = 0
+    left_out: Annotated[list[str], says("what of a script was not carried out, a sentence each")] = []
+    predicted: Annotated[Interval | None, says('"learned": what the attempt was to gain')] = None
+    came: Annotated[Number | None, says('"learned": what it gained; 1 where no program was right')] = None
+    marks: Annotated[TreeMarks | None, says("how the run's predictions came true so far")] = None
 
 
 @event("candidate.proposed", "a new candidate", ("candidate",), shown="candidate")

@@ -32,6 +32,7 @@ from agents.payloads import (
     SpanClosed,
     SpanOpened,
     TaskRef,
+    TreeChanged,
     Verification,
     VerificationFinished,
     VerificationQueued,
@@ -141,6 +142,7 @@ class Summary(BaseModel):
     verifications: list[VerificationRow] = []
     decisions: list[Decision] = []
     ways: list[WayRow] = []  # of a workflow that goes several at once
+    tree: TreeChanged | None = None  # of decisions, as it was last
     reference_timeline: ArtefactRef | None = None
     reference_profile: ArtefactRef | None = None
     errors: list[str] = []
@@ -271,6 +273,11 @@ def _span_closed(s: Summary, event: Event, p: SpanClosed) -> None:
 @ROWS.on(PlanProposed, PlanEdited)
 def _plan(s: Summary, event: Event, p: Plan) -> None:
     s.plan = p
+
+
+@ROWS.on(TreeChanged)
+def _tree(s: Summary, event: Event, p: TreeChanged) -> None:
+    s.tree = p
 
 
 @ROWS.on(CandidateProposed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agents.decisions.view import lines as tree_lines
 from agents.events import Event
 from agents.payloads import (
     CandidateProposed,
@@ -20,6 +21,7 @@ from agents.payloads import (
     RunStarted,
     SpanClosed,
     SpanOpened,
+    TreeChanged,
     VerificationStage,
     WayChanged,
 )
@@ -64,6 +66,10 @@ def line(event: Event) -> str | None:
             return f"{indent}  way {p.way} {told(p)}"
         case VerificationStage(status="failed") as p:
             return f"{indent}  {p.stage} failed: {p.detail[:300]}"
+        case TreeChanged(what="edited") as p:
+            return "\n".join(f"{indent}  {told}" for told in [*tree_lines(p), *(f"left out: {sentence}" for sentence in p.left_out)])
+        case TreeChanged() as p:
+            return f"{indent}  {p.reason}"
         case Failure() as p:
             return f"error in {p.where or 'the run'}: {p.message}"
     return None
@@ -105,6 +111,8 @@ def page(summary: Summary) -> str:
     if summary.ways:
         lines += ["", columns(["way", "stands", "since round", "programs", "best"], [_way_row(summary, way) for way in summary.ways])]
         lines += [f"  way {way.number} {told(step)}" for way in summary.ways for step in way.steps if not isinstance(step, int)]
+    if summary.tree:
+        lines += ["", f"tree of decisions, revision {summary.tree.revision}:", *(f"  {told}" for told in tree_lines(summary.tree)), ""]
     for decision in summary.decisions:
         made = decision.made
         if made.expected and made.realised:

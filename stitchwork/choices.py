@@ -5,8 +5,8 @@ Made by `python -m agents.choices`; a test keeps it current. Change agents/choic
 
 from typing import Literal, get_args
 
-Search = Literal["stitch", "forge", "pilot", "branch", "beam", "descend", "random"]
-Workflow = Literal["stitch", "forge", "pilot", "branch", "beam", "descend", "random", "verify"]
+Search = Literal["stitch", "forge", "pilot", "branch", "beam", "worldmodel", "descend", "random"]
+Workflow = Literal["stitch", "forge", "pilot", "branch", "beam", "worldmodel", "descend", "random", "verify"]
 SEARCHES: tuple[str, ...] = get_args(Search)
 WORKFLOWS: tuple[str, ...] = get_args(Workflow)
 DEFAULT: Search = "stitch"

@@ -89,6 +89,11 @@ class Conversation:
         lines = [f"Plan: {p.get('summary', '')}", *(f"  {i}. {step['title']} ({step['space']})" for i, step in enumerate(p.get("steps", []), 1))]
         self._say(event, "\n".join(lines))
 
+    def _tree(self, event: Event, p: Payload) -> None:
+        titles = {"edited": "tree edited", "chosen": "next", "learned": "learned"}
+        left = [f"  left out: {sentence}" for sentence in p.get("left_out", [])]
+        self._say(event, "\n".join([f"{titles.get(p.get('what', ''), 'tree')}: {p.get('reason', '')}", *left]))
+
     def _candidate(self, event: Event, p: Payload) -> None:
         parent = f" from {p['parent']}" if p.get("parent") else ""
         self._say(event, f"candidate {p['candidate']}{parent}: {p.get('changes') or p.get('title', '')}")
@@ -159,6 +164,7 @@ HANDLERS: dict[str, Callable[[Conversation, Event, Payload], None]] = {
     "llm.failed": Conversation._failed_call,
     "plan.proposed": Conversation._plan,
     "plan.edited": Conversation._plan,
+    "tree.changed": Conversation._tree,
     "candidate.proposed": Conversation._candidate,
     "verification.stage": Conversation._stage,
     "verification.finished": Conversation._verified,

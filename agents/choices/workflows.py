@@ -24,6 +24,7 @@ class Workflow:
     models: tuple[Role, ...] = ROLES  # roles that a language model may play; the compiler plays the others, whatever the settings say
     searches: bool = True  # writes programs; false: measures a person's own
     parallel: bool = False  # goes several ways at once, as many as the setting `workers` says
+    tree: bool = False  # keeps a tree of decisions, which the run's page shows
     judges_all: bool = False  # a model as the judge is asked about every failure, also where the compiler's message explains it
     programs: int | None = None  # how many it proposes; null: as many as the budget allows
 
@@ -73,6 +74,15 @@ _ALL = (
         short="ways side by side, each with a parent; migration, pruning by profile",
         when="several devices of one model, or ideas that should not wait for each other",
         parallel=True,
+    ),
+    Workflow(
+        "worldmodel",
+        "A tree of decisions that a model edits by scripts; which node is tried follows from what its strategies kept of such promises (K-Search).",
+        source="K-Search",
+        short="a tree of decisions, edited by scripts, chosen by beliefs that results make",
+        when="few calls that must count, promises that differ, and earlier runs on the same device",
+        models=("planner", "coder"),
+        tree=True,
     ),
     Workflow(
         "descend",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from agents.diagnosis import Diagnosis
 from agents.orders import Orders
@@ -16,6 +16,10 @@ from verifier.graph import Capture
 from verifier.jobs import Profile
 from verifier.report import Interval, Report
 from verifier.task import Admission
+
+if TYPE_CHECKING:
+    from agents.decisions.script import Edited
+    from agents.decisions.view import View
 
 T = TypeVar("T")
 
@@ -218,6 +222,9 @@ class Planner(Protocol):
 
     async def align(self, span: Span, situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
         """The idea rewritten so that it says what the surviving program does."""
+
+    async def edit_tree(self, span: Span, situation: Situation, view: View) -> Edited:
+        """The tree of decisions as this author would have it now."""
 
 
 class Coder(Protocol):

@@ -9,6 +9,7 @@ from agents.workflows.pilot import pilot
 from agents.workflows.random_search import random_search
 from agents.workflows.stitch import stitch
 from agents.workflows.verify import verify
+from agents.workflows.worldmodel import worldmodel
 
 FUNCTIONS: dict[str, Workflow] = {  # by the names of `agents.choices.workflows`, where the rest of what is known about them stands
     "stitch": stitch,
@@ -16,6 +17,7 @@ FUNCTIONS: dict[str, Workflow] = {  # by the names of `agents.choices.workflows`
     "pilot": pilot,
     "branch": branch,
     "beam": beam,
+    "worldmodel": worldmodel,
     "descend": descend,
     "random": random_search,
     "verify": verify,

@@ -21,6 +21,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/standing", views_run.run_standing, name="standing"),
     path("runs/<uuid:run_id>/ways", views_run.run_ways, name="ways"),
     path("runs/<uuid:run_id>/events", views_run.run_events, name="events"),
+    path("runs/<uuid:run_id>/decisions", views_run.run_decisions, name="decisions"),
     path("runs/<uuid:run_id>/trace", views_trace.stretch, name="trace"),
     path("runs/<uuid:run_id>/messages/<int:seq>", views_trace.message, name="message"),
     path("runs/<uuid:run_id>/calls/<int:seq>", views_trace.call, name="call"),

@@ -163,11 +163,25 @@ export const ENTRIES = {
 
   idea(item) {
     const { idea } = item;
+    const node = idea.situation === "tree";
     const from = idea.parents?.length ? `out of ${idea.parents.map((parent) => `idea ${parent}`).join(" and ")}` : "";
     return [
-      h("p", { class: "verdict-line" }, h("b", null, `Idea ${idea.idea}`), h("span", null, idea.title ?? "")),
+      h("p", { class: "verdict-line" }, h("b", null, node ? `Node n${idea.idea}` : `Idea ${idea.idea}`), h("span", null, idea.title ?? "")),
       idea.text ? h("p", { class: "prose" }, idea.text) : null,
-      h("p", { class: "facts-line faint" }, [from, idea.expected == null ? "" : `expected ${times(idea.expected)}× eager`, listed(idea.strategies)].filter(Boolean).map((text) => h("span", null, text))),
+      h("p", { class: "facts-line faint" }, [from, idea.expected == null ? "" : `expected ${times(idea.expected)}× ${node ? "the program above it" : "eager"}`, listed(idea.strategies)].filter(Boolean).map((text) => h("span", null, text))),
+    ];
+  },
+
+  tree(item) {
+    const { tree } = item;
+    const open = (tree.nodes ?? []).filter((node) => node.state === "open").length;
+    const title = { edited: "Tree edited", chosen: "Next", learned: "Learned" }[tree.what] ?? "Tree";
+    const left = tree.left_out ?? [];
+    return [
+      h("p", { class: "verdict-line" }, h("b", null, title), h("a", { href: "#decisions" }, `revision ${tree.revision ?? 0}`), h("span", { class: "muted" }, `${counted(open, "open node")}`)),
+      tree.reason ? h("p", { class: "prose" }, tree.reason) : null,
+      tree.predicted == null ? null : h("p", { class: "facts-line" }, h("span", null, `predicted ${shown(tree.predicted)}`), h("span", { class: "realised" }, `came ${shown(tree.came)}`)),
+      left.length ? h("ul", { class: "small muted" }, left.map((sentence) => h("li", null, `Left out: ${sentence}`))) : null,
     ];
   },
 
@@ -301,6 +315,7 @@ export function summaryOf(item, state) {
     way: () => `Way ${item.way.way} ${WAYS[item.way.what] ?? item.way.what ?? ""}: ${item.way.reason ?? ""}`,
     note: () => item.text,
     idea: () => item.idea.title,
+    tree: () => item.tree.reason ?? "",
     error: () => item.message,
     started: () => "The run has started.",
     forked: () => "Forked",

@@ -149,6 +149,10 @@ export const FOLDERS = {
   "idea.proposed"(state, event, payload, changes) {
     addItem(state, changes, event, "idea", { idea: payload });
   },
+  "tree.changed"(state, event, payload, changes) {
+    state.tree = event.seq;
+    addItem(state, changes, event, "tree", { tree: payload });
+  },
   "candidate.proposed"(state, event, payload, changes) {
     const candidate = candidateOf(state, payload.candidate, changes);
     Object.assign(candidate, {

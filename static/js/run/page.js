@@ -2,6 +2,7 @@
 import { Connection } from "./connection.js";
 import { Chart } from "./chart.js";
 import { Conversation } from "./conversation.js";
+import { Decisions } from "./decisions.js";
 import { setText } from "./dom.js";
 import { Finder } from "./finder.js";
 import { Header } from "./header.js";
@@ -39,6 +40,7 @@ let caughtUp = head === 0; // until then header, chart and panes keep what the s
 
 const reports = new Reports(config.base);
 const header = new Header(root, config, now, reports);
+const decisions = new Decisions(part("decisions"));
 const chart = new Chart(part("chart"));
 const tree = new Tree({ box: part("tree"), fold: part("tree-fold"), now });
 const conversation = new Conversation({ state, scroller: part("scroller"), list: part("entries"), follow: part("follow"), newer: part("newer"), now, forks: Boolean(part("fork")) });
@@ -96,6 +98,7 @@ function draw() {
   if (first || done.chart || done.header) chart.draw(state, subject().number);
   if (first || done.candidates.size || done.timelines || done.header) drawPane();
   if (first || done.items.size) steps.draw();
+  decisions.draw(state);
   if (wanted != null && reveal()) wanted = null;
   if (first) root.dataset.ready = "1";
   else if (done.notices.length) say(done.notices.at(-1));

@@ -23,6 +23,7 @@ export function createState() {
     bestLow: 1, // the greatest lower bound of a passing candidate so far: what a next one has to improve on
     timelines: [], // {seq, candidate, title, tool, timeline}; candidate null is the reference
     stageSeconds: new Map(), // "job/stage/tier" -> seconds of those that ended, for what to expect
+    tree: 0, // seq of the last event that shows a tree of decisions
     usage: new Map(), // "role/profile" -> what that model did for that role
     spent: {},
     limits: {},

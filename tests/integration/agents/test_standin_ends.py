@@ -76,7 +76,7 @@ async def test_without_faults_plan_and_program_take_one_request_each(bench):
 
 
 @pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
-@pytest.mark.parametrize("workflow", ["stitch", "forge", "pilot", "branch", "beam"])
+@pytest.mark.parametrize("workflow", ["stitch", "forge", "pilot", "branch", "beam", "worldmodel"])
 async def test_every_workflow_with_a_model_ends_with_its_program(bench, workflow, rate, caplog):
     budget = Budget(calls=40, candidates=12, verifier_seconds=None, seconds=None)
     async with StandIn(FaultPlan(3, rate, CONTENT), author=bench.author) as server:

@@ -35,7 +35,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-WORKFLOWS = ("forge", "pilot", "branch", "beam", "descend", "random")
+WORKFLOWS = ("forge", "pilot", "branch", "beam", "worldmodel", "descend", "random")
 
 
 @pytest.fixture(scope="module")
@@ -69,5 +69,5 @@ def test_solves_softmax(solved, workflow):
     kinds = {call.situation for call in call_graph(journal.events)}
     assert kinds >= {
         "forge": {"first", "diagnose"}, "pilot": {"first", "ideas", "realise"}, "branch": {"ideas", "realise"}, "beam": {"first"},
-        "descend": {"first", "diagnose"}, "random": {"first"},
+        "worldmodel": {"edit", "realise"}, "descend": {"first", "diagnose"}, "random": {"first"},
     }[workflow], kinds  # fmt: skip
