@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: not faster | inconclusive | wrong_result
-# because: flush of the caches|busy|speedup|clock|elements|off
+# because: flush of the caches|busy|speedup|clock|elements|timed call
 # defence: runtime
 # says: a native thread waits for inputs to become readable and computes while the caches are flushed, before the call begins
 import ctypes
@@ -92,6 +92,8 @@ static void waits() {
     std::lock_guard<std::mutex> lock(mutex);
     for (Place& place : places)
       if (armed && place.x[0] != place.first && clear(place.x)) {
+        time.tv_nsec = 300000;  // the last of it may not be there yet
+        nanosleep(&time, nullptr);
         place.first = place.x[0];
         softmax(place.x, place.result.data());
         place.done = true;
