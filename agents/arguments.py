@@ -7,7 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any, get_args
 
 from agents.choices.limits import LIMITS, Limit
-from agents.choices.workflows import DEFAULT, PARALLEL, SEARCHES, WORKFLOWS
+from agents.choices.workflows import DEFAULT, SEARCHES, SIDE_BY_SIDE, WORKFLOWS
+from agents.devices import names_of, setting_of
 from agents.llm import open_models
 from agents.settings import MOST_WORKERS, Budget, Settings
 from verifier.task import Mode, Precision
@@ -39,7 +40,7 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
         "--workers",
         type=int,
         metavar="N",
-        help=f"ways at once, 1 to {MOST_WORKERS}, of {' and '.join(PARALLEL)} (default: 4); one device measures in turn",
+        help=f"ways at once, 1 to {MOST_WORKERS}, of {SIDE_BY_SIDE} (default: 4); each device measures one program at a time",
     )
     parser.add_argument(
         "--profiles",
@@ -55,10 +56,19 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
     parser.add_argument("--review-plan", action=argparse.BooleanOptionalAction, help="wait after the first plan until a person has read it")
     parser.add_argument("--seed", type=int, metavar="N", help="of what is drawn at random (default: 0)")
     if not fork:
-        parser.add_argument("--device", help="cpu, or cuda:0 and so on (default: cpu)")
+        several = "given several times: all of them, which have to be of one model; one that is named twice builds while it measures"
+        parser.add_argument("--device", action=Joined, help=f"cpu, or cuda:0 and so on (default: cpu); {several}")
         parser.add_argument("--precision", choices=get_args(Precision), help="the policy for program and baselines alike (default: fp32-strict)")
         parser.add_argument("--mode", choices=get_args(Mode), help="the model's mode (default: train, as KernelBench leaves it)")
     add_limits(parser, defaults=not fork)
+
+
+class Joined(argparse.Action):
+    """An option that may be given several times: its values, with commas between."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, f"{before},{values}" if before else values)
 
 
 def add_limits(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
@@ -106,6 +116,7 @@ def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Set
     changes.update({name: value for name in names if (value := getattr(args, name, None)) is not None})
     before = base or Settings()
     try:
+        changes |= {"device": setting_of(changes["device"])} if "device" in changes else {}
         changes["budget"] = Budget.model_validate({**before.budget.model_dump(), **limits_from(args)})
         settings = Settings.model_validate({**before.model_dump(), **changes})
     except ValueError as error:
@@ -114,6 +125,16 @@ def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Set
         raise Unusable(f"these settings are not possible: {said}") from None
     check(settings)
     return settings
+
+
+def devices_from(args: argparse.Namespace) -> str:
+    """The devices that were named, or the usual one. Raises `Unusable` where they cannot measure for one run."""
+    given = args.device or Settings().device
+    try:
+        names_of(given)
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    return str(given)
 
 
 def check(settings: Settings) -> None:

@@ -7,15 +7,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agents.events import Event
-from agents.payloads import CandidateProposed, DiagnosisMade, IdeaProposed, PlanProposed, VerificationFinished
+from agents.payloads import CandidateProposed, DiagnosisMade, IdeaProposed, PlanProposed, TreeChanged, VerificationFinished
 
 
 @dataclass(frozen=True)
 class Call:
     """One call of a role. `made` and `parents` are named "idea 3", "candidate 2", "diagnosis of candidate 2", "plan".
 
-    `situation`: of the planner "plan", "ideas", "cross", "align"; of the coder "first", "realise" (an idea translated), "repair" (of a program that
-    did not pass), "optimise", "tune" (other numbers); of the verifier's agent "diagnose"; of the verifier itself "confirm" (tier full).
+    `situation`: of the planner "plan", "ideas", "cross", "align", "edit" (of a tree, by one script); of the coder "first", "realise" (an idea
+    translated), "repair" (of a program that did not pass), "optimise", "tune" (other numbers); of the verifier's agent "diagnose"; of the verifier
+    itself "confirm" (tier full).
     """
 
     role: str
@@ -30,10 +31,16 @@ def call_graph(events: Sequence[Event]) -> list[Call]:
     calls: list[Call] = []
     passed: dict[int, bool] = {}
     judged: set[int] = set()  # candidates with a diagnosis
+    nodes: list[str] = []  # of the script that is told
     for event in events:
         match event.body:
             case PlanProposed():
                 calls.append(Call("planner", "plan", event.span, (), ("plan",)))
+            case TreeChanged(what="edited"):
+                calls.append(Call("planner", "edit", event.span, (), tuple(nodes)))
+                nodes = []
+            case IdeaProposed(situation="tree", idea=number):
+                nodes.append(f"idea {number}")
             case IdeaProposed() as p:
                 _idea(calls, event, p)
             case CandidateProposed() as p:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from agents import show, sound, steering
 from agents.answering import REQUESTS, add_answer
 from agents.arena import cli as arena
-from agents.arguments import Unusable, add_settings, settings_from
+from agents.arguments import Unusable, add_settings, devices_from, settings_from
 from agents.choices.workflows import OWN_PROGRAM
+from agents.devices import open_devices
 from agents.forking import settings_by_fork
 from agents.given import default_data_dir, find_tasks, open_verifier, read_source
 from agents.journal import TRACE, FileJournal, TraceDamaged
@@ -35,7 +36,6 @@ from agents.projection import Summary, project
 from agents.results import write_results
 from agents.roles import roles_for
 from agents.run import Engine
-from agents.settings import Settings
 from agents.workflows import FUNCTIONS
 from verifier.source import sha256
 
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def solve(args: argparse.Namespace) -> int:
     tasks = find_tasks(args.tasks)
-    device = args.device or Settings().device
+    devices = devices_from(args)
     if args.workflow == OWN_PROGRAM.name and args.program is None:
         raise Unusable(f"--workflow {args.workflow} needs --program FILE")
     folders = {path: args.out if len(tasks) == 1 else args.out / name for path, name in tasks.items()}
@@ -136,7 +136,7 @@ async def solve(args: argparse.Namespace) -> int:
         if me is not None:
             loop.add_signal_handler(signal.SIGTERM, me.cancel)
 
-    client = open_verifier(device, args.data_dir or default_data_dir())
+    client = open_devices(devices, lambda device: open_verifier(device, args.data_dir or default_data_dir()))
     summaries: dict[str, Summary] = {}
     try:
         for path, name in tasks.items():

@@ -280,14 +280,55 @@ class PlanEdited(Plan):
 class IdeaProposed(Payload):
     """A strategy for the whole program, apart from code."""
 
-    situation: Annotated[str, says('"ideas": one of a list; "cross": out of two; "align": what the surviving program does')] = ""
-    idea: Annotated[int, says("number within the run, from 1")]
+    situation: Annotated[str, says('"ideas": one of a list; "cross": out of two; "align": what the surviving program does; "tree": a node')] = ""
+    idea: Annotated[int, says("number within the run, from 1; of a node that of its id")]
     parents: Annotated[list[int], says("ideas that it was made from")] = []
     title: Annotated[str, says("a few words")] = ""
     text: Annotated[str, says("a paragraph")] = ""
     strategies: Annotated[list[str], says("names of the catalogue")] = []
-    expected: Annotated[Number | None, says("speedup over eager")] = None
+    expected: Annotated[Number | None, says("speedup over eager; of a node over its parent's program")] = None
     candidate: Annotated[int | None, says('the program of "align"')] = None
+
+
+class TreeNode(Part):
+    id: Annotated[str, says("name within the tree, such as n4")]
+    parent: Annotated[str | None, says("id of the node that it is done to; null of the root, the task's own model")] = None
+    title: Annotated[str, says("a few words, cut where they are many")] = ""
+    strategies: Annotated[list[str], says("names of the catalogue")] = []
+    state: Annotated[str, says('"open", "done" or "given up"')] = "open"
+    promise: Annotated[Number | None, says("speedup over the parent's program, as the author of the node expects it")] = None
+    tries: Annotated[int, says("programs and replies that came to nothing")] = 0
+    candidate: Annotated[int | None, says("number of its program")] = None
+    level: Annotated[Number | None, says("speedup of its program over eager, to hold against others; null where it has none")] = None
+    gain: Annotated[Number | None, says("of its program over the parent's, measured")] = None
+    belief: Annotated[Interval | None, says("gain over the parent's program that it is believed to bring, with the interval for 80 % of gains")] = (
+        None
+    )
+    before: Annotated[Interval | None, says("the same before the attempt that the event is about; absent where that did not change it")] = None
+    predicted: Annotated[Interval | None, says("what its last attempt was to gain; absent where it was not tried")] = None
+
+
+class TreeMarks(Part):
+    predictions: Annotated[int, says("attempts whose gain was predicted")] = 0
+    within: Annotated[int, says("of those, how many fell into the predicted interval")] = 0
+    off: Annotated[Number | None, says("factor by which beliefs missed, geometric mean")] = None
+    promises_off: Annotated[Number | None, says("factor by which the authors' promises missed")] = None
+
+
+@event("tree.changed", "the tree", ("plan",))
+class TreeChanged(Payload):
+    """A tree of decisions, whole, with what is believed of every open node."""
+
+    what: Annotated[str, says('"edited": by a script; "chosen": which node is tried next; "learned": after the attempt')] = ""
+    revision: Annotated[int, says("of the tree; a script names the one that it is about")] = 0
+    node: Annotated[str, says("id of the node that was chosen, or tried")] = ""
+    reason: Annotated[str, says("a sentence")] = ""
+    nodes: Annotated[list[TreeNode], says("a node's parent stands before it")] = []
+    more: Annotated[int, says("nodes that did not fit")] = 0
+    left_out: Annotated[list[str], says("what of a script was not carried out, a sentence each")] = []
+    predicted: Annotated[Interval | None, says('"learned": what the attempt was to gain')] = None
+    came: Annotated[Number | None, says('"learned": what it gained; 1 where no program was right')] = None
+    marks: Annotated[TreeMarks | None, says("how the run's predictions came true so far")] = None
 
 
 @event("candidate.proposed", "a new candidate", ("candidate",), shown="candidate")
@@ -304,6 +345,8 @@ class CandidateProposed(Payload):
     sha: Annotated[str, says("hash of the program's source")] = ""
     program: Annotated[ArtefactRef | None, says("the program's source")] = None
     idea: Annotated[int | None, says("number of the idea that it realises; absent where there is none")] = None
+    author: Annotated[str, says("who wrote it: a profile, with its model as the server names it; absent for the built-in Coder")] = ""
+    way: Annotated[int | None, says("number of the way that it belongs to; absent where the workflow goes one way")] = None
 
     @property
     def effect(self) -> str:
@@ -424,6 +467,25 @@ class DecisionMade(Payload):
     expected: Annotated[Number | None, says("speedup over the parent")] = None
     method: Annotated[str | None, says("strategy")] = None
     realised: Annotated[Number | None, says("speedup over the parent that came of it")] = None
+
+
+@event("way.changed", "a way", ("decision",))
+class WayChanged(Payload):
+    """One of several ways that a workflow goes at once has begun, leads, trails, has migrated, or has ended.
+
+    "begun": a new way. "leads": its program is the fastest of all ways, by one measurement beside the one that led. "trails": it seemed faster, and
+    beside that one is not. "migrated": it stood still, and goes on from another way's program. "ended": it has nothing to gain, or lost too often.
+    """
+
+    way: Annotated[int, says("number within the run, from 1")]
+    what: Annotated[str, says('"begun", "leads", "trails", "migrated" or "ended"')] = ""
+    round: Annotated[int, says("in which it happened, from 1")] = 0
+    candidate: Annotated[int | None, says("the program that it goes on from, leads with, or leaves behind; null: the task's own")] = None
+    of: Annotated[int | None, says("the way whose program it goes on from; absent where it is its own")] = None
+    beside: Annotated[int | None, says('"leads" and "trails": the program that led before')] = None
+    speedup: Annotated[Interval | None, says("over that program, both timed in turn by one measurement on one device")] = None
+    idea: Annotated[int | None, says("number of the idea that it tries next; absent where there is none")] = None
+    reason: Annotated[str, says("the rule, a sentence")] = ""
 
 
 # The engine

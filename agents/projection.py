@@ -32,11 +32,14 @@ from agents.payloads import (
     SpanClosed,
     SpanOpened,
     TaskRef,
+    TreeChanged,
     Verification,
     VerificationFinished,
     VerificationQueued,
     VerificationStage,
+    WayChanged,
 )
+from agents.ways import WayRow, belongs, change
 from verifier.report import Interval
 
 
@@ -138,6 +141,8 @@ class Summary(BaseModel):
     candidates: list[CandidateRow] = []
     verifications: list[VerificationRow] = []
     decisions: list[Decision] = []
+    ways: list[WayRow] = []  # of a workflow that goes several at once
+    tree: TreeChanged | None = None  # of decisions, as it was last
     reference_timeline: ArtefactRef | None = None
     reference_profile: ArtefactRef | None = None
     errors: list[str] = []
@@ -270,6 +275,11 @@ def _plan(s: Summary, event: Event, p: Plan) -> None:
     s.plan = p
 
 
+@ROWS.on(TreeChanged)
+def _tree(s: Summary, event: Event, p: TreeChanged) -> None:
+    s.tree = p
+
+
 @ROWS.on(CandidateProposed)
 def _candidate(s: Summary, event: Event, p: CandidateProposed) -> None:
     row = CandidateRow(
@@ -277,6 +287,12 @@ def _candidate(s: Summary, event: Event, p: CandidateProposed) -> None:
         at=event.at, span=event.span,
     )  # fmt: skip
     s.candidates.append(row)
+    belongs(s.ways, p)
+
+
+@ROWS.on(WayChanged)
+def _way(s: Summary, event: Event, p: WayChanged) -> None:
+    change(s.ways, p)
 
 
 def _job(s: Summary, event: Event, p: Verification | VerificationStage) -> VerificationRow:

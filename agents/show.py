@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agents.decisions.view import lines as tree_lines
 from agents.events import Event
 from agents.payloads import (
     CandidateProposed,
@@ -20,9 +21,12 @@ from agents.payloads import (
     RunStarted,
     SpanClosed,
     SpanOpened,
+    TreeChanged,
     VerificationStage,
+    WayChanged,
 )
 from agents.projection import CandidateRow, Summary, UsageRow
+from agents.ways import WayRow, told
 from verifier.report import Interval
 
 SIGNS = {"ok": "+", "failed": "x"}  # of a span that has ended
@@ -57,9 +61,15 @@ def line(event: Event) -> str | None:
             text = "(a long message, kept as an artefact)" if p.text is None else p.text
             return f"{indent}  {event.agent}: " + text.strip().replace("\n", f"\n{indent}      ")
         case CandidateProposed() as p:
-            return f"{indent}  candidate {p.candidate}: {p.title}"
+            return f"{indent}  candidate {p.candidate}: {p.title}" + (f", by {p.author}" if p.author else "")
+        case WayChanged() as p:
+            return f"{indent}  way {p.way} {told(p)}"
         case VerificationStage(status="failed") as p:
             return f"{indent}  {p.stage} failed: {p.detail[:300]}"
+        case TreeChanged(what="edited") as p:
+            return "\n".join(f"{indent}  {told}" for told in [*tree_lines(p), *(f"left out: {sentence}" for sentence in p.left_out)])
+        case TreeChanged() as p:
+            return f"{indent}  {p.reason}"
         case Failure() as p:
             return f"error in {p.where or 'the run'}: {p.message}"
     return None
@@ -98,6 +108,11 @@ def page(summary: Summary) -> str:
     if summary.candidates:
         rows = [_candidate_row(c) for c in summary.candidates]
         lines += ["", columns(["#", "from", "status", "tier", "vs eager", "vs best baseline", "class", "changes"], rows)]
+    if summary.ways:
+        lines += ["", columns(["way", "stands", "since round", "programs", "best"], [_way_row(summary, way) for way in summary.ways])]
+        lines += [f"  way {way.number} {told(step)}" for way in summary.ways for step in way.steps if not isinstance(step, int)]
+    if summary.tree:
+        lines += ["", f"tree of decisions, revision {summary.tree.revision}:", *(f"  {told}" for told in tree_lines(summary.tree)), ""]
     for decision in summary.decisions:
         made = decision.made
         if made.expected and made.realised:
@@ -143,6 +158,13 @@ def _candidate_row(c: CandidateRow) -> list[str]:
         c.program_class or "-",
         c.changes[:90],
     ]
+
+
+def _way_row(summary: Summary, way: WayRow) -> list[str]:
+    passed = [c for c in map(summary.candidate, way.programs) if c is not None and c.status == "passed" and c.speedup is not None]
+    best = max(passed, key=lambda c: c.speedup.low if c.speedup else 0.0, default=None)
+    said = f"candidate {best.number}, {interval(best.speedup)} vs eager" if best else "-"
+    return [str(way.number), way.stands, str(way.begun), ", ".join(map(str, way.programs)) or "-", said]
 
 
 USAGE = ["model", "role", "calls", "failed", "tokens in", "tokens out", "dollars", "seconds"]

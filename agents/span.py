@@ -236,6 +236,8 @@ class Span:
         changes: str,
         strategy: str,
         idea: int | None = None,
+        author: str = "",
+        way: int | None = None,
         last: bool = False,
     ) -> CandidateProposed:
         """Put a candidate on record; counts against the budget of programs, which one that stands in for the winner (`last`) may pass by one.
@@ -252,6 +254,10 @@ class Span:
         )  # fmt: skip
         if idea is not None:
             payload = payload.having(idea=idea)
+        if author:
+            payload = payload.having(author=author[:300])
+        if way is not None:
+            payload = payload.having(way=way)
         event = await self.emit(payload, program=Blob(source.encode(), "text/x-python", f"candidate-{number}.py"))
         return event.of(CandidateProposed) or payload
 
@@ -261,7 +267,7 @@ class Span:
     async def capture(self) -> Done:
         return await self.job(CaptureJob(**self._common()))
 
-    async def verify(self, source: str, candidate: int, tier: Tier, *, last: bool = False, rival: str | None = None) -> Done:
+    async def verify(self, source: str, candidate: int | None, tier: Tier, *, last: bool = False, rival: str | None = None) -> Done:
         """`last` verifications (of the winner) may use what the search has to leave. `rival`: a program that is timed in turn with this one."""
         return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier, rival_source=rival), candidate, last=last)
 

@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="the plays (an interrupted race continues)")
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--name", default="arena-landscapes", help="of the results of a measured table, for a race beside the published one")
     arguments = parser.parse_args()
     try:
         return races(arguments)
@@ -68,14 +69,13 @@ def races(arguments: argparse.Namespace) -> int:
             content, text = report.of_plays(table, path.name, tallies, QUALITIES[name], limits, seeds, time.monotonic() - begun)
             contents.append(content)
             texts.append(text)
-            write(arguments.results, table.kind, contents, texts)
+            write(arguments.results, arguments.name if table.kind == "measured" else f"arena-{table.kind}", contents, texts)
     print(texts[-1])
     return 0
 
 
-def write(folder: Path, kind: str, contents: list[dict], texts: list[str]) -> None:
-    """Writes the results; a synthetic table never gets the name of a measured one."""
-    stem = "arena-landscapes" if kind == "measured" else f"arena-{kind}"
+def write(folder: Path, stem: str, contents: list[dict], texts: list[str]) -> None:
+    """Writes the results; `stem` says of a synthetic table that it is one, whatever name was asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{stem}.json").write_text(json.dumps({"races": contents}, indent=1) + "\n")
     (folder / f"{stem}.md").write_text("\n\n".join(texts))

@@ -2,7 +2,8 @@
 
     python bench/call_graphs.py                 writes bench/results/call-graphs.json
 
-The tests hold the same graphs against the sources (tests/unit/agents/test_forge.py, test_pilot.py, test_branch.py, test_descend.py).
+The tests hold the same graphs against the sources (tests/unit/agents/test_forge.py, test_pilot.py, test_branch.py, test_beam.py,
+test_worldmodel.py, test_descend.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from workflow_fakes import SearchRoles, engine  # noqa: E402
 
 from agents.call_graph import as_json, call_graph  # noqa: E402
 
-PROGRAMS = {"forge": 14, "pilot": 60, "branch": 60, "descend": 30, "random": 14}
+PROGRAMS = {"forge": 14, "pilot": 60, "branch": 60, "beam": 60, "worldmodel": 40, "descend": 30, "random": 14}
 
 
 async def recorded(workflow: str, programs: int) -> dict:

@@ -89,6 +89,11 @@ class Conversation:
         lines = [f"Plan: {p.get('summary', '')}", *(f"  {i}. {step['title']} ({step['space']})" for i, step in enumerate(p.get("steps", []), 1))]
         self._say(event, "\n".join(lines))
 
+    def _tree(self, event: Event, p: Payload) -> None:
+        titles = {"edited": "tree edited", "chosen": "next", "learned": "learned"}
+        left = [f"  left out: {sentence}" for sentence in p.get("left_out", [])]
+        self._say(event, "\n".join([f"{titles.get(p.get('what', ''), 'tree')}: {p.get('reason', '')}", *left]))
+
     def _candidate(self, event: Event, p: Payload) -> None:
         parent = f" from {p['parent']}" if p.get("parent") else ""
         self._say(event, f"candidate {p['candidate']}{parent}: {p.get('changes') or p.get('title', '')}")
@@ -98,7 +103,7 @@ class Conversation:
             self.terminal.status(f"verifier: {p.get('stage')} …")
 
     def _verified(self, event: Event, p: Payload) -> None:
-        if p.get("job") != "verify":
+        if p.get("job") != "verify" or p.get("candidate") is None:  # two programs side by side: a message says what came of it
             return
         status = p.get("status") or "no verdict"
         sign, colour = SIGNS.get(status, ("✕", "red"))
@@ -119,6 +124,10 @@ class Conversation:
         if p.get("of") is None:
             method = f" with {p['method']}" if p.get("method") else ""
             self._say(event, f"→ {p.get('route')}{method}: {p.get('reason', '')}")
+
+    def _way(self, event: Event, p: Payload) -> None:
+        program = f" (candidate {p['candidate']})" if p.get("candidate") is not None else ""
+        self._say(event, f"way {p.get('way')} {p.get('what', '')}{program}: {p.get('reason', '')}")
 
     def _note(self, event: Event, p: Payload) -> None:
         self._say(event, f"note to {p.get('to', 'all')} by {p.get('by', 'somebody')}: {p.get('text', '')}")
@@ -155,11 +164,13 @@ HANDLERS: dict[str, Callable[[Conversation, Event, Payload], None]] = {
     "llm.failed": Conversation._failed_call,
     "plan.proposed": Conversation._plan,
     "plan.edited": Conversation._plan,
+    "tree.changed": Conversation._tree,
     "candidate.proposed": Conversation._candidate,
     "verification.stage": Conversation._stage,
     "verification.finished": Conversation._verified,
     "diagnosis.made": Conversation._diagnosis,
     "decision.made": Conversation._decision,
+    "way.changed": Conversation._way,
     "note.added": Conversation._note,
     "error": Conversation._error,
 }

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+from agents.arena import landscape_tree
 from agents.arena.landscape import Axis, Landscape, Point, replaced
 from agents.arena.model import PROFILE, Hand, Written
 from agents.choices.workflows import Role
+from agents.decisions.script import MOST_NEW, Edited
+from agents.decisions.view import View
 from agents.diagnosis import Diagnosis
 from agents.events import Agent
 from agents.llm.messages import Message, Request
@@ -110,6 +113,13 @@ class LandscapePlanner(Player):
         point, default = self.landscape.point(self.point_of(attempt)), self.landscape.default
         return self._idea({axis: value for axis, value in enumerate(point) if value != default[axis]}, (idea.number,))
 
+    async def edit_tree(self, span: Span, situation: Situation, view: View) -> Edited:
+        await self.ask(span, "planner", "planner/tree")
+        answering, best = LandscapeVerifier(self.hand, self.asks), situation.best
+        families = [self._preferred([self._drawn(), self._drawn()]) for _ in range(MOST_NEW)] if best is None else []
+        bottleneck = answering.diagnosed(best).bottleneck if best is not None else ""
+        return landscape_tree.script(self.hand, situation, view, answering, families, bottleneck)
+
     def _idea(self, choices: Choices, parents: tuple[int, ...] = ()) -> Idea:
         title = self.landscape.describe(self.landscape.point(self._point(choices)))
         return Idea(title, title, tuple(self.landscape.axes[axis].strategy for axis in choices), None, parents, data=choices)
@@ -190,7 +200,7 @@ class LandscapeVerifier(Player):
             return Advice(defect(attempt.verdict), "repair", f"Candidate {attempt.number} did not pass.")
         best = situation.best or attempt
         point = self.point_of(best)
-        diagnosis = self._diagnosis(best)
+        diagnosis = self.diagnosed(best)
         if diagnosis.bottleneck == "none":
             return Advice(diagnosis, "stop", "At 95 % of the floor or better: nothing is left that would pay.")
         move = self.change(point, diagnosis.bottleneck, {self.point_of(a) for a in situation.attempts})
@@ -230,7 +240,7 @@ class LandscapeVerifier(Player):
             return [move for move in fitting if landscape.axes[move[0]].group in ("", group)] or fitting
         return fitting
 
-    def _diagnosis(self, attempt: Attempt) -> Diagnosis:
+    def diagnosed(self, attempt: Attempt) -> Diagnosis:
         landscape, point = self.landscape, self.point_of(attempt)
         timing = attempt.verdict.timing
         headroom = timing.program_ms * 1e3 / landscape.floor_us if timing is not None and landscape.floor_us else None

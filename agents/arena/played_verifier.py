@@ -78,17 +78,18 @@ class PlayedVerifier:
                 gain=rival.speedup if (rival := report.timing.rival if report.timing else None) else None,
                 program_class=report.program_class, program_ms=report.timing.program_ms if report.timing else None, faster=report.faster,
             )  # fmt: skip
-            self._note(written, report, job.tier, seconds, number)
+            if number is not None:  # else it only says how two programs compare
+                self._note(written, report, job.tier, seconds, number)
         self.seconds += seconds
         queued = VerificationQueued(key=key, job=job.kind, candidate=number, verification=key, attempt=1, tier=tier_of(job))
         await self.journal.append([NewEvent.of(queued, span, "verifier"), NewEvent.of(done.having(seconds=seconds), span, "verifier")])
         return result
 
-    def _note(self, written: Written, report: Report, tier: str, seconds: float, candidate: int | None) -> None:
+    def _note(self, written: Written, report: Report, tier: str, seconds: float, candidate: int) -> None:
         spent = self.engine.ledger.spent if self.engine is not None else Spent()
         us = report.timing.program_ms * 1e3 if report.timing else None
         total = self.seconds + seconds
-        self.log.append(Verified(written.point, report.status, us, tier, int(spent.calls), spent.candidates, total, candidate or 0))
+        self.log.append(Verified(written.point, report.status, us, tier, int(spent.calls), spent.candidates, total, candidate))
 
     def _seconds(self, kind: str) -> float:
         return round(SECONDS[kind] * self._draw.lognormvariate(0, SECONDS_LOG), 3)

@@ -24,6 +24,7 @@ class Workflow:
     models: tuple[Role, ...] = ROLES  # roles that a language model may play; the compiler plays the others, whatever the settings say
     searches: bool = True  # writes programs; false: measures a person's own
     parallel: bool = False  # goes several ways at once, as many as the setting `workers` says
+    tree: bool = False  # keeps a tree of decisions, which the run's page shows
     judges_all: bool = False  # a model as the judge is asked about every failure, also where the compiler's message explains it
     programs: int | None = None  # how many it proposes; null: as many as the budget allows
 
@@ -67,6 +68,23 @@ _ALL = (
         parallel=True,
     ),
     Workflow(
+        "beam",
+        "Several ways at once over all devices: each improves its own program; one that stands still goes on from the best, one that lost ends.",
+        source="KernelAgent, AKG, KernelEvolve",
+        short="ways side by side, each with a parent; migration, pruning by profile",
+        when="several devices of one model, or ideas that should not wait for each other",
+        parallel=True,
+    ),
+    Workflow(
+        "worldmodel",
+        "A tree of decisions that a model edits by scripts; which node is tried follows from what its strategies kept of such promises (K-Search).",
+        source="K-Search",
+        short="a tree of decisions, edited by scripts, chosen by beliefs that results make",
+        when="few calls that must count, promises that differ, and earlier runs on the same device",
+        models=("planner", "coder"),
+        tree=True,
+    ),
+    Workflow(
         "descend",
         "No model: the compiler's program, its numbers tuned one coordinate after the other.",
         source="Ansor, Droplet Search",
@@ -96,6 +114,7 @@ _ALL = (
 WORKFLOWS: dict[str, Workflow] = {workflow.name: workflow for workflow in _ALL}
 SEARCHES: dict[str, Workflow] = {name: workflow for name, workflow in WORKFLOWS.items() if workflow.searches}
 PARALLEL: tuple[str, ...] = tuple(name for name, workflow in WORKFLOWS.items() if workflow.parallel)
+SIDE_BY_SIDE = f"{', '.join(PARALLEL[:-1])} and {PARALLEL[-1]}"  # the same in words
 DEFAULT = _ALL[0].name
 OWN_PROGRAM = next(workflow for workflow in _ALL if not workflow.searches)
 

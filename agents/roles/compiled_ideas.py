@@ -9,9 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+from agents.decisions.script import MOST_NEW, Add, Edited, ScriptReply, edited
+from agents.decisions.tree import ROOT
+from agents.decisions.view import View
 from agents.roles.compiled import Compiled
 from agents.roles.promises import trusted
 from agents.roles.situation import Attempt, Idea, Situation, required
+from agents.strategies import CATALOGUE
 from compiler import Options
 from compiler.graph.network import Network
 from compiler.kernel.builder import Refused
@@ -21,6 +25,7 @@ from compiler.planning.moves import moves
 
 Choices = dict[str, int]
 STRATEGIES = ("row-cache", "parallel-split", "non-temporal-stores", "leave-to-library", "cuda-graph")
+OWN = "own"  # what the compiler's own choice is called within a script
 NUMBER = "block-size"  # what the catalogue calls a change of numbers
 MOST_GROUPS = 6  # whose choices are varied: those that move most memory
 TRIES = 200  # draws until as many new ideas are found as were asked for
@@ -59,6 +64,20 @@ def cross(situation: Situation, first: Idea, second: Idea) -> Idea:
         others = [{**child, place: value} for place, value in _singles(compiled, situation) if allowed(situation, {place: value})]
         child = draw.choice([other for other in others if other not in (a, b, child)] or [child])
     return idea_of(compiled, child, None, (first.number, second.number))
+
+
+def edit_tree(situation: Situation, view: View) -> Edited:
+    """The compiler's ideas as nodes below the best program, for each is a choice on top of what a program has; its own choice is the first node."""
+    known = [Idea(node.title, node.text, data=node.data) for node in view.tree.nodes.values()]
+    found, best, adds = ideas(situation, MOST_NEW, known), situation.best, []
+    below = view.best if best is not None else OWN if any(not idea.data for idea in found) else ROOT
+    for idea in found:
+        promise = idea.expected / best.speedup.ratio if idea.expected and best is not None else None
+        place = {"parent": below} if idea.data else {"parent": ROOT, "id": OWN}
+        said = {"title": idea.title, "text": idea.text, "strategies": list(idea.strategies), "expected": promise}
+        adds.append(Add.model_validate({"op": "add", **place, **said}).carrying(idea.data))
+    script = ScriptReply(revision=view.tree.revision, ops=[*view.room_for(len(adds)), *adds])
+    return edited(view.tree, script, {strategy.name for strategy in CATALOGUE})
 
 
 def strategy_of(place: str) -> str:

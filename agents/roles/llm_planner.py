@@ -1,4 +1,4 @@
-"""A Planner that asks a language model: plans, new plans, ideas, crossover and alignment."""
+"""A Planner that asks a language model: plans, new plans, ideas, crossover, alignment, and scripts for a tree of decisions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from agents.decisions.script import LIMITS, Edited, ScriptReply, edited, usable
+from agents.decisions.view import View, tree_text
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.floor import floor_of_task
 from agents.llm.messages import Reply
@@ -104,6 +106,26 @@ class LlmPlanner:
             await span.say("planner", f"The idea stays as it was. {refused.reason}")
             return idea
         return idea_of(reply, (idea.number,) if idea.number else idea.parents)
+
+    async def edit_tree(self, span: Span, situation: Situation, view: View) -> Edited:
+        compiled, allowed = planned(situation)
+        values = await self._values(span, situation, compiled, allowed)
+        best = situation.best
+        values |= {
+            "tree": tree_text(view),
+            "revision": str(view.tree.revision),
+            "why": view.why,
+            "best": best_text(best, situation) if best is not None else "",
+            "left_out": "\n".join(f"- {sentence}" for sentence in view.left_out),
+            "marks": view.marks.said,
+            "taught": taught(situation) if situation.attempts else "",
+            "inspirations": "\n".join(found.text for found in await recall(span, situation)),
+            "limits": LIMITS,
+        }
+        catalogue = {strategy.name for strategy in CATALOGUE}
+        return await converse(
+            span, "planner", self.profile, "planner/tree", values, lambda r: usable(edited(view.tree, parse(r, ScriptReply), catalogue))
+        )
 
     async def _values(self, span: Span, situation: Situation, compiled: Compiled, allowed: list[Strategy]) -> dict[str, str]:
         """Variables that all prompts of this role may use."""

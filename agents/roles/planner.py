@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from agents.decisions.script import Edited
+from agents.decisions.view import View
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.floor import floor_of, floor_of_group, floor_of_task
 from agents.memory.experience import recall
@@ -51,6 +53,10 @@ class BuiltInPlanner:
 
     async def align(self, span: Span, situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
         return compiled_ideas.align(situation, idea, attempt)
+
+    async def edit_tree(self, span: Span, situation: Situation, view: View) -> Edited:
+        await heed(span, situation, "planner")
+        return compiled_ideas.edit_tree(situation, view)
 
 
 def payload_of(compiled: Compiled, floor_ms: float | None) -> dict[str, Any]:

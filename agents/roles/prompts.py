@@ -27,7 +27,7 @@ from agents.llm.messages import Message
 
 FOLDER = Path(__file__).resolve().parents[1] / "prompts"
 PARTS = FOLDER / "parts"
-REPLIES = ("plan", "ideas", "idea", "program", "diagnosis", "judgement", "any")
+REPLIES = ("plan", "ideas", "idea", "script", "program", "diagnosis", "judgement", "any")
 HEADER = ("role", "situation", "variables", "reply")
 
 _PIECE = re.compile(r"\{\{\s*([#/>]?)\s*([a-z][a-z0-9_]*)\s*\}\}")

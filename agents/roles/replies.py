@@ -127,6 +127,7 @@ FORMS = {  # what is asked once more, by a prompt's `reply`
     "plan": 'Reply with one JSON object with the keys "summary" and "steps".',
     "ideas": 'Reply with one JSON object with the key "ideas".',
     "idea": 'Reply with one JSON object with the keys "title", "text", "strategies" and "expected".',
+    "script": 'Reply with one JSON object with the keys "revision" and "ops".',
     "program": "Reply with the three lines TITLE, CHANGES and STRATEGY and then the whole program in one python fence, or SEARCH/REPLACE blocks.",
     "diagnosis": 'Reply with one JSON object with the keys "bottleneck", "route", "method", "change", "expected" and "documents".',
     "judgement": 'Reply with one JSON object with the keys "defect", "why", "fix", "route" and "documents".',

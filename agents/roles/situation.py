@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from agents.diagnosis import Diagnosis
 from agents.orders import Orders
@@ -16,6 +16,10 @@ from verifier.graph import Capture
 from verifier.jobs import Profile
 from verifier.report import Interval, Report
 from verifier.task import Admission
+
+if TYPE_CHECKING:
+    from agents.decisions.script import Edited
+    from agents.decisions.view import View
 
 T = TypeVar("T")
 
@@ -65,6 +69,8 @@ class Edit:
     step: str = ""
     options: Any = None
     idea: Idea | None = None  # that it realises
+    author: str = ""  # the profile and its model; "": nobody but the workflow
+    way: int | None = None  # that it belongs to, where a workflow goes several at once
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,14 @@ def required(value: T | None, otherwise: str) -> T:
     return value
 
 
+@dataclass(frozen=True)
+class Against:
+    """A program of another line, and the speedup over it: one measurement timed both in turn."""
+
+    attempt: Attempt
+    speedup: Interval
+
+
 @dataclass
 class Attempt:
     number: int
@@ -108,6 +122,7 @@ class Attempt:
     realises: int | None = None  # seq of the decision that asked for it
     expected: float | None = None  # speedup over the parent that the advice behind it promised
     base: Attempt | None = None  # the nearest ancestor that passed: its verdict timed both in turn
+    against: Against | None = None  # an earlier program of another line that it was measured beside; where it is known, the level follows from it
 
     @property
     def passed(self) -> bool:
@@ -133,7 +148,9 @@ class Attempt:
     @property
     def level(self) -> float:
         """How fast it is, to hold against other programs: the speedup over eager of a first program, times the gains from there; 0 where it is not
-        correct."""
+        correct. A program that was measured beside one of another line stands at that one's level times what was measured."""
+        if self.against is not None:
+            return self.against.attempt.level * self.against.speedup.ratio
         if self.base is not None and self.gain is not None:
             return self.base.level * self.gain.ratio
         return self.speedup.ratio if self.passed else 0.0
@@ -141,6 +158,8 @@ class Attempt:
     @property
     def score(self) -> float:
         """The same from the lower bound of the first program's speedup."""
+        if self.against is not None:
+            return self.against.attempt.score * self.against.speedup.ratio
         if self.base is not None and self.gain is not None:
             return self.base.score * self.gain.ratio
         return self.speedup.low if self.passed else 0.0
@@ -203,6 +222,9 @@ class Planner(Protocol):
 
     async def align(self, span: Span, situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
         """The idea rewritten so that it says what the surviving program does."""
+
+    async def edit_tree(self, span: Span, situation: Situation, view: View) -> Edited:
+        """The tree of decisions as this author would have it now."""
 
 
 class Coder(Protocol):

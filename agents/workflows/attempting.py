@@ -61,19 +61,32 @@ async def attempt_once(
 
 async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, parent: Attempt | None, *, profile: bool = True) -> Attempt:
     """Put an edit on record, verify it and, where it passes, profile it. Adds it to the situation's attempts."""
+    attempt = await put_on_record(span, situation, edit, parent)
+    await try_attempt(run, span, attempt, profile=profile)
+    return attempt
+
+
+async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: Attempt | None) -> Attempt:
+    """The edit as a candidate with a number, among the situation's attempts; nothing has been measured of it yet."""
     if edit.says:
         await span.say("coder", *edit.says)
     number = parent.number if parent else None
     proposed = await span.propose(
         edit.source, parent=number, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy,
-        idea=edit.idea.number if edit.idea else None,
+        idea=edit.idea.number if edit.idea else None, author=edit.author, way=edit.way,
     )  # fmt: skip
     attempt = Attempt(proposed.candidate, number, edit, base=beside(parent))
     situation.attempts.append(attempt)
     situation.attempts.sort(key=lambda a: a.number)  # workers in parallel come in another order after a resume
     situation.refusals.clear()
-    rival = attempt.base.edit.source if attempt.base is not None and attempt.base.edit.source != edit.source else None
-    attempt.report = await measure(span, edit.source, attempt.number, "full" if only_one(run) else "quick", rival)
+    return attempt
+
+
+async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: bool = True) -> None:
+    """Verify what is on record beside the program that it was made from and, where it passes, profile it."""
+    source = attempt.edit.source
+    rival = attempt.base.edit.source if attempt.base is not None and attempt.base.edit.source != source else None
+    attempt.report = await measure(span, source, attempt.number, "full" if only_one(run) else "quick", rival)
     if attempt.passed:
         if profile:
             attempt.profile = await profiled(run, span, attempt)
@@ -82,7 +95,6 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
         span.skip(verdict(attempt.report))
     else:
         span.fail(verdict(attempt.report))
-    return attempt
 
 
 def only_one(run: Engine) -> bool:

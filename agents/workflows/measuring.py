@@ -44,9 +44,9 @@ def describe_task(admission: Admission) -> str:
     return said
 
 
-async def measure(span: Span, source: str, number: int, tier: Tier, rival: str | None = None) -> Report:
+async def measure(span: Span, source: str, number: int | None, tier: Tier, rival: str | None = None) -> Report:
     """Verify a program, timed in turn with the one that it was made from (`rival`); an inconclusive measurement is repeated once with fresh seeds,
-    and where the host was busy, later."""
+    and where the host was busy, later. Without a `number` the verdict is no candidate's own: it only says how two programs compare."""
     last = tier == "full"
     report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     for seconds in LATER_SECONDS:

@@ -1,7 +1,8 @@
-"""The everyday suite with the built-in compiler: solved at tier full on GPUs, or only captured and printed on a CPU.
+"""The everyday suite with the built-in compiler: solved at tier full on GPUs, or on a CPU only captured and printed, or emulated at small sizes.
 
     python -m bench.everyday run --devices cuda:0,cuda:1 [--keep KEPT] [--only PART] [--limit-seconds 1500] [options of bench.sweep run]
     python -m bench.everyday run --capture-only [--only PART] [--seconds 240] [--out FILE] [--resume]
+    python -m bench.everyday run --emulated [--precision bf16] [--only PART] [--seconds 240] [--out FILE] [--resume]
     python -m bench.everyday tables [KEPT]               (writes bench/results/everyday-<device>.json, everyday.md)
 
 `run` goes on where it stopped: a sweep over the sets everyday (48 tasks, fp32-strict) and everyday-bf16 (the 16 of serving).
@@ -14,7 +15,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench.everyday import capturing, tables
+from bench.everyday import capturing, emulating, tables
 from bench.sweep.__main__ import main as sweep
 from bench.sweep.store import ROWS
 from bench.sweep.tasks import KINDS, ROOT
@@ -27,7 +28,9 @@ def main() -> int:
     if arguments.act == "tables":
         return published(arguments.kept, arguments.results)
     if arguments.capture_only:
-        return capturing.run(arguments.only, arguments.seconds, arguments.out, arguments.resume)
+        return capturing.run(arguments.only, arguments.seconds, arguments.out or capturing.RESULTS, arguments.resume)
+    if arguments.emulated:
+        return emulating.run(arguments.only, arguments.precision, arguments.seconds, arguments.out or emulating.RESULTS, arguments.resume)
     only = [word for part in arguments.only for word in ("--only", part)]
     where = ["--devices", arguments.devices, "--keep", str(arguments.keep), "--data-dir", str(arguments.keep / "data")]
     return sweep(["run", "--sets", ",".join(KINDS), *where, *only, "--winner", "fastest", *rest])
@@ -41,9 +44,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--keep", type=Path, default=KEPT, metavar="KEPT", help="what is written: rows, programs, unfinished runs")
     run.add_argument("--only", action="append", default=[], metavar="PART", help="only tasks with this in their name")
     run.add_argument("--capture-only", action="store_true", help="no GPU: capture, plan and print for CUDA, one task after the other")
-    run.add_argument("--seconds", type=float, default=240, help="of a task with --capture-only")
-    run.add_argument("--out", type=Path, default=capturing.RESULTS, help="of --capture-only")
-    run.add_argument("--resume", action="store_true", help="with --capture-only: leave out what the results hold already")
+    run.add_argument("--emulated", action="store_true", help="no GPU: are the programs right, at small sizes, in the tests' emulator of CUDA")
+    run.add_argument("--precision", choices=["fp32-strict", "bf16"], default="fp32-strict", help="with --emulated")
+    run.add_argument("--seconds", type=float, default=240, help="of a task with --capture-only or --emulated")
+    run.add_argument("--out", type=Path, help="of --capture-only or --emulated (default: a file of bench/results)")
+    run.add_argument("--resume", action="store_true", help="with --capture-only or --emulated: leave out what the results hold already")
     shown = commands.add_parser("tables", help="the results' file and page")
     shown.add_argument("kept", type=Path, nargs="?", default=KEPT, metavar="KEPT")
     shown.add_argument("--results", type=Path, default=ROOT / "bench" / "results")

@@ -39,7 +39,7 @@ def write(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
     if asked.writes:
         return program_reply(asked, plan, fault)
     reply = {
-        "plan": plan_reply, "replan": plan_reply, "ideas": ideas_reply, "cross": idea_reply, "align": idea_reply,
+        "plan": plan_reply, "replan": plan_reply, "ideas": ideas_reply, "cross": idea_reply, "align": idea_reply, "tree": tree_reply,
         "diagnose": diagnosis_reply, "judge": judgement_reply,
     }[asked.situation](asked, plan)  # fmt: skip
     if fault is None:
@@ -209,21 +209,32 @@ def left_step(left: list[Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def tree_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
+    """A script that adds the next ideas below the best program, or below the root, and drops nothing."""
+    told = asked.sections.get("Tree", "")
+    revision, best = re.search(r"Revision (\d+)", told), re.search(r"^ *- (n\d+): .*\(the best program\)$", told, re.MULTILINE)
+    fresh = [one for one in ideas_of(asked, plan) if one["title"] not in told]
+    adds = [{"op": "add", "parent": best[1] if best else "n0", **one} for one in fresh[:4]]
+    return {"revision": int(revision[1]) if revision else 0, "ops": adds}
+
+
 def ideas_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
     """Ideas that the compiler can realise: how much becomes own kernels, and one further choice each."""
     found = re.search(r"At most (\d+) ideas", asked.sections.get("Reply", ""))
     count = int(found[1]) if found else 4
     known = asked.sections.get("Ideas known already", "")
+    return {"ideas": [one for one in ideas_of(asked, plan) if one["title"] not in known][:count]}
+
+
+def ideas_of(asked: Asked, plan: CompilerPlan) -> list[dict[str, Any]]:
     allowed = strategies_allowed(asked)
     parts = steps_of(plan)
     ideas = []
     for extra in ("", *(name for name in CARRIED if name in allowed)):
         for covered in dict.fromkeys((" ".join(sum(parts, [])), " ".join(parts[0]) if parts else "")):
             title = f"Kernels for {covered[:40] or 'nothing'}" + (f" with {extra}" if extra else "")
-            if title in known:
-                continue
             ideas.append(idea(plan, covered.split(), [extra] if extra else [], title))
-    return {"ideas": ideas[:count]}
+    return ideas
 
 
 def idea(plan: CompilerPlan, covered: list[str], extra: list[str], title: str) -> dict[str, Any]:

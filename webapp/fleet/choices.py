@@ -50,7 +50,11 @@ def device_choices() -> list[DeviceChoice]:
 
 
 def waiting_by_queue(team: Team | None = None) -> dict[str, int]:
-    """How many verifications wait in each queue; of one team, where one is given."""
+    """How many verifications wait in each kind's queues, `verify.cuda` with those of one GPU or model among them; of one team, where one is given."""
     waiting = Verification.objects.filter(state="queued")
     counted = (waiting.filter(team=team) if team else waiting).values_list("queue").annotate(Count("pk"))
-    return dict(counted.order_by())
+    found: dict[str, int] = {}
+    for queue, count in counted.order_by():
+        kind = queue.partition(":")[0]
+        found[kind] = found.get(kind, 0) + count
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 
 from django.db import transaction
@@ -38,11 +39,17 @@ def enqueue_verification(verification: uuid.UUID, queue: str, attempt: int, epoc
     verify.configure(queue=queue).defer(verification_id=str(verification), attempt=attempt, epoch=epoch)
 
 
-def queue_for(device: str) -> str:
-    """`verify.cpu`, `verify.cuda` for any GPU, `verify.cuda:1` for that one."""
-    return f"verify.{device}"
+def queue_for(device: str, model: str = "") -> str:
+    """`verify.cpu`, `verify.cuda` for any GPU, `verify.cuda:1` for that one, `verify.cuda:model-nvidia-h200` for any of that model."""
+    return f"verify.{device}:{named(model)}" if model else f"verify.{device}"
 
 
-def queues_of(device: str) -> list[str]:
+def queues_of(device: str, model: str) -> list[str]:
     """What a verifier for this device listens to."""
-    return list(dict.fromkeys([queue_for(device), queue_for(device.partition(":")[0])]))
+    kind = device.partition(":")[0]
+    return list(dict.fromkeys([queue_for(device), queue_for(kind), queue_for(kind, model)]))
+
+
+def named(model: str) -> str:
+    """A device's model as part of a queue's name, which no number of a device can be."""
+    return f"model-{re.sub(r'[^a-z0-9]+', '-', model.lower()).strip('-')}"[:60]

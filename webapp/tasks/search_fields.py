@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from agents.choices.limits import LIMITS
-from agents.choices.workflows import DEFAULT, PARALLEL, ROLES, SEARCHES
+from agents.choices.workflows import DEFAULT, ROLES, SEARCHES, SIDE_BY_SIDE
 from agents.roles import impossible
 from agents.settings import MOST_WORKERS, Budget, Settings
 from webapp.accounts.models import Team
@@ -79,7 +79,7 @@ class SearchFields(forms.Form):
     verifier_minutes = limit_field("verifier_minutes", required=True)
     workers = forms.IntegerField(
         min_value=1, max_value=MOST_WORKERS, initial=Settings().workers, required=False,
-        help_text=f"For {' and '.join(PARALLEL)}. A single device measures them in turn.",
+        help_text=f"For {SIDE_BY_SIDE}. Each device measures one program at a time.",
     )  # fmt: skip
     target = forms.FloatField(min_value=1.0, max_value=1000, required=False)
 

@@ -8,7 +8,7 @@ import { Reading } from "./reading.js";
 import { write } from "./selection.js";
 import { VirtualList } from "./virtual.js";
 
-const HEIGHTS = { llm: 30, span: 44, artefact: 30, profile: 30, state: 30, control: 30, verification: 86, candidate: 96, diagnosis: 150, decision: 84, note: 92, plan: 320 }; // pixels, until measured
+const HEIGHTS = { llm: 30, span: 44, artefact: 30, profile: 30, state: 30, control: 30, verification: 86, candidate: 96, diagnosis: 150, decision: 84, way: 84, note: 92, plan: 320 }; // pixels, until measured
 
 export class Conversation {
   constructor({ state, scroller, list, follow, newer, now, forks }) {

@@ -17,6 +17,7 @@ const STAGES = {
 const WORTH_SAYING = 0.5; // seconds in the queue
 const JOBS = { admit: "Is the task sound?", capture: "Capture of the model's graph", verify: "Verification", profile: "Profile" };
 const ROUTES = { repair: "Repair", optimise: "Optimise further", "next-step": "Next step", "re-plan": "Plan again", stop: "Stop" };
+const WAYS = { begun: "begins", leads: "takes the lead", trails: "does not take the lead", migrated: "migrates", ended: "ends" };
 
 // Kinds that read as one quiet line, without an author's name.
 export const QUIET = new Set(["span", "llm", "artefact", "profile", "state", "control"]);
@@ -80,7 +81,7 @@ export const ENTRIES = {
         h("span", null, candidate.title),
       ),
       candidate.changes ? h("p", { class: "prose" }, candidate.changes) : null,
-      h("p", { class: "facts-line faint" }, [parent, candidate.strategy ? `strategy ${candidate.strategy}` : "", candidate.program ? size(candidate.program.bytes ?? 0) : ""].filter(Boolean).map((text) => h("span", null, text))),
+      h("p", { class: "facts-line faint" }, [parent, candidate.author ? `written by ${candidate.author}` : "", candidate.strategy ? `strategy ${candidate.strategy}` : "", candidate.program ? size(candidate.program.bytes ?? 0) : ""].filter(Boolean).map((text) => h("span", null, text))),
     ];
   },
 
@@ -141,6 +142,16 @@ export const ENTRIES = {
     ];
   },
 
+  way(item) {
+    const { way } = item;
+    const program = way.candidate == null ? null : h("a", { href: write({ candidate: way.candidate }) }, `candidate ${way.candidate}`);
+    return [
+      h("p", { class: "verdict-line" }, h("span", { class: "route" }, `Way ${way.way} `, WAYS[way.what] ?? way.what ?? ""), program, way.of == null ? null : h("span", { class: "muted" }, `of way ${way.of}`)),
+      way.reason ? h("p", { class: "prose" }, way.reason) : null,
+      way.speedup && way.beside != null ? h("p", { class: "realised" }, `${times(way.speedup.ratio)}× ${interval(way.speedup)} of candidate ${way.beside}, timed in turn`) : null,
+    ];
+  },
+
   note(item) {
     return [h("p", { class: "prose" }, item.text), h("p", { class: "faint small" }, [item.by ? `by ${item.by}` : "", item.to ? `to ${AGENTS[item.to] ?? item.to}` : ""].filter(Boolean).join(", "))];
   },
@@ -152,11 +163,25 @@ export const ENTRIES = {
 
   idea(item) {
     const { idea } = item;
+    const node = idea.situation === "tree";
     const from = idea.parents?.length ? `out of ${idea.parents.map((parent) => `idea ${parent}`).join(" and ")}` : "";
     return [
-      h("p", { class: "verdict-line" }, h("b", null, `Idea ${idea.idea}`), h("span", null, idea.title ?? "")),
+      h("p", { class: "verdict-line" }, h("b", null, node ? `Node n${idea.idea}` : `Idea ${idea.idea}`), h("span", null, idea.title ?? "")),
       idea.text ? h("p", { class: "prose" }, idea.text) : null,
-      h("p", { class: "facts-line faint" }, [from, idea.expected == null ? "" : `expected ${times(idea.expected)}× eager`, listed(idea.strategies)].filter(Boolean).map((text) => h("span", null, text))),
+      h("p", { class: "facts-line faint" }, [from, idea.expected == null ? "" : `expected ${times(idea.expected)}× ${node ? "the program above it" : "eager"}`, listed(idea.strategies)].filter(Boolean).map((text) => h("span", null, text))),
+    ];
+  },
+
+  tree(item) {
+    const { tree } = item;
+    const open = (tree.nodes ?? []).filter((node) => node.state === "open").length;
+    const title = { edited: "Tree edited", chosen: "Next", learned: "Learned" }[tree.what] ?? "Tree";
+    const left = tree.left_out ?? [];
+    return [
+      h("p", { class: "verdict-line" }, h("b", null, title), h("a", { href: "#decisions" }, `revision ${tree.revision ?? 0}`), h("span", { class: "muted" }, `${counted(open, "open node")}`)),
+      tree.reason ? h("p", { class: "prose" }, tree.reason) : null,
+      tree.predicted == null ? null : h("p", { class: "facts-line" }, h("span", null, `predicted ${shown(tree.predicted)}`), h("span", { class: "realised" }, `came ${shown(tree.came)}`)),
+      left.length ? h("ul", { class: "small muted" }, left.map((sentence) => h("li", null, `Left out: ${sentence}`))) : null,
     ];
   },
 
@@ -287,8 +312,10 @@ export function summaryOf(item, state) {
     verification: () => `${JOBS[item.job] ?? item.job}${item.candidate == null ? "" : ` of candidate ${item.candidate}`}: ${item.finishedAt ? statusOf(item.status || (item.ok === false || item.message ? "failed" : "ok"))[2] : "going on"}${item.speedup ? `, ${times(item.speedup.ratio)}×` : ""}`,
     diagnosis: () => item.diagnosis.text,
     decision: () => `${ROUTES[item.decision.route] ?? item.decision.route ?? ""}: ${item.decision.reason ?? ""}`,
+    way: () => `Way ${item.way.way} ${WAYS[item.way.what] ?? item.way.what ?? ""}: ${item.way.reason ?? ""}`,
     note: () => item.text,
     idea: () => item.idea.title,
+    tree: () => item.tree.reason ?? "",
     error: () => item.message,
     started: () => "The run has started.",
     forked: () => "Forked",

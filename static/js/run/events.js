@@ -52,6 +52,31 @@
  */
 
 /**
+ * @typedef {Object} TreeNode
+ * @property {string} id - name within the tree, such as n4
+ * @property {string|null} [parent] - id of the node that it is done to; null of the root, the task's own model
+ * @property {string} [title] - a few words, cut where they are many
+ * @property {Array<string>} [strategies] - names of the catalogue
+ * @property {string} [state] - "open", "done" or "given up"
+ * @property {number|null} [promise] - speedup over the parent's program, as the author of the node expects it
+ * @property {number} [tries] - programs and replies that came to nothing
+ * @property {number|null} [candidate] - number of its program
+ * @property {number|null} [level] - speedup of its program over eager, to hold against others; null where it has none
+ * @property {number|null} [gain] - of its program over the parent's, measured
+ * @property {Interval|null} [belief] - gain over the parent's program that it is believed to bring, with the interval for 80 % of gains
+ * @property {Interval|null} [before] - the same before the attempt that the event is about; absent where that did not change it
+ * @property {Interval|null} [predicted] - what its last attempt was to gain; absent where it was not tried
+ */
+
+/**
+ * @typedef {Object} TreeMarks
+ * @property {number} [predictions] - attempts whose gain was predicted
+ * @property {number} [within] - of those, how many fell into the predicted interval
+ * @property {number|null} [off] - factor by which beliefs missed, geometric mean
+ * @property {number|null} [promises_off] - factor by which the authors' promises missed
+ */
+
+/**
  * @typedef {Object} Figure
  * @property {string} [figure] - what was measured
  * @property {any} [value] - a number or a word
@@ -236,14 +261,29 @@
 /**
  * A strategy for the whole program, apart from code.
  * @typedef {Object} IdeaProposed
- * @property {string} [situation] - "ideas": one of a list; "cross": out of two; "align": what the surviving program does
- * @property {number} idea - number within the run, from 1
+ * @property {string} [situation] - "ideas": one of a list; "cross": out of two; "align": what the surviving program does; "tree": a node
+ * @property {number} idea - number within the run, from 1; of a node that of its id
  * @property {Array<number>} [parents] - ideas that it was made from
  * @property {string} [title] - a few words
  * @property {string} [text] - a paragraph
  * @property {Array<string>} [strategies] - names of the catalogue
- * @property {number|null} [expected] - speedup over eager
+ * @property {number|null} [expected] - speedup over eager; of a node over its parent's program
  * @property {number|null} [candidate] - the program of "align"
+ */
+
+/**
+ * A tree of decisions, whole, with what is believed of every open node.
+ * @typedef {Object} TreeChanged
+ * @property {string} [what] - "edited": by a script; "chosen": which node is tried next; "learned": after the attempt
+ * @property {number} [revision] - of the tree; a script names the one that it is about
+ * @property {string} [node] - id of the node that was chosen, or tried
+ * @property {string} [reason] - a sentence
+ * @property {Array<TreeNode>} [nodes] - a node's parent stands before it
+ * @property {number} [more] - nodes that did not fit
+ * @property {Array<string>} [left_out] - what of a script was not carried out, a sentence each
+ * @property {Interval|null} [predicted] - "learned": what the attempt was to gain
+ * @property {number|null} [came] - "learned": what it gained; 1 where no program was right
+ * @property {TreeMarks|null} [marks] - how the run's predictions came true so far
  */
 
 /**
@@ -259,6 +299,8 @@
  * @property {string} [sha] - hash of the program's source
  * @property {ArtefactRef|null} [program] - the program's source
  * @property {number|null} [idea] - number of the idea that it realises; absent where there is none
+ * @property {string} [author] - who wrote it: a profile, with its model as the server names it; absent for the built-in Coder
+ * @property {number|null} [way] - number of the way that it belongs to; absent where the workflow goes one way
  */
 
 /**
@@ -358,6 +400,23 @@
  */
 
 /**
+ * One of several ways that a workflow goes at once has begun, leads, trails, has migrated, or has ended.
+ *
+ * "begun": a new way. "leads": its program is the fastest of all ways, by one measurement beside the one that led. "trails": it seemed faster, and
+ * beside that one is not. "migrated": it stood still, and goes on from another way's program. "ended": it has nothing to gain, or lost too often.
+ * @typedef {Object} WayChanged
+ * @property {number} way - number within the run, from 1
+ * @property {string} [what] - "begun", "leads", "trails", "migrated" or "ended"
+ * @property {number} [round] - in which it happened, from 1
+ * @property {number|null} [candidate] - the program that it goes on from, leads with, or leaves behind; null: the task's own
+ * @property {number|null} [of] - the way whose program it goes on from; absent where it is its own
+ * @property {number|null} [beside] - "leads" and "trails": the program that led before
+ * @property {Interval|null} [speedup] - over that program, both timed in turn by one measurement on one device
+ * @property {number|null} [idea] - number of the idea that it tries next; absent where there is none
+ * @property {string} [reason] - the rule, a sentence
+ */
+
+/**
  * A small effect was had: the clock, a random number, a search.
  *
  * "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that a prompt placed itself; agent
@@ -409,6 +468,7 @@
  *   "plan.proposed": PlanProposed,
  *   "plan.edited": PlanEdited,
  *   "idea.proposed": IdeaProposed,
+ *   "tree.changed": TreeChanged,
  *   "candidate.proposed": CandidateProposed,
  *   "verification.queued": VerificationQueued,
  *   "verification.stage": VerificationStage,
@@ -417,6 +477,7 @@
  *   "artefact.attached": ArtefactAttached,
  *   "diagnosis.made": DiagnosisMade,
  *   "decision.made": DecisionMade,
+ *   "way.changed": WayChanged,
  *   "effect.completed": EffectCompleted,
  *   "budget.updated": BudgetUpdated,
  *   "control.requested": ControlRequested,

@@ -149,12 +149,17 @@ export const FOLDERS = {
   "idea.proposed"(state, event, payload, changes) {
     addItem(state, changes, event, "idea", { idea: payload });
   },
+  "tree.changed"(state, event, payload, changes) {
+    state.tree = event.seq;
+    addItem(state, changes, event, "tree", { tree: payload });
+  },
   "candidate.proposed"(state, event, payload, changes) {
     const candidate = candidateOf(state, payload.candidate, changes);
     Object.assign(candidate, {
       parent: payload.parent ?? null, title: payload.title ?? "", changes: payload.changes ?? "", strategy: payload.strategy ?? "", step: payload.step ?? "",
-      span: event.span, seq: event.seq, at: event.at, sha: payload.sha ?? "", program: payload.program ?? null,
+      span: event.span, seq: event.seq, at: event.at, sha: payload.sha ?? "", program: payload.program ?? null, author: payload.author ?? "",
     });
+    if (payload.way != null) changes.ways = true;
     if (event.span) ensureSpan(state, event.span, changes).candidates.push(candidate.number);
     addItem(state, changes, event, "candidate", { candidate: candidate.number });
   },
@@ -207,6 +212,7 @@ export const FOLDERS = {
       const known = candidateOf(state, candidate, changes);
       takeVerdict(known, payload, event.seq);
       known.running = null;
+      changes.ways ||= state.ways.size > 0;
       changes.header = true;
       changes.notices.push(`Candidate ${candidate}: ${(known.status || "no verdict").replaceAll("_", " ")}${known.speedup ? `, ${known.speedup.ratio.toFixed(2)} times eager` : ""}.`);
     }
@@ -232,6 +238,12 @@ export const FOLDERS = {
     }
     const item = addItem(state, changes, event, "decision", { decision: payload, realised: payload.realised ?? null });
     state.decisions.set(event.seq, item);
+  },
+  "way.changed"(state, event, payload, changes) {
+    state.ways.add(payload.way);
+    changes.ways = true;
+    addItem(state, changes, event, "way", { way: payload });
+    if (payload.what === "leads") changes.notices.push(`Way ${payload.way} takes the lead with candidate ${payload.candidate}.`);
   },
   "budget.updated"(state, _event, payload, changes) {
     state.spent = payload.spent ?? state.spent;

@@ -2,6 +2,7 @@
 import { Connection } from "./connection.js";
 import { Chart } from "./chart.js";
 import { Conversation } from "./conversation.js";
+import { Decisions } from "./decisions.js";
 import { setText } from "./dom.js";
 import { Finder } from "./finder.js";
 import { Header } from "./header.js";
@@ -13,6 +14,7 @@ import { Steps } from "./steps.js";
 import { wireSteering } from "./steering.js";
 import { bestCandidate, createChanges, createState, fold, foldStretch, itemOf } from "./store.js";
 import { Tree } from "./tree.js";
+import { Ways } from "./ways.js";
 import { shortcut } from "../lib/keys.js";
 import { say } from "../lib/say.js";
 import { counted } from "../lib/words.js";
@@ -38,9 +40,11 @@ let caughtUp = head === 0; // until then header, chart and panes keep what the s
 
 const reports = new Reports(config.base);
 const header = new Header(root, config, now, reports);
+const decisions = new Decisions(part("decisions"));
 const chart = new Chart(part("chart"));
 const tree = new Tree({ box: part("tree"), fold: part("tree-fold"), now });
 const conversation = new Conversation({ state, scroller: part("scroller"), list: part("entries"), follow: part("follow"), newer: part("newer"), now, forks: Boolean(part("fork")) });
+const ways = new Ways(part("ways"), `${config.base}ways`);
 const pane = new Pane({ root, config, reports, onTab: (tab) => go({ ...selection, event: null, span: null, tab }) });
 const choose = (item) => go({ ...selection, event: item.seq, span: null });
 const steps = new Steps({ state, conversation, select: part("step-kind"), count: part("step-count"), previous: part("step-previous"), next: part("step-next"), best: part("to-best"), go: choose });
@@ -90,9 +94,11 @@ function draw() {
   if (first || done.header || done.candidates.size) header.draw(state);
   conversation.draw(done.items);
   if (first || done.tree || done.candidates.size) tree.draw(state, selection);
+  if (done.ways && (!first || !ways.drawn)) ways.refresh();
   if (first || done.chart || done.header) chart.draw(state, subject().number);
   if (first || done.candidates.size || done.timelines || done.header) drawPane();
   if (first || done.items.size) steps.draw();
+  decisions.draw(state);
   if (wanted != null && reveal()) wanted = null;
   if (first) root.dataset.ready = "1";
   else if (done.notices.length) say(done.notices.at(-1));

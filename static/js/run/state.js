@@ -18,10 +18,12 @@ export function createState() {
     verifications: new Map(), // journal key -> its item
     calls: new Map(), // journal key of an exchange with a model -> its item
     decisions: new Map(), // seq -> its item
+    ways: new Set(), // numbers of those that the run goes at once; empty where it goes one
     told: new Map(), // seq of an event that tells more of an earlier item -> that item
     bestLow: 1, // the greatest lower bound of a passing candidate so far: what a next one has to improve on
     timelines: [], // {seq, candidate, title, tool, timeline}; candidate null is the reference
     stageSeconds: new Map(), // "job/stage/tier" -> seconds of those that ended, for what to expect
+    tree: 0, // seq of the last event that shows a tree of decisions
     usage: new Map(), // "role/profile" -> what that model did for that role
     spent: {},
     limits: {},
@@ -30,7 +32,7 @@ export function createState() {
 
 // What changed since the last draw: ids of items, paths of spans, numbers of candidates, and flags for the rest.
 export function createChanges() {
-  return { items: new Set(), spans: new Set(), candidates: new Set(), header: false, chart: false, tree: false, timelines: false, notices: [] };
+  return { items: new Set(), spans: new Set(), candidates: new Set(), header: false, chart: false, tree: false, timelines: false, ways: false, notices: [] };
 }
 
 export function addItem(state, changes, event, kind, fields = {}) {
@@ -123,7 +125,7 @@ export function candidateOf(state, number, changes) {
   let candidate = state.candidates.get(number);
   if (!candidate) {
     candidate = {
-      number, parent: null, title: "", changes: "", strategy: "", step: "", span: "", seq: 0, at: null, sha: "", program: null,
+      number, parent: null, title: "", changes: "", strategy: "", step: "", span: "", seq: 0, at: null, sha: "", program: null, author: "",
       status: "", message: "", tier: "", speedup: null, faster: false, programClass: "", programMs: null, result: null,
       resultSeq: 0, timeline: null, profile: null, tool: "", running: null,
     };

@@ -35,7 +35,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-WORKFLOWS = ("forge", "pilot", "branch", "descend", "random")
+WORKFLOWS = ("forge", "pilot", "branch", "beam", "worldmodel", "descend", "random")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,6 @@ def test_solves_softmax(solved, workflow):
     assert all(c.status in ("passed", "inconclusive") for c in summary.candidates), [(c.title, c.status, c.message) for c in summary.candidates]
     kinds = {call.situation for call in call_graph(journal.events)}
     assert kinds >= {
-        "forge": {"first", "diagnose"}, "pilot": {"first", "ideas", "realise"}, "branch": {"ideas", "realise"}, "descend": {"first", "diagnose"},
-        "random": {"first"},
+        "forge": {"first", "diagnose"}, "pilot": {"first", "ideas", "realise"}, "branch": {"ideas", "realise"}, "beam": {"first"},
+        "worldmodel": {"edit", "realise"}, "descend": {"first", "diagnose"}, "random": {"first"},
     }[workflow], kinds  # fmt: skip

@@ -28,7 +28,7 @@ async def forked(whole: MemoryJournal, at: int, settings: Settings) -> MemoryJou
     return journal
 
 
-@pytest.mark.parametrize("workflow", ["forge", "pilot", "branch", "descend", "random"])
+@pytest.mark.parametrize("workflow", ["forge", "pilot", "branch", "beam", "worldmodel", "descend", "random"])
 async def test_a_workflow_passes_over_all_that_it_inherits(workflow):
     whole = MemoryJournal()
     await engine(workflow, roles(), whole, candidates=10).execute()

@@ -100,7 +100,7 @@ async def test_a_repair_keeps_the_idea():
     assert mended.idea is FIRST and "## Step\n\nRows in registers" in last(models)
 
 
-@pytest.mark.parametrize("workflow", ["branch", "pilot", "forge"])
+@pytest.mark.parametrize("workflow", ["branch", "pilot", "forge", "beam"])
 async def test_whole_searches_with_models(workflow):
     counter = iter(range(1000))
 
@@ -127,6 +127,7 @@ async def test_whole_searches_with_models(workflow):
     summary = await engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "softmax", models=models).execute()
     assert summary.outcome == "improved", (summary.reason, summary.errors)
     wanted = {
+        "beam": {"planner/ideas", "coder/first", "coder/realise", "coder/optimise", "coder/repair", "verifier/diagnose"},
         "branch": {"planner/ideas", "coder/realise", "coder/repair"},
         "pilot": {"planner/ideas", "coder/realise", "planner/align"},
         "forge": {"coder/first", "coder/optimise", "coder/repair", "verifier/diagnose", "verifier/judge"},

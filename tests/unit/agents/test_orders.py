@@ -156,12 +156,16 @@ async def test_the_built_in_verifier_leaves_out_what_a_note_says(monkeypatch):
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("workflow", ["stitch", "branch", "pilot", "descend", "random"])
+@pytest.mark.parametrize("workflow", ["stitch", "branch", "beam", "pilot", "worldmodel", "descend", "random"])
 async def test_a_run_with_orders_resumes_to_the_same_end_wherever_it_is_cut(workflow):
     class Obeying(SearchRoles):
         async def ideas(self, span, situation, count, known):
             await heed(span, situation, "planner")
             return [idea for idea in await super().ideas(span, situation, count, known) if not set(idea.strategies) & situation.orders.skipped]
+
+        async def edit_tree(self, span, situation, view):
+            await heed(span, situation, "planner")
+            return await super().edit_tree(span, situation, view)
 
         async def advise(self, span, situation, attempt):
             await heed(span, situation, "verifier")

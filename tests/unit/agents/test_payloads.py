@@ -30,6 +30,8 @@ from agents.payloads import (
     RunFinished,
     RunForked,
     RunStarted,
+    TreeChanged,
+    TreeNode,
     read,
 )
 from agents.replay import BESIDE
@@ -43,7 +45,7 @@ ENTRIES = (ROOT / "static/js/run/entries.js").read_text()
 # What the entries of a page call a payload that they show.
 SHOWN: dict[str, list[type[BaseModel]]] = {
     "payload": [RunStarted, RunFinished], "plan": [PlanEdited], "step": [PlanStep], "idea": [IdeaProposed], "diagnosis": [DiagnosisMade],
-    "decision": [DecisionMade],
+    "decision": [DecisionMade], "tree": [TreeChanged], "node": [TreeNode],
 }  # fmt: skip
 HELPERS = ("add", "event", "at")  # by which tests and benches make events of keywords
 TERMINAL = ast.parse((ROOT / "stitchwork/conversation.py").read_text())

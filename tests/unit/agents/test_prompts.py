@@ -10,7 +10,7 @@ from agents.roles import prompts
 from agents.roles.prompts import FOLDER, PARTS, PromptError, fenced, part, prompt
 
 SITUATIONS = {
-    "planner/plan", "planner/replan", "planner/ideas", "planner/cross", "planner/align",
+    "planner/plan", "planner/replan", "planner/ideas", "planner/cross", "planner/align", "planner/tree",
     "coder/first", "coder/step", "coder/repair", "coder/optimise", "coder/realise",
     "frontend/translate", "frontend/repair", "midend/tune", "midend/repair",
     "verifier/diagnose", "verifier/judge", "any/reply",

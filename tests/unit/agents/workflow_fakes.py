@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from agent_fakes import CEILINGS, TASK, FakeClient
 
+from agents.decisions.script import Add, ScriptReply, edited
 from agents.diagnosis import diagnose
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
@@ -95,6 +96,20 @@ class SearchRoles:
         self._see("planner", "align", situation, attempt, (idea,))
         return replace(idea, text=f"what candidate {attempt.number} does", data=dict(attempt.edit.options[0]))
 
+    async def edit_tree(self, span, situation, view):
+        """Four draws below the best program, as long as there are ideas; the second hangs below the first."""
+        self._see("planner", "edit", situation)
+        best, made = view.best, len(view.tree.nodes) - 1
+        count = min(4, max(self.most_ideas - made, 0))
+        draw = random.Random(view.tree.revision)
+        ops = view.room_for(count)
+        for number in range(count):
+            picked = {name: draw.randint(0, 1) for name in STRATEGIES} | {"block": draw.choice(BLOCKS), "unroll": draw.choice(UNROLLS)}
+            said = {"title": f"draw {made + number}", "text": str(picked), "strategies": [n for n in STRATEGIES if picked[n]], "expected": 1.2}
+            place = {"parent": "first" if number == 1 else best, "id": "first" if number == 0 else ""}
+            ops.append(Add.model_validate({"op": "add", **place, **said}).carrying(picked))
+        return edited(view.tree, ScriptReply(revision=view.tree.revision, ops=ops), STRATEGIES)
+
     # the coder
 
     def _edit(self, choices, wrong=0, title="a program", strategy="vectorise") -> Edit:
@@ -129,6 +144,9 @@ class SearchRoles:
 
     async def advise(self, span, situation, attempt) -> Advice:
         self._see("judge", "advise", situation, attempt)
+        return self.by_rules(situation, attempt)
+
+    def by_rules(self, situation, attempt) -> Advice:
         found = diagnose(attempt.report, attempt.profile, CEILINGS, bytes_min=None, flops=None, floor_ms=None)
         if not attempt.passed:
             return Advice(found, "repair", "It has to be right first.")

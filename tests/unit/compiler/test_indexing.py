@@ -67,9 +67,15 @@ def test_the_same_in_cuda(compiled, task, name):
 
 
 COMPUTED_AROUND = {
-    "in a product's tail": ("return F.linear(x, y) * F.embedding(i, z)", "torch.randn(64, 96), torch.randn(48, 96), torch.randn(20, 48), torch.randint(0, 20, (64,))"),
-    "in a running sum's tail": ("return torch.cumsum(x, -1) + torch.gather(z, 1, i) * y", "torch.randn(9, 50), torch.randn(50), torch.randn(9, 200), torch.randint(0, 200, (9, 50))"),
-}  # fmt: skip
+    "in a product's tail": (
+        "return F.linear(x, y) * F.embedding(i, z)",
+        "torch.randn(64, 96), torch.randn(48, 96), torch.randn(20, 48), torch.randint(0, 20, (64,))",
+    ),
+    "in a running sum's tail": (
+        "return torch.cumsum(x, -1) + torch.gather(z, 1, i) * y",
+        "torch.randn(9, 50), torch.randn(50), torch.randn(9, 200), torch.randint(0, 200, (9, 50))",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", COMPUTED_AROUND)

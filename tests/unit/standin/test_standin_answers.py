@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from agents.decisions.script import ScriptReply
 from agents.roles.edits import folded, read_program
 from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, Refused, parse
 from compiler import Options
@@ -105,6 +106,16 @@ def test_ideas_differ_cross_align_and_become_programs(plan, first):
     made = answered(plan, turns("coder/realise", idea=f"{crossed.title}\n{crossed.text}"))
     aligned = parse(reply(write(read(turns("planner/align", idea=one, program=program_text(made.source))), plan, None)), IdeaReply)
     assert set(aligned.title.split()) >= own_in(plan, choices_of(made.source))
+
+
+def test_scripts_add_what_the_tree_does_not_have(plan):
+    tree = "- n0: The task's own model: 1.00x\n  - n4: A way: candidate 2 (the best program)"
+    first = parse(reply(write(read(turns("planner/tree", tree=tree, revision="3", why="so")), plan, None)), ScriptReply)
+    assert first.revision == 3 and first.ops and {op["parent"] for op in first.ops} == {"n4"}
+    known = f"{tree}\n    - n5: {first.ops[0]['title']}: open"
+    assert first.ops[0]["title"] not in {
+        op["title"] for op in parse(reply(write(read(turns("planner/tree", tree=known, revision="3", why="so")), plan, None)), ScriptReply).ops
+    }
 
 
 @pytest.mark.parametrize("kind", ["prose", "wrong-file", "stale-block"])

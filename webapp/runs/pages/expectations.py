@@ -40,10 +40,18 @@ def expectation_of(run: Run, candidate: Candidate) -> Expectation | None:
     """Out of the trace; None for a first program, and where nobody decided."""
     if candidate.parent_number is None:
         return None
-    told = [(row.seq, row.body) for row in run.events.filter(kind__in=[CandidateProposed.kind, DecisionMade.kind]).order_by("seq")]
-    proposed = next((seq for seq, said in told if isinstance(said, CandidateProposed) and said.candidate == candidate.number), 0)
+    rows = list(run.events.filter(kind__in=[CandidateProposed.kind, DecisionMade.kind]).order_by("seq"))
+    told = [(row.seq, row.body) for row in rows]
+    row = next((row for row in rows if isinstance(row.body, CandidateProposed) and row.body.candidate == candidate.number), None)
+    proposed = row.seq if row is not None else 0
     decisions = [(seq, said) for seq, said in told if isinstance(said, DecisionMade)]
-    decision = next(((seq, said) for seq, said in reversed(decisions) if seq < proposed and said.of is None), None)
+    answers = next(
+        (said.of for other in rows if row is not None and other.span == row.span and isinstance(said := other.body, DecisionMade) and said.of), None
+    )
+    before = [(seq, said) for seq, said in decisions if seq < proposed and said.of is None]
+    if row is not None and isinstance(row.body, CandidateProposed) and row.body.way is not None:  # the last decision may be another way's
+        before = [(seq, said) for seq, said in before if seq == answers]
+    decision = before[-1] if before else None
     if decision is None:
         return None
     seq, made = decision

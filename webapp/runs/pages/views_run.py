@@ -24,7 +24,9 @@ from webapp.runs import control
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
 from webapp.runs.pages import headline
+from webapp.runs.pages.decisions import decisions_of
 from webapp.runs.pages.views_trace import STRETCH
+from webapp.runs.pages.ways import ways_of
 from webapp.runs.trace.reading import events_after
 from webapp.runs.workers.standing import standing_of
 from webapp.tasks import estimates
@@ -39,8 +41,20 @@ def run_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
     run, can_control = run_for(request, run_id)
     context = {"run": run, "can_control": can_control, "config": page_config(run, can_control), "notes": note_readers(run)}
     context |= {"found": headline.headline_of(run), "go_on": headline.to_go_on(run)}
+    context |= ways_of(run)
+    context |= {"decisions": decisions_of(run)}
     notices.saw(user_of(request), run)
     return render(request, "runs/run.html", context)
+
+
+@login_required
+@require_GET
+def run_decisions(request: Request, run_id: uuid.UUID) -> HttpResponse:
+    """The tree of decisions as it is now, for a page that has an older one."""
+    run, _ = run_for(request, run_id)
+    response = render(request, "runs/_decisions.html", {"run": run, "decisions": decisions_of(run)})
+    response["Cache-Control"] = "no-store"
+    return response
 
 
 def note_readers(run: Run) -> dict[str, Any]:
@@ -80,6 +94,16 @@ def usual(run: Run) -> dict[str, Any] | None:
         return None
     known = estimates.of_run(run)
     return {"seconds": known.spent["seconds"].middle, "runs": known.runs} if known.known else None
+
+
+@login_required
+@require_GET
+def run_ways(request: Request, run_id: uuid.UUID) -> HttpResponse:
+    """The ways side by side without the page around them: what the live page puts in their place."""
+    run, _ = run_for(request, run_id)
+    response = render(request, "runs/_ways.html", {"run": run, **ways_of(run)})
+    response["Cache-Control"] = "private, no-cache"
+    return response
 
 
 @login_required

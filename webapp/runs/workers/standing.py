@@ -12,7 +12,7 @@ from django.utils import timezone
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from webapp.fleet.models import ONLINE_FOR, Device
-from webapp.runs.jobs import ORCHESTRATOR
+from webapp.runs.jobs import ORCHESTRATOR, queues_of
 from webapp.runs.models import Run, Turn, Verification
 
 MOST_COUNTED = 1000  # jobs before this one; a page says "more than"
@@ -55,6 +55,7 @@ def standing_of(run: Run) -> Standing:
     before = places_before(here, turns(queue), lambda job: job.owner == mine)
     kind = run.device_kind
     devices = list(Device.objects.filter(kind=kind, heartbeat_at__gt=timezone.now() - ONLINE_FOR))
+    devices = [device for device in devices if waiting is None or waiting.queue in queues_of(device.device, device.model)]
     lacking = [device.needs_sandbox for device in devices if device.needs_sandbox]
     online = len(devices) - len(lacking)
     each = _each_takes(queue) if waiting else None

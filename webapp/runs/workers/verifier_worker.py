@@ -48,7 +48,7 @@ class VerifierWorker:
         log.info("verifier for %s: %s", self.device, self.row.name)
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
-            await work(queues_of(self.device), concurrency=1, context={"verifier": self}, patience=0.1)
+            await work(queues_of(self.device, self.row.model), concurrency=1, context={"verifier": self}, patience=0.1)
         finally:
             heartbeat.cancel()
             with suppress(asyncio.CancelledError):

@@ -190,3 +190,18 @@ test("a fork takes over the settings, and leaves to the parent what was in fligh
   fold(state, [event(8, "llm.requested", { key: "s#1", profile: "other" }), event(9, "message.delta", { message: "s#1", offset: 0, text: "anew" })]);
   assert.equal(state.messages.get("s#1").text, "anew");
 });
+
+test("what became of a way is an entry, and asks for the ways to be drawn anew, as its programs and their verdicts do", () => {
+  const state = createState();
+  const changes = createChanges();
+  fold(state, list(["candidate.proposed", { candidate: 1, title: "alone" }], verdict("k", 1, 2)), changes);
+  assert.equal(changes.ways, false, "a run that goes one way has none");
+  const more = [event(3, "way.changed", { way: 2, what: "begun", round: 1, idea: 1, reason: "It tries idea 1." }), event(4, "candidate.proposed", { candidate: 2, way: 2, title: "idea 1" })];
+  fold(state, more, changes);
+  assert.equal(changes.ways, true);
+  assert.deepEqual([...state.ways], [2]);
+  assert.equal(state.items.find((item) => item.kind === "way").way.reason, "It tries idea 1.");
+  const later = createChanges();
+  fold(state, [{ ...list(verdict("l", 2, 3))[0], seq: 5 }], later);
+  assert.equal(later.ways, true);
+});

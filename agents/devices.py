@@ -1,0 +1,84 @@
+"""Several devices of one host as one: a job goes to whichever is free. Each has a judge of its own, which measures one program at a time. One that
+is named twice has two judges, which take turns at its clock (`verifier.judge.gate`), so that one builds while the other measures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from agents.local import Client, OnStage
+from verifier.jobs import Job, JobResult
+from verifier.report import Environment
+
+
+class Judge(Client, Protocol):
+    """A client that was opened and is to be closed."""
+
+    async def close(self) -> None: ...
+
+
+def names_of(given: str) -> list[str]:
+    """The devices of "cuda:0,cuda:1". Raises `ValueError` where they cannot measure for one run."""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    kinds = {name.partition(":")[0] for name in names}
+    if not names or len(kinds) > 1:
+        raise ValueError(f"a run has one device, or several of one kind: {given!r} is neither")
+    return names
+
+
+def setting_of(given: str) -> str:
+    """What a run on these devices says that it runs on: one by its name, several by their kind."""
+    names = names_of(given)
+    return names[0] if len(set(names)) == 1 else names[0].partition(":")[0]
+
+
+class Devices:
+    """`Client` over the judges of several devices, which have to be of one model: figures of different models are not held against each other."""
+
+    def __init__(self, names: Sequence[str], judges: Sequence[Judge]):
+        self.names, self.judges = tuple(names), tuple(judges)
+        self._free: asyncio.Queue[Judge] = asyncio.Queue()
+        for judge in self.judges:
+            self._free.put_nowait(judge)
+        self._checking = asyncio.Lock()
+        self._environment: Environment | None = None
+
+    async def run(self, job: Job, on_stage: OnStage | None = None) -> JobResult:
+        """On the device that is free, or will be next. Devices that cannot be one pool are the host's fault, in the result's `error`."""
+        try:
+            await self.ready()
+        except OSError as error:
+            return JobResult(error=str(error))
+        judge = await self._free.get()
+        try:
+            return await judge.run(job, on_stage)
+        finally:
+            self._free.put_nowait(judge)
+
+    async def ready(self) -> Environment:
+        """Where the first of them measures. Raises `OSError` where one cannot be used, or is of another model than the first."""
+        async with self._checking:
+            if self._environment is None:
+                self._environment = self._of_one_model(await asyncio.gather(*(judge.ready() for judge in self.judges)))
+            return self._environment
+
+    async def figures(self) -> dict[str, float]:
+        await self.ready()
+        return await self.judges[0].figures()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(judge.close() for judge in self.judges))
+
+    def _of_one_model(self, found: Sequence[Environment]) -> Environment:
+        models = {name: environment.device_model for name, environment in zip(self.names, found, strict=True)}
+        if len(set(models.values())) > 1:
+            said = ", ".join(f"{name} is {model}" for name, model in models.items())
+            raise OSError(f"the devices of a run are of one model, for others are not comparable: {said}")
+        return found[0]
+
+
+def open_devices(given: str, opened: Callable[[str], Judge]) -> Judge:
+    """The client for one device, or for several; `opened` makes that of one."""
+    names = names_of(given)
+    return opened(names[0]) if len(names) == 1 else Devices(names, [opened(name) for name in names])

@@ -1,0 +1,63 @@
+"""The ways of a run that goes several at once, as its events tell them: the programs of each, and the rules that moved it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, SerializeAsAny
+
+from agents.payloads import CandidateProposed, WayChanged
+
+WORDS = {"begun": "begins", "leads": "takes the lead", "trails": "does not take the lead", "migrated": "migrates", "ended": "ends"}
+
+
+class WayRow(BaseModel):
+    number: int
+    begun: int = 1  # round
+    ended: str = ""  # why; empty while it goes on
+    leads: bool = False  # its program is the fastest of all ways
+    steps: list[int | SerializeAsAny[WayChanged]] = []  # numbers of its programs, and what became of it, in the order of the trace
+
+    @property
+    def programs(self) -> list[int]:
+        return [step for step in self.steps if isinstance(step, int)]
+
+    @property
+    def stands(self) -> str:
+        """How it stands, in a word or two."""
+        return "leads" if self.leads else "ended" if self.ended else "goes on"
+
+
+def change(ways: list[WayRow], p: WayChanged) -> None:
+    """Takes in what became of a way; one that nobody has heard of begins."""
+    row = _row(ways, p.way, p.round)
+    row.steps.append(p)
+    if p.what == "leads":
+        for other in ways:
+            other.leads = other is row
+    elif p.what == "ended":
+        row.ended = p.reason or "ended"
+
+
+def belongs(ways: list[WayRow], p: CandidateProposed) -> None:
+    """Takes in a program; one of no way belongs nowhere."""
+    if p.way is not None:
+        _row(ways, p.way, 1).steps.append(p.candidate)
+
+
+def told(p: WayChanged) -> str:
+    """What became of a way, a sentence without its number: "migrates to candidate 5 of way 2: 2 programs in a row brought no gain."."""
+    said = WORDS.get(p.what, p.what)
+    if p.candidate is not None:
+        said += {"begun": " from", "migrated": " to", "ended": " with"}.get(p.what, " with") + f" candidate {p.candidate}"
+        said += f" of way {p.of}" if p.of is not None else ""
+    if p.speedup is not None and p.beside is not None:
+        said += f", {p.speedup.ratio:.3f}x [{p.speedup.low:.3f}, {p.speedup.high:.3f}] of candidate {p.beside}, timed in turn"
+    return f"{said}: {p.reason}" if p.reason else f"{said}."
+
+
+def _row(ways: list[WayRow], number: int, begun: int) -> WayRow:
+    row = next((way for way in ways if way.number == number), None)
+    if row is None:
+        row = WayRow(number=number, begun=begun)
+        ways.append(row)
+        ways.sort(key=lambda way: way.number)
+    return row

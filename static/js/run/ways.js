@@ -1,0 +1,39 @@
+// The ways of a run side by side: the server draws them, here they are asked for anew when something became of one.
+const AGAIN_MS = 1000; // at most so often
+
+export class Ways {
+  constructor(box, url) {
+    this.box = box;
+    this.url = url;
+  }
+
+  get drawn() {
+    return this.box.childElementCount > 0;
+  }
+
+  refresh() {
+    if (this.waiting) return;
+    this.waiting = setTimeout(() => this.load(), this.drawn ? AGAIN_MS : 0);
+  }
+
+  async load() {
+    try {
+      const answer = await fetch(this.url, { credentials: "same-origin" });
+      if (answer.ok) this.show(await answer.text());
+    } catch {
+      // offline: the next change asks again
+    }
+    this.waiting = null;
+  }
+
+  // What a reader has open or focused stays so.
+  show(html) {
+    const open = this.box.querySelector("details")?.open;
+    const focused = this.box.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    this.box.innerHTML = html;
+    const details = this.box.querySelector("details");
+    if (details && open != null) details.open = open;
+    if (focused) this.box.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    this.box.hidden = !this.drawn;
+  }
+}
