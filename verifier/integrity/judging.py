@@ -28,7 +28,8 @@ CUSTOM, MIXED = 0.5, 0.1
 # The least part of own code's share in later calls that it must have had in the timed ones too, and how improbable it must be that it had it although
 # so little was seen.
 IN_TIMED, DOUBT = 0.5, 0.01
-LEAST_TIMED = 8  # moments in timed calls with which a library's work there shows, where later calls are nearly all own code
+# Moments in timed calls with which a library's work there shows, where later calls are nearly all own code; and with own code, which are enough.
+LEAST_TIMED, LEAST_OWN = 8, 2
 # How much longer observed calls of the timed process may be than a timed one: on a GPU their device work, plus the cost of a launch; on the CPU,
 # which may be busy with other work, the faster of these calls as a whole.
 FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
@@ -176,6 +177,8 @@ def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
     timed = sampled.timed
     if timed is None or sampled.share < MIXED or timed.moments >= LEAST_TIMED:
         return
+    if timed.share * timed.moments >= LEAST_OWN and timed.share >= IN_TIMED * sampled.share:
+        return  # a library's work there would not have looked like this
     message = f"whose code the timed calls run was seen in {timed.moments} of them, which is too few: the class rests on later calls"
     judged.note("timed-unseen", "note", message)
     if busy and not judged.status:

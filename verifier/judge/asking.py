@@ -193,9 +193,11 @@ class Party:
         limit: float,
         hand_over: Callable[[], None],
         glances: Glances | None = None,
+        warm: Sequence[int] = (),
     ) -> tuple[list[Stamped], Frame, int]:
         """Makes one timed call per key, without a message between them, within `limit` seconds. `hand_over` writes the masked inputs of all of them
-        once the party is ready. With `glances` the judge inspects the process in some of the calls. Returns also the nanoseconds that the party
+        once the party is ready. With `glances` the judge inspects the process in some of the calls; caches are not flushed before those
+        numbered `warm`. Returns also the nanoseconds that the party
         needed until it was ready, and from the last call until its answer. The device must have a `leader`."""
         leader = self.device.leader()
         assert leader is not None
@@ -213,7 +215,7 @@ class Party:
         hand_over()
         try:
             with queueing(self.spawned) as threads, self.looking, glances.over(self.page) if glances else contextlib.nullcontext(-1) as bell:
-                stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit, threads, bell, glances.calls if glances else ())
+                stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit, threads, bell, glances.calls if glances else (), warm)
                 ended = time.monotonic_ns()
         except SeriesFailed as failed:
             if failed.cause == "time":

@@ -79,7 +79,7 @@ class Native:
         self.copied, self.abort = (take(waiting, name, None) for name in ("stitch_copied", "stitch_abort"))
         self.begin = take(running, "stitch_begin", None, ctypes.c_void_p)
         pointer, count = ctypes.c_void_p, ctypes.c_int
-        arguments = (pointer, fd, ctypes.c_uint32, pointer, pointer, count, pointer, ctypes.c_int, ctypes.c_int64, fd, word)
+        arguments = (pointer, fd, ctypes.c_uint32, pointer, pointer, count, pointer, ctypes.c_int, ctypes.c_int64, fd, word, word)
         self.lead = take(running, "stitch_lead", ctypes.c_int, *arguments)
 
     def on_cuda(self, context: int, flush_bytes: int = 0, warm_ms: float = 0.0) -> Native:
@@ -196,6 +196,10 @@ class SeriesFailed(RuntimeError):
         self.cause = cause
 
 
+def _bits(numbers: Sequence[int]) -> int:
+    return sum(1 << number for number in numbers)
+
+
 _CAUSES = {1: "message", 2: "time", 3: "turn"}
 
 
@@ -229,15 +233,17 @@ class Leader:
         threads: Sequence[int] = (),
         bell: int = -1,
         rung: Sequence[int] = (),
+        warm: Sequence[int] = (),
     ) -> list[Stamped]:
         """Leads the party behind socket `fd` through as many calls as there are keys, within `seconds`. `threads`: open `schedstat` files of the
-        party's threads. `bell`: an event that is signalled shortly before each of the calls numbered `rung`. Raises `SeriesFailed`."""
+        party's threads. `bell`: an event that is signalled shortly before each of the calls numbered `rung`. Caches are not flushed
+        before those numbered `warm`. Raises `SeriesFailed`."""
         count = len(keys)
         words = (ctypes.c_uint64 * (2 * count))(*(word for key in keys for word in key))
         stamps = (ctypes.c_int64 * (STAMPS * count))()
         files = (ctypes.c_int * len(threads))(*threads)
         addresses = (ctypes.addressof(words), ctypes.addressof(files), len(threads), ctypes.addressof(stamps))
-        code = self._native.lead(page, fd, count, *addresses, int(self.spins), int(seconds * 1e9), bell, sum(1 << number for number in rung))
+        code = self._native.lead(page, fd, count, *addresses, int(self.spins), int(seconds * 1e9), bell, _bits(rung), _bits(warm))
         if code:
             raise SeriesFailed(_CAUSES[int(code)])
         rows = [stamps[at : at + STAMPS] for at in range(0, STAMPS * count, STAMPS)]

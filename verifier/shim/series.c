@@ -44,7 +44,8 @@ struct page {
     uint64_t key[2];
     char rest[LINE - 16];
     int64_t inner; /* ns of the last call by the party's clock, or minus the driver's code */
-    char last[LINE - 8];
+    char last[LINE - 12];
+    uint32_t warm; /* with the key: the caches of this call are not flushed */
     _Atomic uint32_t begun; /* 4c+2 once call c runs: a party that slept takes a while to wake up after the go. It decides nothing. */
 };
 
@@ -257,9 +258,9 @@ int stitch_await(int fd, uint32_t number, uint64_t place, size_t nbytes) {
     put(&mine->party, at + 1);
     if (await(&mine->judge, at, at + 1, fd, spins, 0)) return -1;
     code = stitch_mask(place, nbytes, mine->key[0], mine->key[1]);
-    if (!code && driver.sync) code = flush_device();
+    if (!code && driver.sync) code = mine->warm ? stitch_sync() : flush_device();
     if (code) return code;
-    if (!driver.sync && host_scratch) {
+    if (!driver.sync && host_scratch && !mine->warm) {
         struct work work = {touch_lines, host_scratch, host_scratch_bytes / LINE, {0, 0}, 0};
         shared(&work);
     }
@@ -307,9 +308,10 @@ static int64_t queued(const int *threads, int count) {
 /* Leads a party through `count` calls. `keys`: two words per call. `threads`: open files in which the kernel tells how long the party's threads wait
  * for a processor. `stamps`, eight per call, in ns: the party waits, key, unmasked, go, ended, copied, the call by the party's clock, and how long
  * its threads waited for a processor meanwhile. `spins`: 1 where a processor can be spared for that. `bell` is an event that is signalled before each
- * call whose bit is set in `rung` (the first 64 of them), while the party unmasks its inputs. */
+ * call whose bit is set in `rung`, while the party unmasks its inputs. Caches are not flushed before each call whose bit is set in `warm`. Both name
+ * the first 64 calls. */
 int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys, const int *threads, int thread_count, int64_t *stamps, int spins,
-                int64_t limit_ns, int bell, uint64_t rung) {
+                int64_t limit_ns, int bell, uint64_t rung, uint64_t warm) {
     struct page *page = shared_page;
     int64_t deadline = now_ns() + limit_ns;
     enum outcome outcome;
@@ -319,6 +321,7 @@ int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys,
         if ((outcome = await(&page->party, last, step + 1, fd, spins, deadline))) return outcome;
         stamps[0] = now_ns();
         memcpy(page->key, keys + 2 * call, sizeof page->key);
+        page->warm = call < 64 && warm >> call & 1;
         if (call < 64 && rung >> call & 1) eventfd_write(bell, 1);
         stamps[1] = now_ns();
         put(&page->judge, step + 1);

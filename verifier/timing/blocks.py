@@ -255,15 +255,18 @@ class Side:
         self.round_trip = min(self.round_trip or found, found)
 
     def add(self, calls: list[Call]) -> float:
-        """Adds the counted calls of one turn, without those in which the process was inspected, and without preempted calls if others were not
-        preempted. Returns the turn's milliseconds."""
+        """Adds the counted calls of one turn, without those in which the process was inspected or whose caches were warm, and without preempted calls
+        if others were not preempted. Returns the turn's milliseconds."""
         laps = self.laps
-        calls = [call for call in calls if not call.looked] or calls
+        warm = [call for call in calls if call.warm and not call.looked and not call.preempted]
+        calls = [call for call in calls if not call.looked and not call.warm] or calls
         calm = [call for call in calls if not call.preempted]
         laps.made, laps.preempted = laps.made + len(calls), laps.preempted + len(calls) - len(calm)
         calls = calm or calls
         for name in ("inner", "wall", "ahead", "copied", "around", *(("between", "lead") if calls[0].in_series else ())):
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
+        if warm and calm:
+            laps.early += [call.inner - laps.inner[-1] for call in warm]
         new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
         if new and known:
             laps.remembered.append(int(statistics.median(new) - statistics.median(known)))

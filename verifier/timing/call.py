@@ -42,6 +42,10 @@ class Call:
     queued: int = 0  # how long its threads waited for a processor meanwhile
 
     @property
+    def warm(self) -> bool:
+        return self.use is not None and self.use.warm
+
+    @property
     def preempted(self) -> bool:
         """Whether other work on the host had the processors while it ran: then its time says nothing about the program."""
         return self.queued > max(PREEMPTED * self.inner, PREEMPTED_NS)

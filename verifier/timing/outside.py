@@ -1,7 +1,8 @@
 """Charges a program for the time that it needs outside its interval beyond eager's: moving work does not make it shorter.
 
-Nor does remembering: what a call takes longer with inputs of a new draw than with inputs that the party has seen but for an element (`remembered`)
-is charged too. A user's inputs are new each time, where the judge draws only one of a series anew.
+Nor does remembering: what a call takes longer with inputs of a new draw than with inputs that the party has seen but for an element
+(`remembered`) is charged too. A user's inputs are new each time, where the judge draws only one of a series anew. And a call is shorter after a
+flush of the caches than without one only where a thread has read the inputs meanwhile (`early`).
 
 Outside there are six parts: the time from the request until the inputs are handed over, and from the last call of a series to its answer
 (`around`), where a program's finalisers may run; from the key of the inputs until the party is ready for the go (`ahead`); from the end until
@@ -36,6 +37,7 @@ PARTS = {
     "around": "work is done before the inputs are handed over, or after the last call",
     "lead": "work is done in calls that do not count",
     "within": "the clock beside the program counts too little",
+    "early": "calls are shorter where the flush of the caches gives its threads time with the inputs",
     "remembered": "calls with inputs that it has seen before are shorter",
 }
 LEAST_TURNS = 4  # of a side, below which nothing is known about what it remembers
@@ -52,6 +54,7 @@ class Laps:
     between: list[int] = field(default_factory=list)
     around: list[int] = field(default_factory=list)
     lead: list[int] = field(default_factory=list)
+    early: list[int] = field(default_factory=list)  # of the series with both: a call whose caches were not flushed less the others
     remembered: list[int] = field(default_factory=list)  # of the series with both: a call with a new draw less the others
     made: int = 0  # counted calls
     preempted: int = 0  # those during which other work on the host had the processors
@@ -82,10 +85,10 @@ def charge(program: Side, eager: Side) -> Charge:
     """Computes what the program's calls need outside their interval beyond eager's: the larger of the sum over parts, since one part may be shorter
     than eager's by nature, and the total per call, since work may hide in another place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
-    least = {"remembered": LEAST_TURNS}
+    least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}
     found = {name: _beyond(*pair, *GRANTED.get(name, (1.0, 0))) for name, pair in pairs.items()}
-    apart = sum(found.get(name, 0.0) for name in ("remembered", "around", "lead"))
+    apart = sum(found.get(name, 0.0) for name in ("remembered", "around", "lead", "early"))
     together = _beyond(program.laps.outside(), eager.laps.outside(COPIES)) + apart
     most = max(sum(found.values()), together)
     if most <= 0:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 512 << 20  # bytes of the inputs and outputs of all calls of a series
 LEAD, COUNTED = 2, 6  # most calls
 LONG_MS, WHOLE_MS = 10.0, 60.0  # length of a call beside which waking up is negligible; total length of the longest side's calls of a series
+WARM, LEAST_COUNTED = 1 / 3, 3  # probability that a series has a call with warm caches, where it has so many counted calls
 KEPT_DRAWS, KEPT_BYTES = 3, 64 << 20  # earlier draws that are used again: one of any size, more where each is this small
 
 
@@ -71,6 +72,7 @@ class Use:
     rng: int | None  # null: the call draws no random numbers, and is not seeded
     counted: bool
     new: bool = True  # the first use of its draw: the party has seen no inputs like these
+    warm: bool = False  # whether the caches are not flushed before it
     changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # a tensor, the element, whose value it takes
 
     def copied(self) -> Values:
@@ -94,7 +96,8 @@ class Use:
 @dataclass
 class Uses:
     """Makes each turn's uses, the same for all its sides. Element and random seed are chosen at random. One counted call, at a random place, has
-    a new draw, the others have earlier ones: a program that remembers results is slower in that call."""
+    a new draw, the others have earlier ones: a program that remembers results is slower in that call. Some series have a call before which no
+    caches are flushed: a program whose threads read the inputs during the flush is slower in that one, and any other is faster."""
 
     draw: Callable[[int], tuple[Values, int]]
     rng: random.Random
@@ -107,6 +110,7 @@ class Uses:
         pool = [kept for kept in self._kept if kept.specs == values.specs and kept.tree == values.tree]
         seeds, calls = random.Random(seed), self.form.calls
         at = self.rng.randrange(self.form.lead, calls) if pool else 0
+        warm = self.rng.randrange(self.form.lead, calls) if self.form.counted >= LEAST_COUNTED and self.rng.random() < WARM else -1
         chosen = [values if number == at else self.rng.choice(pool or [values]) for number in range(calls)]
         if calls > 1:
             self._kept = [values, *self._kept][: KEPT_DRAWS if values.nbytes <= KEPT_BYTES else 1]
@@ -116,6 +120,7 @@ class Uses:
                 seeds.getrandbits(32) if self.form.seeded else None,
                 number >= self.form.lead,
                 number == at,
+                number == warm,
                 [change for tensor in one.tensors if (change := self._change(tensor))],
             )
             for number, one in enumerate(chosen)
@@ -172,7 +177,8 @@ class Line:
             device.flush_caches()
             device.sync()
 
-        stamped, frame, around = party.series(message, keys, self.limit * len(uses), hand_over, glances)
+        warm = [number for number, use in enumerate(uses) if use.warm]
+        stamped, frame, around = party.series(message, keys, self.limit * len(uses), hand_over, glances, warm)
         answers = frame.message.get("calls", [])
         calls = [self._call(number, use, stamped[number], answers[number], message["calls"][number]) for number, use in enumerate(uses)]
         for number in glances.calls if glances is not None else ():

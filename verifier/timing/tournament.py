@@ -59,7 +59,7 @@ class Tournament(Processes):
     busy: str = ""  # why a program that seems faster is not called faster on this host
     form: Form | None = None  # form of the last round's series; null: calls were timed one by one
     timed: TimedProcess | None = None  # the program's process in the last pairs, which determines its class
-    inspect: Callable[[Party], Glancing | None] = lambda party: None  # how that process is inspected while it is timed
+    inspect: Callable[[Party], Glancing | None] | None = None  # how that process is inspected while it is timed
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """Returns the timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for any failed party;
@@ -108,7 +108,7 @@ class Tournament(Processes):
         for pair in these:
             pair.round = number
         self.timed = TimedProcess(these[0].program)
-        self.timed.caller.glancing = self.inspect(self.timed.caller.party)
+        self.timed.caller.glancing = self.inspect(self.timed.caller.party) if self.inspect is not None else None
         self.waiting += self.pool.gate.frozen_seconds() - frozen
         self._alone(these, before, rng, share=len(round_.members) / PAIRS[self.job.tier])
         return these

@@ -190,3 +190,20 @@ def test_each_counted_call_bears_its_part_of_what_its_series_did_once():
     calls = [Call(inner, inner, 0, 0, None, [], [], None, [], in_series=True, use=Use(None, None, inner < 100)) for inner in (500, 130, 30, 32, 28)]
     _share(calls, 900)
     assert [(call.around, call.lead) for call in calls] == [(0, 0)] * 2 + [(300, (470 + 100) // 3)] * 3
+
+
+def test_a_call_that_is_shorter_after_a_flush_than_without_one_was_begun_during_it():
+    eager, program = in_series(side(800, 100, 300), 50), in_series(side(100, 100, 300), 50)
+    eager.laps.early, program.laps.early = [-200 * US] * 6, [(400 + at) * US for at in range(6)]
+    found = charge(program, eager)
+    assert 390 * US < found.ns < 410 * US and "flush of the caches" in found.message()
+    program.laps.early = [-at * US for at in range(6)]
+    assert not charge(program, eager).ns
+
+
+def test_a_call_with_warm_caches_counts_only_beside_the_others():
+    made = Side(None, None)  # type: ignore[arg-type]
+    calls = [
+        Call(inner, inner, 0, 0, None, [], [], None, [], in_series=True, use=Use(None, None, True, warm=inner == 90)) for inner in (30, 90, 32, 31)
+    ]
+    assert made.add(calls) == pytest.approx(31e-6) and made.laps.early == [59] and made.laps.made == 3

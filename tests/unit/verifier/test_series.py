@@ -87,7 +87,7 @@ def test_draws_of_any_size_are_used_again(monkeypatch):
     assert [use.new for use in given] == [False, True]
 
 
-def led(library, party, count=3, seconds=20.0):
+def led(library, party, count=3, seconds=20.0, warm=()):
     """The judge's side of a series, with `party(clock, fd, inputs)` in a process of its own; inputs lie masked. What the judge stamped."""
     native = Native(library)
     leader, page = Leader(native, spins=False), SharedPage()
@@ -105,7 +105,7 @@ def led(library, party, count=3, seconds=20.0):
         party(clock, theirs.fileno(), inputs)
         time.sleep(60)
     try:
-        return leader.lead(page.address, mine.fileno(), keys, seconds), inputs, plain
+        return leader.lead(page.address, mine.fileno(), keys, seconds, warm=warm), inputs, plain
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -178,7 +178,8 @@ def test_inputs_are_masked_before_they_are_shared(library):
         plain.mask(address, nbytes, key)
         seen.append(nbytes)
 
-    def series(message, keys, limit, hand_over, glances):
+    def series(message, keys, limit, hand_over, glances, warm):
+        assert warm == [1]
         hand_over()
         for call, key in zip(message["calls"], keys, strict=True):
             assert not torch.equal(view(arenas["in"].bytes, values.specs[0], call["offsets"][0]), values.tensors[0])
@@ -187,5 +188,22 @@ def test_inputs_are_masked_before_they_are_shared(library):
 
     device = SimpleNamespace(leader=lambda: SimpleNamespace(mask=mask, spins=False), sync=lambda: None, flush_caches=lambda: None)
     party = SimpleNamespace(device=device, arenas=arenas, arena=lambda name, size: arenas[name], series=series)
-    made = Line(party, [Spec.of(torch.zeros(4))], 1.0).calls([Use(values, None, True) for _ in range(3)], lambda: None)
+    made = Line(party, [Spec.of(torch.zeros(4))], 1.0).calls([Use(values, None, True, warm=number == 1) for number in range(3)], lambda: None)
     assert len(seen) == 3 and all(call.inputs_intact == [True, True] and call.around == 20 for call in made)
+
+
+def test_before_some_calls_no_caches_are_flushed(library):
+    def party(clock, fd, inputs):
+        clock._native.use_flush(256 * MIB)
+        serve(clock, fd, inputs, lambda number, inputs: None, 6)
+
+    stamped, _, _ = led(library, party, 6, warm=[4])
+    assert stamped[4].ahead < min(one.ahead for number, one in enumerate(stamped) if number != 4) / 2
+
+
+def test_some_series_have_a_call_with_warm_caches():
+    uses = Uses(drawn, random.Random(1), Form(2, 6))
+    places = [[at for at, use in enumerate(uses.next(number)) if use.warm] for number in range(200)]
+    assert {at for one in places for at in one} == set(range(2, 8)) and 40 < sum(map(len, places)) < 95 and max(map(len, places)) == 1
+    uses = Uses(drawn, random.Random(1), Form(1, 2))
+    assert not any(use.warm for number in range(30) for use in uses.next(number))
