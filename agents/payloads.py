@@ -345,6 +345,7 @@ class CandidateProposed(Payload):
     sha: Annotated[str, says("hash of the program's source")] = ""
     program: Annotated[ArtefactRef | None, says("the program's source")] = None
     idea: Annotated[int | None, says("number of the idea that it realises; absent where there is none")] = None
+    author: Annotated[str, says("who wrote it: a profile, with its model as the server names it; absent for the built-in Coder")] = ""
     way: Annotated[int | None, says("number of the way that it belongs to; absent where the workflow goes one way")] = None
 
     @property

@@ -61,7 +61,7 @@ def line(event: Event) -> str | None:
             text = "(a long message, kept as an artefact)" if p.text is None else p.text
             return f"{indent}  {event.agent}: " + text.strip().replace("\n", f"\n{indent}      ")
         case CandidateProposed() as p:
-            return f"{indent}  candidate {p.candidate}: {p.title}"
+            return f"{indent}  candidate {p.candidate}: {p.title}" + (f", by {p.author}" if p.author else "")
         case WayChanged() as p:
             return f"{indent}  way {p.way} {told(p)}"
         case VerificationStage(status="failed") as p:

@@ -236,6 +236,7 @@ class Span:
         changes: str,
         strategy: str,
         idea: int | None = None,
+        author: str = "",
         way: int | None = None,
         last: bool = False,
     ) -> CandidateProposed:
@@ -253,6 +254,8 @@ class Span:
         )  # fmt: skip
         if idea is not None:
             payload = payload.having(idea=idea)
+        if author:
+            payload = payload.having(author=author[:300])
         if way is not None:
             payload = payload.having(way=way)
         event = await self.emit(payload, program=Blob(source.encode(), "text/x-python", f"candidate-{number}.py"))

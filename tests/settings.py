@@ -6,6 +6,7 @@ import shutil
 import tempfile
 
 os.environ["DATA_DIR"] = tempfile.mkdtemp(prefix="stitchwork-test-")
+os.environ.setdefault("STITCHWORK_LEARNING_DIR", os.environ["DATA_DIR"] + "/learning")  # a server that a test starts reads what the test wrote
 _owner = os.getpid()
 atexit.register(lambda: os.getpid() == _owner and shutil.rmtree(os.environ["DATA_DIR"], ignore_errors=True))
 

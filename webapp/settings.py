@@ -61,6 +61,7 @@ INSTALLED_APPS = [
     "webapp.api",
     "webapp.diffs",
     "webapp.compare",
+    "webapp.learning",
     "webapp.ui",
 ]
 
@@ -239,6 +240,7 @@ LANGUAGE_CODE = "en-us"
 USE_I18N = False
 
 EXAMPLES_DIR = ROOT / "examples"
+LEARNING_DIR = Path(os.environ.get("STITCHWORK_LEARNING_DIR") or DATA_DIR / "learning").expanduser().absolute()  # trainings, as folders
 
 LOGGING = {
     "version": 1,

@@ -27,5 +27,6 @@ urlpatterns = [
     path("", include("webapp.arena.urls")),
     path("", include("webapp.knowledge.urls")),
     path("", include("webapp.llm.urls")),
+    path("", include("webapp.learning.urls")),
     path("", include("webapp.ui.urls")),
 ]

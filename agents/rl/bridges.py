@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.rl.client import EnvironmentClient
-from agents.rl.environment import ASKS, RULES, Problem, program_in
+from agents.rl.environment import Problem
+from agents.rl.prompts import ASKS, RULES, program_in
 
 VERIFIERS = "the bridge to `verifiers` needs that package (Python 3.11+, v0.4): pip install verifiers"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import sys
@@ -75,6 +76,7 @@ def _synthesise(commands: Subcommands) -> None:
     against = "a KernelBench checkout, the everyday suite: no task may be like one of theirs"
     synthesise.add_argument("--against", type=Path, nargs="+", default=[], metavar="PATH", help=against)
     synthesise.add_argument("--admit", metavar="DEVICE", help="run each task there: `cpu`, `cuda:0`")
+    synthesise.add_argument("--verifiers", type=int, default=1, metavar="N", help="tasks at a time: one measures, the others compile and check")
     synthesise.add_argument("--programs", action="store_true", help="also have programs of several qualities made and verified; wants --admit")
     synthesise.add_argument("--most", type=int, metavar="N", help="run only the first N tasks")
     synthesise.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache")
@@ -140,6 +142,7 @@ def _train(commands: Subcommands) -> None:
     way.add_argument("--rows", type=Path, nargs="+", metavar="FILE", help="files of `export`: prompts and programs")
     way.add_argument("--server", metavar="URL", help="of `serve`; STITCHWORK_RL_TOKEN is sent where it is set")
     train.add_argument("--start", type=Path, metavar="DIR", help="of --model tiny: weights that `merge` wrote")
+    train.add_argument("--team", default="", metavar="SLUG", help="whose members see this training's rollouts on the page Learning")
     for name, (value, says) in CONFIG.items():
         train.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=says)
     _common(train)
@@ -152,6 +155,7 @@ def _merge(commands: Subcommands) -> None:
     merge.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help="the --out of `train`")
     merge.add_argument("--out", type=Path, required=True, metavar="DIR")
     merge.add_argument("--start", type=Path, metavar="DIR", help="as it was given to `train`")
+    merge.add_argument("--json", action="store_true", help="what was written as JSON, with the name and revision for a profile")
     merge.set_defaults(act=run_merge)
 
 
@@ -198,6 +202,8 @@ def run_synthesise(args: argparse.Namespace) -> int:
 
     if args.programs and not args.admit:
         raise ValueError("--programs wants --admit DEVICE: programs are labelled by their verdicts")
+    if args.verifiers < 1:
+        raise ValueError("--verifiers is at least 1")
     tell = progress(args)
     tasks = Lines(args.out / "tasks.jsonl")
     known = list(tasks)
@@ -220,21 +226,25 @@ def run_synthesise(args: argparse.Namespace) -> int:
 
 async def _run_tasks(args: argparse.Namespace, tasks: list[dict[str, Any]], tell: Callable[[str], None]) -> dict[str, int]:
     from agents.given import default_data_dir, open_verifier
-    from agents.rl.data.making import Lines, admit, programs
+    from agents.rl.data.making import Lines, admit, figures_of, programs
+    from agents.rl.pool import Pool
 
-    client = open_verifier(args.admit, args.data_dir or default_data_dir())
+    clients = [open_verifier(args.admit, args.data_dir or default_data_dir()) for _ in range(args.verifiers)]
     try:
         admitted = Lines(args.out / "admitted.jsonl")
-        found = {"admitted": await admit(tasks, client, admitted, tell)}
+        pool = Pool(clients, most_waiting=0)
+        found = {"admitted": await admit(tasks, pool, admitted, tell, at_once=args.verifiers)}
         if args.programs:
             kept = {line["sha"] for line in admitted if line["kept"]}
             rows = Lines(args.out / "programs.jsonl")
             wanted = [task for task in tasks if task["sha"] in kept]
-            await programs(wanted, client, rows, Lines(args.out / "settled.jsonl"), args.seed, tell)
+            device = await figures_of(clients[0])
+            await programs(wanted, pool, device, rows, Lines(args.out / "settled.jsonl"), args.seed, tell, at_once=args.verifiers)
             found["rows"] = sum(1 for _ in rows)
         return found
     finally:
-        await client.close()
+        for client in clients:
+            await client.close()
 
 
 def read_problems(args: argparse.Namespace) -> list[Problem]:
@@ -307,7 +317,8 @@ def run_train(args: argparse.Namespace) -> int:
     from agents.rl.training import Config, Trainer
 
     config = Config.of(**{name: getattr(args, name) for name in CONFIG})
-    trainer = Trainer(open_policy(args), config, args.out, progress(args), kind="grpo" if args.server else "supervised")
+    about = {"model": args.model, "device": args.device, "team": args.team}
+    trainer = Trainer(open_policy(args), config, args.out, progress(args), kind="grpo" if args.server else "supervised", about=about)
     if args.server:
         metrics = trainer.reinforce(EnvironmentClient(args.server, os.environ.get("STITCHWORK_RL_TOKEN")))
     else:
@@ -340,7 +351,18 @@ def run_merge(args: argparse.Namespace) -> int:
         adapt(policy.module, config["rank"], config["alpha"], config["seed"])
     restore(policy, weights_of(held))
     policy.save(args.out)
-    print(f"{args.out}: step {said['step']}")
+    revision = f"{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}-{said['step']}"
+    about = {
+        "revision": revision,
+        "base": args.model,
+        "step": said["step"],
+        "kind": said["kind"],
+        "checkpoint": str(path.absolute()),
+        "config": config,
+    }
+    (args.out / "stitchwork.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    name = f"{args.out.absolute()}@{revision}"
+    print(json.dumps({**about, "model": name}) if args.json else f"{args.out}: step {said['step']}; in a profile: model = {json.dumps(name)}")
     return OK
 
 

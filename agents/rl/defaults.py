@@ -21,5 +21,6 @@ CONFIG: dict[str, tuple[int | float, str]] = {
     "alpha": (32.0, "of LoRA"),
     "seed": (0, "of all randomness"),
     "save_every": (10, "steps between checkpoints"),
+    "recompute": (0, "1: activations are computed again for the gradient: far less memory, a third more arithmetic"),
     "at_once": (16, "episodes in flight"),
 }

@@ -4,7 +4,6 @@ told. One turn is one skill; several are the loop of the product: program, diagn
 from __future__ import annotations
 
 import random
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from agents.diagnosis import Diagnosis, diagnose
 from agents.rl.data.rows import feedback
 from agents.rl.judging import Fill
 from agents.rl.pool import Pool
+from agents.rl.prompts import LONGEST_FEEDBACK, program_in, prompt_of
 from agents.rl.reward import Scored, reward_of, score
 from agents.rl.rubric import Before, Skill
 from agents.roles.compiled import ceilings_of
@@ -28,16 +28,6 @@ from verifier.source import SourceError, parse
 from verifier.task import Mode, Precision
 
 LONGEST_PROGRAM = 1 << 18  # characters
-LONGEST_FEEDBACK = 4000
-FENCE = re.compile(r"^```[\w+-]*[ \t]*\n(.*?)^```[ \t]*$", re.S | re.M)
-ASKS: dict[Skill, str] = {
-    "write": "Write a faster program for this PyTorch task.",
-    "improve": "Here are a PyTorch task, a program for it and what a verifier says of the program. Write a better program.",
-}
-RULES = (
-    "Define `class ModelNew(nn.Module)` with the constructor and forward of the task's `Model`, with kernels of your own (CUDA C++ or C++ through "
-    "torch.utils.cpp_extension.load_inline, or Triton). Answer with one fenced Python block that holds the whole file."
-)
 
 
 class Problem(BaseModel):
@@ -54,10 +44,7 @@ class Problem(BaseModel):
     feedback: str = ""
 
     def prompt(self) -> str:
-        parts = [ASKS[self.skill], RULES, f"Task:\n```python\n{self.task.strip()}\n```"]
-        if self.skill == "improve":
-            parts += [f"Program:\n```python\n{self.before.strip()}\n```", f"The verifier says:\n{self.feedback[:LONGEST_FEEDBACK]}"]
-        return "\n\n".join(parts)
+        return prompt_of(self.task, self.before if self.skill == "improve" else None, self.feedback)
 
 
 class Observation(BaseModel):
@@ -99,12 +86,6 @@ class Action(BaseModel):
 
 class BadAction(ValueError):
     """What was asked cannot be done; says why. It is no step."""
-
-
-def program_in(reply: str) -> str:
-    """The last fenced block; without one the whole reply, which then is judged as it stands."""
-    found = FENCE.findall(reply)
-    return found[-1] if found else reply
 
 
 @dataclass(frozen=True)
@@ -225,7 +206,7 @@ class Episode:
                 told = f"{told}\n{diagnosis.text}".strip() if diagnosis is not None else told
             self._before = Before(report, diagnosis)
         if not self.done:
-            self._prompt = Problem(id=self.problem.id, task=task, skill="improve", before=source, feedback=told or "It passed.").prompt()
+            self._prompt = prompt_of(task, source, told or "It passed.")
         return Observation(
             episode_id=self.id,
             problem=self.problem.id,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from agents.rl import tensors
 
@@ -35,6 +36,10 @@ class Policy(Protocol):
 
     def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
         """Replies with their end token where they have one, drawn from torch's generator."""
+        ...
+
+    def recompute(self) -> None:
+        """From now on keep only what enters each layer, and compute the rest again for the gradient."""
         ...
 
     def save(self, folder: Path) -> None: ...
@@ -87,11 +92,12 @@ class Transformer(nn.Module):
         self.token, self.place = nn.Embedding(vocabulary, size.width), nn.Embedding(size.longest, size.width)
         self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
+        self.recomputes = False
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.token(tokens) + self.place(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.recomputes else block(x)
         found: Tensor = self.norm(x) @ self.token.weight.T
         return found
 
@@ -134,6 +140,9 @@ class TinyPolicy:
             if bool(over.all()):
                 break
         return [cut(row, END) for row in tokens[:, len(prompt) :].tolist()]
+
+    def recompute(self) -> None:
+        self.module.recomputes = True  # type: ignore[assignment]
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,6 +196,14 @@ class TransformersPolicy:
         )  # fmt: skip
         self.module.train(training)
         return [cut(row, self.end) for row in found[:, len(prompt) :].tolist()]
+
+    def recompute(self) -> None:
+        self.module.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
+        self.module.train()  # only then layers look at it
+        for layer in self.module.modules():  # which is no reason to drop anything
+            for name in ("p", "attention_dropout"):
+                if isinstance(getattr(layer, name, None), float):
+                    setattr(layer, name, 0.0)
 
     def save(self, folder: Path) -> None:
         """Whole weights with the adapters in them, as `transformers serve`, vLLM and converters for llama.cpp load them."""

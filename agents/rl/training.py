@@ -11,12 +11,13 @@ uninterrupted one makes, where the rewards are the same: of measured speeds they
 from __future__ import annotations
 
 import copy
-import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,13 +26,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from agents.rl import tensors
+from agents.rl import records, tensors
 from agents.rl.defaults import CONFIG
 from agents.rl.policy import Policy, adapt, unadapted
+from agents.rl.prompts import program_at, shown_in
+from agents.rl.records import METRICS, ROLLOUTS
 from agents.rl.reward import Scored, advantages
 
 CHECKPOINT = "checkpoint.npz"
 HACKS = frozenset({"rejected", "major_hacking"})  # gates of the reward
+PARTS = ("base", "speed", "own_weight", "factor")  # of the reward of what passed, besides speedup and own share
 
 
 class CannotTrain(RuntimeError):
@@ -68,6 +72,7 @@ class Config:
     alpha: float
     seed: int
     save_every: int
+    recompute: int
     at_once: int
 
     @classmethod
@@ -110,17 +115,21 @@ class Sample:
     advantage: float | None = None
     old: Tensor | None = None  # log probabilities of the reply's tokens when it was drawn
     reference: Tensor | None = None
+    asked: str = ""  # the prompt's text
+    feedback: str = ""  # what the verifier says of the program
 
 
 @dataclass
 class Trainer:
-    """Trains in `folder`: `metrics.jsonl` a line a step, `rollouts.jsonl` a line a sample, `checkpoint.npz`. Continues what it finds there."""
+    """Trains in `folder`: `metrics.jsonl` a line a step, `rollouts.jsonl` a line a sample, `checkpoint.npz`, and `run.json` with `about`: the model's
+    name, where it runs, and the team that may see the rollouts. Continues what it finds there."""
 
     policy: Policy
     config: Config
     folder: Path
     say: Callable[[str], None] = lambda line: None
     kind: str = "grpo"
+    about: Mapping[str, Any] = field(default_factory=dict)
     step: int = 0
     _reference: Any = field(default=None, repr=False)
 
@@ -130,20 +139,23 @@ class Trainer:
             adapt(self.policy.module, self.config.rank, self.config.alpha, self.config.seed)
         elif self.config.kl:
             self._reference = copy.deepcopy(self.policy.module).requires_grad_(False)
+        if self.config.recompute:
+            self.policy.recompute()
         self.trained = {name: one for name, one in self.policy.module.named_parameters() if one.requires_grad}
         self.optimiser = torch.optim.AdamW(self.trained.values(), lr=self.config.learning_rate, weight_decay=0.0)
         self._continue()
 
     def reinforce(self, problems: Problems) -> list[dict[str, Any]]:
         """GRPO up to `config.steps`; the metrics of all steps, earlier ones included."""
-        while self.step < self.config.steps:
-            begun = time.monotonic()
-            self._draw()
-            samples = self.rollouts(problems)
-            figures = self.update(samples)
-            told = {"step": self.step + 1, **figures, **summary(samples), "seconds": round(time.monotonic() - begun, 3)}
-            self._after(told, [_line(self.step + 1, sample) for sample in samples])
-        return read_lines(self.folder / "metrics.jsonl")
+        with self._sitting():
+            while self.step < self.config.steps:
+                begun = time.monotonic()
+                self._draw()
+                samples = self.rollouts(problems)
+                figures = self.update(samples)
+                told = {"step": self.step + 1, **figures, **summary(samples), "seconds": round(time.monotonic() - begun, 3)}
+                self._after(told, list(_lines(self.step + 1, samples)))
+        return records.read_lines(self.folder / METRICS)
 
     def supervise(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
         """Supervised training on prompts and replies; a step is `prompts` pairs. Pairs that the model cannot see whole are left out."""
@@ -153,21 +165,29 @@ class Trainer:
             raise CannotTrain(f"every pair is longer than the {self.policy.longest} tokens that the model sees")
         if len(fitting) < len(known):
             self.say(f"{len(known) - len(fitting)} of {len(known)} pairs are longer than {self.policy.longest} tokens, and left out")
-        while self.step < self.config.steps:
-            begun = time.monotonic()
-            self._draw()
-            rng = random.Random(f"{self.config.seed}:{self.step}")
-            rows = [fitting[rng.randrange(len(fitting))] for _ in range(self.config.prompts)]
-            total = sum(len(reply) for _, reply in rows)
-            loss = 0.0
-            self.optimiser.zero_grad()
-            for part in _parts(rows, self.config.batch):
-                one = -torch.cat(self.chances(part)[0]).sum() / total
-                one.backward()
-                loss += one.item()
-            norm = self._descend()
-            self._after({"step": self.step + 1, "loss": loss, "norm": norm, "tokens": total, "seconds": round(time.monotonic() - begun, 3)}, [])
-        return read_lines(self.folder / "metrics.jsonl")
+        with self._sitting():
+            while self.step < self.config.steps:
+                begun = time.monotonic()
+                self._draw()
+                told = self._imitate(fitting)
+                self._after({"step": self.step + 1, **told, "seconds": round(time.monotonic() - begun, 3)}, [])
+        return records.read_lines(self.folder / METRICS)
+
+    def _sitting(self) -> AbstractContextManager[None]:
+        return records.sitting(self.folder, {"kind": self.kind, **self.about, "config": asdict(self.config)}, self.step)
+
+    def _imitate(self, known: Sequence[tuple[list[int], list[int]]]) -> dict[str, float]:
+        """One supervised step, on pairs drawn by seed and step."""
+        rng = random.Random(f"{self.config.seed}:{self.step}")
+        rows = [known[rng.randrange(len(known))] for _ in range(self.config.prompts)]
+        total = sum(len(reply) for _, reply in rows)
+        loss = 0.0
+        self.optimiser.zero_grad()
+        for part in _parts(rows, self.config.batch):
+            one = -torch.cat(self.chances(part)[0]).sum() / total
+            one.backward()
+            loss += one.item()
+        return {"loss": loss, "norm": self._descend(), "tokens": total}
 
     def rollouts(self, problems: Problems) -> list[Sample]:
         """`prompts` groups of episodes. Programs are verified while the next group's are written; these are drawn in an order that stays the same."""
@@ -186,6 +206,7 @@ class Trainer:
                     answer = answering.result()
                     seen, sample.reward = answer["observation"], answer["reward"]
                     sample.score = {**seen.get("components", {}), "episode": seen["episode_id"]}
+                    sample.feedback = str(seen.get("feedback", ""))
                     samples.append(sample)
                     if not answer["done"]:
                         due.append((sample.group, seen))
@@ -204,7 +225,7 @@ class Trainer:
                     raise CannotTrain(f"a prompt has {wants}: the model sees {self.policy.longest}; lower --most-tokens, or leave the problem out")
                 replies = self.policy.sample(prompt, len(alike), self.config.most_tokens, self.config.temperature)
                 for seen, reply in zip(alike, replies, strict=True):
-                    yield Sample(group, turn, prompt, reply, self.policy.decode(reply), seen["problem"]), seen["episode_id"]
+                    yield Sample(group, turn, prompt, reply, self.policy.decode(reply), seen["problem"], asked=text), seen["episode_id"]
 
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Passes of the clipped objective over the samples that teach something."""
@@ -284,13 +305,12 @@ class Trainer:
 
     def _after(self, told: dict[str, Any], rollouts: Sequence[dict[str, Any]]) -> None:
         self.step += 1
-        append(self.folder / "rollouts.jsonl", rollouts)
-        append(self.folder / "metrics.jsonl", [told])
+        records.append(self.folder / ROLLOUTS, rollouts)
+        records.append(self.folder / METRICS, [told])
         if self.step % self.config.save_every == 0 or self.step == self.config.steps:
             self.save()
-        self.say(
-            " ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items() if value is not None)
-        )
+        shown = {name: value for name, value in told.items() if value is not None and not isinstance(value, dict)}
+        self.say(" ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()))
 
     def save(self) -> None:
         """Whole or not at all."""
@@ -305,7 +325,7 @@ class Trainer:
         if path.exists():
             held, said = tensors.read(path)
             weights = weights_of(held)
-            free = {"steps", "save_every", "at_once"}
+            free = {"steps", "save_every", "recompute", "at_once"}
             other = sorted(name for name, value in asdict(self.config).items() if name not in free and said["config"].get(name) != value)
             if said["kind"] != self.kind or other or set(weights) != set(self.trained):
                 which = ", ".join(other) or "another model, or another kind of training"
@@ -318,12 +338,8 @@ class Trainer:
                     moments.setdefault(int(number), {})[name] = value
             self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
             self.step = said["step"]
-        for name in ("metrics.jsonl", "rollouts.jsonl"):
-            known = read_lines(self.folder / name)
-            kept = [line for line in known if line["step"] <= self.step]
-            if len(kept) < len(known) or not (self.folder / name).exists():
-                (self.folder / name).write_text("")
-                append(self.folder / name, kept)
+        for name in (METRICS, ROLLOUTS):
+            records.cut(self.folder / name, self.step)
 
 
 def weights_of(held: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -363,6 +379,8 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     passed = [sample for sample in judged if sample.score.get("status") == "passed"]
     lows = [math.log(sample.score["low"]) for sample in passed if "low" in sample.score]
     own = [sample.score["own_share"] or 0.0 for sample in passed if "own_share" in sample.score]
+    parts = {name: _mean([float(sample.score[name]) for sample in passed if name in sample.score]) for name in PARTS}
+    rubrics = [sample.score["rubric"] for sample in passed if "rubric" in sample.score]
     groups = {(sample.group, sample.turn) for sample in samples}
     teaching = {(sample.group, sample.turn) for sample in samples if sample.advantage is not None}
     return {
@@ -375,23 +393,31 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
         "hacks": _mean([float(sample.score.get("gate") in HACKS) for sample in samples]),
         "groups_dropped": len(groups - teaching),
         "length": _mean([float(len(sample.reply)) for sample in samples]),
+        "parts": parts,
+        "rubric": {name: _mean([float(one[name]) for one in rubrics if name in one]) for name in sorted(set().union(*rubrics))},
+        "verdicts": dict(Counter(verdict(sample) for sample in samples)),
     }
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """A last line that a crash tore is left out."""
-    data = path.read_bytes() if path.exists() else b""
-    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+def verdict(sample: Sample) -> str:
+    """Says in a word what became of a sample."""
+    if sample.reward is None:
+        return "no_sample"
+    gate = sample.score.get("gate")
+    return str(gate if gate in HACKS else sample.score.get("status"))
 
 
-def append(path: Path, lines: Sequence[dict[str, Any]]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(line, allow_nan=False) + "\n" for line in lines)
-
-
-def _line(step: int, sample: Sample) -> dict[str, Any]:
-    kept = {"group": sample.group, "turn": sample.turn, "problem": sample.problem, "reply": sample.text, "reward": sample.reward}
-    return {"step": step, **kept, "advantage": sample.advantage, "score": sample.score}
+def _lines(step: int, samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
+    """Rollouts for the file. The first of a group shows what all of it was asked: the task, and the program to improve."""
+    shown: set[int] = set()
+    for sample in samples:
+        line = {"step": step, "group": sample.group, "turn": sample.turn, "problem": sample.problem, "reply": sample.text}
+        line |= {"program": program_at(sample.text), "reward": sample.reward, "advantage": sample.advantage, "score": sample.score}
+        line |= {"tokens": len(sample.reply), "feedback": sample.feedback}
+        if sample.turn == 0 and sample.group not in shown:
+            shown.add(sample.group)
+            line["task"], line["before"] = shown_in(sample.asked)
+        yield line
 
 
 def _rows(samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:

@@ -45,6 +45,26 @@ class Written:
     form: str  # "whole file", "2 blocks"
 
 
+# A trained policy as servers name it: NAME@REVISION (`transformers serve` does so by itself; `agents.rl merge` says which revision it wrote).
+POLICY = re.compile(r"[\w./:+-]{1,150}@[\w.-]{1,60}", re.ASCII)
+_SIGNATURE = re.compile(r"\A(?:# Written by [^\n]*\n)+")
+
+
+def author_of(profile: str, model: str) -> str:
+    """Who writes behind a profile: its name, with the model as the server names it, where it does."""
+    return f"{profile} ({model[:220]})" if model else profile
+
+
+def signed(source: str, profile: str, model: str) -> str:
+    """The program with its author in the first line, where a trained policy wrote it: whoever finds the file can tell with which weights. Other
+    models' programs stay as they are, and so does one whose server gives a name that is none: it may hold anything."""
+    return f"# Written by {author_of(profile, model)}\n{unsigned(source)}" if POLICY.fullmatch(model) else source
+
+
+def unsigned(source: str) -> str:
+    return _SIGNATURE.sub("", source)
+
+
 @dataclass(frozen=True)
 class Swap:
     """One search/replace block; `line` is where it begins in the reply."""

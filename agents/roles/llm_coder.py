@@ -14,7 +14,7 @@ from agents.memory import Memory, recall
 from agents.memory.within import ancestors
 from agents.roles import digest, measured, source_knobs, steps
 from agents.roles.compiled import Compiled
-from agents.roles.edits import Written, read_program
+from agents.roles.edits import Written, author_of, read_program, signed, unsigned
 from agents.roles.evidence import failure_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
@@ -66,7 +66,14 @@ class LlmCoder:
             return None
         said = ", ".join(f"{name} = {value}" for name, value in values.items())
         return Edit(
-            source, said[:200], f"{said} on candidate {attempt.number}", (f"{said}.",), "block-size", attempt.edit.step, idea=attempt.edit.idea
+            source,
+            said[:200],
+            f"{said} on candidate {attempt.number}",
+            (f"{said}.",),
+            "block-size",
+            attempt.edit.step,
+            idea=attempt.edit.idea,
+            author=attempt.edit.author,
         )
 
     def _purpose(self, situation: Situation, parent: Attempt | None, advice: Advice | None) -> tuple[str, str | None]:
@@ -107,14 +114,15 @@ class LlmCoder:
         """`strategy`: what was asked for. Else what the reply names together with what the step had `planned` is what the ledger credits."""
         before = parent.edit.source if parent is not None else None
 
-        def read(reply: Reply) -> Written:
+        def read(reply: Reply) -> tuple[Written, str]:
             written = read_program(reply, situation.task_source, before)
-            same = next((a for a in situation.attempts if a.edit.source.strip() == written.source.strip()), None)
+            text = unsigned(written.source).strip()
+            same = next((a for a in situation.attempts if unsigned(a.edit.source).strip() == text), None)
             if same is not None and same.report is not None:
                 raise Refused(f"This is candidate {same.number} again, which is known: {measured.verdict_text(same.report)[:600]}. Send another one.")
-            return written
+            return replace(written, source=signed(written.source, self.profile, reply.model)), reply.model
 
-        written = await converse(span, "coder", self.profile, purpose, values, read)
+        written, model = await converse(span, "coder", self.profile, purpose, values, read)
         title = written.title or title or "A program"
         changes = written.changes or f"{title} ({written.form})"
         idea = idea or (parent.edit.idea if parent is not None else None)
@@ -126,6 +134,7 @@ class LlmCoder:
             strategy or combined([planned, written.strategy]),
             str((situation.step or {}).get("id", ""))[:60],
             idea=idea,
+            author=author_of(self.profile, model),
         )
 
     async def _values(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> dict[str, str]:

@@ -69,6 +69,7 @@ class Edit:
     step: str = ""
     options: Any = None
     idea: Idea | None = None  # that it realises
+    author: str = ""  # the profile and its model; "": nobody but the workflow
     way: int | None = None  # that it belongs to, where a workflow goes several at once
 
 

@@ -73,7 +73,7 @@ async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: At
     number = parent.number if parent else None
     proposed = await span.propose(
         edit.source, parent=number, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy,
-        idea=edit.idea.number if edit.idea else None, way=edit.way,
+        idea=edit.idea.number if edit.idea else None, author=edit.author, way=edit.way,
     )  # fmt: skip
     attempt = Attempt(proposed.candidate, number, edit, base=beside(parent))
     situation.attempts.append(attempt)

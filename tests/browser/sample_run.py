@@ -22,6 +22,7 @@ if __name__ == "__main__":
 
 from tests.browser.sample_program import BODIES, TASK, program  # noqa: E402
 
+POLICY = "coder (/models/coder@3f2a1c9d04be-40)"
 OUTCOMES = [("wrong_result", 0.0), ("passed", 1.18), ("passed", 1.96), ("passed", 2.41)]
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title="owned"</script>'
 
@@ -242,8 +243,9 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
             span, "coder", f"{span}#1", text + ("\n" + "\n".join(f"line {i} of a long explanation" for i in range(40)) if index == 2 else "")
         )
         ref = stored(source, "text/x-python", f"candidate-{number}.py")
+        by = {"author": POLICY} if number == 4 else {}
         yield [event("candidate.proposed", span, "coder", candidate=number, parent=index or None, title=note, step="g1", program=ref, sha=ref["sha"],
-                     changes=f"Changed the middle loop: {note}.", strategy="row-reduction")]  # fmt: skip
+                     changes=f"Changed the middle loop: {note}.", strategy="row-reduction", **by)]  # fmt: skip
         yield from measured(span, number, source, status, ratio, "quick")
         if status == "passed":
             attach = stored(drawn if index % 2 else timeline(seed=number + 3), "application/x-stitchwork-timeline", f"candidate-{number}.stwtl")

@@ -5,6 +5,7 @@ whose address nothing there fills fails."""
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -122,7 +123,7 @@ def look_at(page: Page, url: str, said: list[str]) -> list[str]:
 
 
 @pytest.fixture
-def world(transactional_db) -> World:
+def world(transactional_db) -> Iterator[World]:
     if not AXE.exists():
         pytest.skip("axe-core is not installed: make assets")
     world = make_world()
@@ -130,7 +131,8 @@ def world(transactional_db) -> World:
     make_result(owner, ratio=2.0, device="cpu")
     Announcement.objects.create(file="llm.toml")
     Profile.objects.create(name="fast", kind="openai", model="m-1", key_variable="EXAMPLE_KEY", details={"max_tokens": 4096})
-    return world
+    yield world
+    world.clear()
 
 
 def another_owner(world: World, name: str) -> User:

@@ -16,6 +16,7 @@ from webapp.accounts.models import ApiToken, Team
 from webapp.arena.models import Arena
 from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.knowledge.models import Document, Learned
+from webapp.learning.folders import is_used
 from webapp.llm.models import Letter, Profile
 from webapp.review.notices import unread
 from webapp.review.shares import share_of
@@ -48,6 +49,7 @@ ADVANCED = [
     Place("g e", "arena:list", "Arena", ("/arena/",), "Several workflows on the same tasks with the same budget.", "arenas"),
     Place("g k", "knowledge:strategies", "Strategies", ("/strategies/",), "The optimizations that agents know, and what they gained.", "learned"),
     Place("g o", "knowledge:documents", "Documents", ("/documents/",), "Texts of your team that agents look up and cite.", "documents"),
+    Place("g h", "learning:list", "Learning", ("/learning/",), "Trainings of Coders: curves, and every program with its verdict.", "learning"),
     Place("g x", "api_reference", "API", ("/api/",), "Everything that the pages do, for programs.", "tokens"),
     Place("g c", "compare:compare", "Compare", ("/compare/",), "Two to six runs or candidates side by side. Tick them in Runs.", "never"),
 ]
@@ -72,7 +74,7 @@ def in_use(user, team) -> dict[str, bool]:
         "tokens": ApiToken.objects.filter(user=user, revoked_at=None),
     }
     found = Team.objects.filter(pk=team.pk).values(**{f"has_{name}": Exists(rows) for name, rows in exists.items()}).first() or {}
-    return {name: bool(found.get(f"has_{name}")) for name in exists}
+    return {name: bool(found.get(f"has_{name}")) for name in exists} | {"learning": is_used()}
 
 
 def unprotected_devices() -> list[dict[str, str]]:

@@ -63,6 +63,10 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "skipped": ("idle", "–", "skipped"),
     "started": ("info live", "●", "running"),
     "progress": ("info live", "●", "running"),
+    # trainings, and what they draw
+    "stopped": ("idle", "–", "stopped"),
+    "silent": ("warn", "!", "no news"),
+    "no_sample": ("idle", "–", "no sample"),
     # devices and things that are there or not
     "online": ("ok", "●", "online"),
     "busy": ("info", "●", "busy"),

@@ -3,12 +3,13 @@ command continues, for what is done stands in the file already."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agents.local import Client
 from agents.rl.data.qualities import Written, borne_out, cheat, honest, wrong_program, wrong_task
@@ -18,13 +19,19 @@ from agents.rl.data.synthetic import SyntheticTask, drawn
 from agents.rl.reward import score
 from agents.rl.rubric import Before, Skill, gain
 from compiler import DeviceFigures
-from verifier.jobs import AdmitJob, CaptureJob, JobResult, VerifyJob
+from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, VerifyJob
 from verifier.report import Report
 
 AGREEMENT = "synthetic: made by this program"
 EVERY_CHEAT = 8  # one task in so many gets a cheat; the export holds their share down
 
 Say = Callable[[str], None]
+
+
+class Runs(Protocol):
+    """A verifier, or a pool of them."""
+
+    async def run(self, job: Job) -> JobResult: ...
 
 
 class Lines:
@@ -63,48 +70,69 @@ def task_of(line: dict[str, Any]) -> SyntheticTask:
     return task
 
 
-async def admit(tasks: Sequence[dict[str, Any]], client: Client, into: Lines, say: Say) -> int:
+async def admit(tasks: Sequence[dict[str, Any]], client: Runs, into: Lines, say: Say, at_once: int = 1) -> int:
     """The execution filter: a task is kept where it runs, is neither trivial nor stochastic, and its results are finite. Returns how many are.
-    A fault of the host decides nothing: such a task is asked again the next time."""
+    A fault of the host decides nothing: such a task is asked again the next time. `at_once`: tasks that run side by side."""
     known = {line["sha"]: line["kept"] for line in into}
-    for place, task in enumerate(tasks, start=1):
-        if task["sha"] in known:
-            continue
+
+    async def one(place: int, task: dict[str, Any]) -> None:
         result = await client.run(AdmitJob(task_source=task["source"]))
         if result.admission is None:
             say(f"{place} of {len(tasks)}: {task['name']}: no answer ({result.error[:200]})")
-            continue
+            return
         found = result.admission
         why = "; ".join([*found.flags, *(problem.message for problem in found.problems)])[:500]
         kept = known[task["sha"]] = bool(found.ok and not found.flags)
         into.append({"sha": task["sha"], "kept": kept, "why": why})
         say(f"{place} of {len(tasks)}: {task['name']}: {'kept' if kept else f'left out: {why}'}")
+
+    await _side_by_side(tasks, set(known), one, at_once)
     return sum(known.get(task["sha"], False) for task in tasks)
 
 
-async def programs(tasks: Sequence[dict[str, Any]], client: Client, into: Lines, settled: Lines, seed: int, say: Say) -> int:
+async def programs(
+    tasks: Sequence[dict[str, Any]], client: Runs, device: DeviceFigures, into: Lines, settled: Lines, seed: int, say: Say, at_once: int = 1
+) -> int:
     """Rows for every task: programs that passed (skill 1), from slow and from wrong ones to the tuned one (skill 2), and a few cheats. `settled` is
     told which tasks are done; one that the host kept from being measured is not, and what of it is in `into` is not made again."""
-    described = {**(await client.ready()).model_dump(mode="json"), **await client.figures()}
-    device = DeviceFigures.of(described)
-    done, known, made = {line["sha"] for line in settled}, {row["id"] for row in into}, 0
-    for place, line in enumerate(tasks, start=1):
-        if line["sha"] in done:
-            continue
+    known, made = {row["id"] for row in into}, 0
+
+    async def one(place: int, line: dict[str, Any]) -> None:
+        nonlocal made
         maker = _Maker(task_of(line), client, device, random.Random(f"{seed}:{line['sha']}"))
         rows = [row for row in await maker.rows() if row.id not in known]
         for row in rows:
             into.append(row.as_dict())
-        known |= {row.id for row in rows}
+        known.update(row.id for row in rows)
         made += len(rows)
         if maker.settled:
             settled.append({"sha": line["sha"]})
         say(f"{place} of {len(tasks)}: {line['name']}: {', '.join(f'{row.kind} {row.quality}' for row in rows) or 'nothing was borne out'}")
+
+    await _side_by_side(tasks, {line["sha"] for line in settled}, one, at_once)
     return made
 
 
+async def _side_by_side(tasks: Sequence[dict[str, Any]], done: set[str], one: Callable[[int, dict[str, Any]], Awaitable[None]], at_once: int) -> None:
+    """`one` of each task that is not done, with its place, so many at a time."""
+    due = ((place, task) for place, task in enumerate(tasks, start=1) if task["sha"] not in done)
+
+    async def work() -> None:
+        for place, task in due:  # one iterator for all: each takes the next
+            await one(place, task)
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(at_once):
+            workers.create_task(work())
+
+
+async def figures_of(client: Client) -> DeviceFigures:
+    """The device that programs are made for."""
+    return DeviceFigures.of({**(await client.ready()).model_dump(mode="json"), **await client.figures()})
+
+
 class _Maker:
-    def __init__(self, task: SyntheticTask, client: Client, device: DeviceFigures, rng: random.Random):
+    def __init__(self, task: SyntheticTask, client: Runs, device: DeviceFigures, rng: random.Random):
         self.task, self.client, self.device, self.rng = task, client, device, rng
         self.settled = True  # no verdict was the host's fault
 

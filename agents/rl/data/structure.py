@@ -1,20 +1,23 @@
 """What a task's reference computes, apart from how it is spelled. Sources are parsed, never run.
 
-The code is read as data flow: each operator with the operators that made its arguments. So names, comments, annotations, temporaries, constants, the
-order of definitions and of independent lines, ways to import, and `x.mean(-1)` against `torch.mean(x, dim=-1)` make no difference. Two measures come
-of it: the `key` is equal where all operators and their flow are; the overlap of `features` (an operator with what feeds it, one and two steps back)
-says how alike two references are, also where a line was added.
+The code is read as data flow: each operator with the operators that made its arguments. So names, comments, annotations, temporaries, constants
+(literal, computed, named, or given to a constructor), the order of definitions and of independent lines, ways to import, and `x.mean(-1)` against
+`torch.mean(x, dim=-1)` make no difference. Two measures come of it: the `key` is equal where all operators and their flow are; the overlap of
+`features` (an operator with what feeds it, one and two steps back) says how alike two references are, also where a line was added.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 GIVES_INPUTS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants"})  # sizes alone
+GIVEN = frozenset(dir(builtins))
+OF_TENSORS = frozenset({"shape", "dtype", "device", "data", "grad", "ndim", "T", "mT", "H", "mH", "real", "imag"})
 LONGEST_SOURCE = 1 << 20
 SAME = {"mult": "mul", "matmult": "matmul", "truediv": "div", "multiply": "mul", "subtract": "sub", "divide": "div", "usub": "neg"}
 
@@ -84,8 +87,15 @@ class _Flow:
         self.attributes: dict[str, Node] = {}  # of `self`: what the constructor put there
         self.known: dict[str, Node] = {}
         self.module = {name: NUMBER for node in module.body if isinstance(node, ast.Assign) for name in _stored(node)}
+        classes = [n for n in ast.walk(module) if isinstance(n, ast.ClassDef)]
+        self.constants = {name for one in classes for line in one.body if isinstance(line, ast.Assign) for name in _stored(line)}
+        self.attributes |= dict.fromkeys(self.constants, NUMBER)
+        stored = {n.attr for n in ast.walk(module) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+        self.named = (self.own | stored) - OF_TENSORS  # attributes whose names are the source's own
         for function in sorted(functions, key=lambda function: function.name != "__init__"):
-            self.known = dict.fromkeys((arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)), INPUT)
+            # A constructor is given sizes: written into the text instead they would be constants.
+            given = NUMBER if function.name == "__init__" else INPUT
+            self.known = dict.fromkeys((arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)), given)
             self.lines(function.body)
 
     def lines(self, body: Sequence[ast.stmt]) -> None:
@@ -143,14 +153,15 @@ class _Flow:
         if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
             return NUMBER  # the sign is the constant's
         if isinstance(node, ast.Name):
-            return self.known.get(node.id) or self.module.get(node.id) or Node.of("own" if node.id in self.own else _plain(node.id))
+            found = self.known.get(node.id) or self.module.get(node.id)
+            return found or Node.of("own" if node.id in self.own else _plain(node.id) if node.id in GIVEN or node.id in self.imported else "free")
         if isinstance(node, ast.Attribute):
             return self.attribute(node)
         if isinstance(node, ast.Call):
             return self.call(node)
         if isinstance(node, ast.BinOp | ast.UnaryOp):
-            operands = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.operand,)
-            return self.made(_plain(type(node.op).__name__), tuple(map(self.value, operands)))
+            kids = tuple(map(self.value, (node.left, node.right) if isinstance(node, ast.BinOp) else (node.operand,)))
+            return NUMBER if _constant(kids) else self.made(_plain(type(node.op).__name__), kids)
         if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
             for one in node.generators:
                 self.store(one.target, self.made("for", (self.value(one.iter),)))
@@ -161,6 +172,8 @@ class _Flow:
             self.store(node.target, value)
             return value
         kids = tuple(self.value(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+        if isinstance(node, ast.Tuple | ast.List) and _constant(kids):
+            return NUMBER  # 3 and (3, 3) are one kernel's size
         return Node.of(type(node).__name__.lower(), kids)  # a tuple, a slice: no operator by itself
 
     def attribute(self, node: ast.Attribute) -> Node:
@@ -168,7 +181,9 @@ class _Flow:
             return Node.of(dotted)
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             return self.attributes.get(node.attr) or Node.of("own" if node.attr in self.own else "input")
-        return Node.of(f"its {_plain(node.attr)}", (self.value(node.value),))
+        if node.attr in self.constants:
+            return NUMBER
+        return Node.of("its own" if node.attr in self.named else f"its {_plain(node.attr)}", (self.value(node.value),))
 
     def call(self, node: ast.Call) -> Node:
         """A function, a method, or a module that the constructor made: by its plain name, on what it is given."""
@@ -180,7 +195,8 @@ class _Flow:
             made = self.made(dotted, kids) if kids else Node.of(dotted)
             return made
         if isinstance(node.func, ast.Attribute) and not (isinstance(node.func.value, ast.Name) and node.func.value.id == "self"):
-            return self.made(_plain(node.func.attr), (self.value(node.func.value), *kids))
+            op = "own" if node.func.attr in self.own else _plain(node.func.attr)
+            return self.made(op, (self.value(node.func.value), *kids))
         return self.made(self.value(node.func).op, kids)
 
     def dotted(self, node: ast.expr) -> str | None:
@@ -197,6 +213,10 @@ class _Flow:
         node = Node.of(op, kids)
         self.nodes.append((node, kids))
         return node
+
+
+def _constant(kids: Sequence[Node]) -> bool:
+    return bool(kids) and all(kid is NUMBER for kid in kids)
 
 
 def _imports(module: ast.Module) -> dict[str, str]:

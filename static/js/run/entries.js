@@ -81,7 +81,7 @@ export const ENTRIES = {
         h("span", null, candidate.title),
       ),
       candidate.changes ? h("p", { class: "prose" }, candidate.changes) : null,
-      h("p", { class: "facts-line faint" }, [parent, candidate.strategy ? `strategy ${candidate.strategy}` : "", candidate.program ? size(candidate.program.bytes ?? 0) : ""].filter(Boolean).map((text) => h("span", null, text))),
+      h("p", { class: "facts-line faint" }, [parent, candidate.author ? `written by ${candidate.author}` : "", candidate.strategy ? `strategy ${candidate.strategy}` : "", candidate.program ? size(candidate.program.bytes ?? 0) : ""].filter(Boolean).map((text) => h("span", null, text))),
     ];
   },
 

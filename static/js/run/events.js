@@ -299,6 +299,7 @@
  * @property {string} [sha] - hash of the program's source
  * @property {ArtefactRef|null} [program] - the program's source
  * @property {number|null} [idea] - number of the idea that it realises; absent where there is none
+ * @property {string} [author] - who wrote it: a profile, with its model as the server names it; absent for the built-in Coder
  * @property {number|null} [way] - number of the way that it belongs to; absent where the workflow goes one way
  */
 

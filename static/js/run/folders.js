@@ -157,7 +157,7 @@ export const FOLDERS = {
     const candidate = candidateOf(state, payload.candidate, changes);
     Object.assign(candidate, {
       parent: payload.parent ?? null, title: payload.title ?? "", changes: payload.changes ?? "", strategy: payload.strategy ?? "", step: payload.step ?? "",
-      span: event.span, seq: event.seq, at: event.at, sha: payload.sha ?? "", program: payload.program ?? null,
+      span: event.span, seq: event.seq, at: event.at, sha: payload.sha ?? "", program: payload.program ?? null, author: payload.author ?? "",
     });
     if (payload.way != null) changes.ways = true;
     if (event.span) ensureSpan(state, event.span, changes).candidates.push(candidate.number);

@@ -125,7 +125,7 @@ export function candidateOf(state, number, changes) {
   let candidate = state.candidates.get(number);
   if (!candidate) {
     candidate = {
-      number, parent: null, title: "", changes: "", strategy: "", step: "", span: "", seq: 0, at: null, sha: "", program: null,
+      number, parent: null, title: "", changes: "", strategy: "", step: "", span: "", seq: 0, at: null, sha: "", program: null, author: "",
       status: "", message: "", tier: "", speedup: null, faster: false, programClass: "", programMs: null, result: null,
       resultSeq: 0, timeline: null, profile: null, tool: "", running: null,
     };

@@ -21,7 +21,7 @@ from tests.unit.standin.marked_verifier import MarkedVerifier
 from tests.unit.standin.prompts_of import TASK
 
 pytestmark = pytest.mark.asyncio
-PROFILE = '[profiles.model]\nkind = "openai"\nbase_url = "{url}"\nmodel = "stand-in"\nlimits = {{ read_seconds = {read}, retries = {retries} }}\n'
+PROFILE = '[profiles.model]\nkind = "openai"\nbase_url = "{url}"\nmodel = "{model}"\nlimits = {{ read_seconds = {read}, retries = {retries} }}\n'
 ROLES = {"planner": "model", "coder": "model", "judge": "model"}
 SETTINGS = Settings(**ROLES, target=1.0, budget=Budget(calls=12, candidates=12, verifier_seconds=None, seconds=None))
 
@@ -41,9 +41,9 @@ class Bench:
     def __init__(self, folder, author):
         self.folder, self.author, self.journal, self.verifier = folder, author, MemoryJournal("run"), MarkedVerifier()
 
-    def engine(self, url: str, *, retries: int = 5, read: float = 10, **changes) -> Engine:
+    def engine(self, url: str, *, retries: int = 5, read: float = 10, model: str = "stand-in", **changes) -> Engine:
         path = self.folder / "llm.toml"
-        path.write_text(PROFILE.format(url=url, retries=retries, read=read))
+        path.write_text(PROFILE.format(url=url, retries=retries, read=read, model=model))
         models = Models({"STITCHWORK_LLM_PROFILES": str(path), "DATA_DIR": str(self.folder)})
         local = LocalVerifier(self.journal, self.verifier, "cpu")
         return engine_of(self.journal, local, SETTINGS.model_copy(update=changes), TASK, "small", models=models, on_pause="stop")
@@ -53,6 +53,18 @@ class Bench:
 async def bench(tmp_path, author):
     yield Bench(tmp_path, author)
     await author.close()
+
+
+async def test_a_trained_policy_behind_such_a_server_is_an_ordinary_profile_and_signs_its_program(bench):
+    """As `transformers serve`, vLLM and llama.cpp name it: the folder or alias, with the revision that `agents.rl merge` printed."""
+    policy = "/models/coder@3f2a1c9d04be-40"
+    async with StandIn(author=bench.author) as server:
+        summary = await bench.engine(server.base_url, model=policy).execute()
+    assert summary.outcome == "improved", summary.reason
+    best = (await bench.journal.get(summary.candidate(summary.best).program.sha)).decode()
+    assert best.splitlines()[0] == f"# Written by model ({policy})"
+    proposed = [event.payload for event in await bench.journal.load() if event.kind == "candidate.proposed"]
+    assert {one["author"] for one in proposed} == {f"model ({policy})"}
 
 
 async def test_without_faults_plan_and_program_take_one_request_each(bench):

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from agents.rl.policy import Size, TinyPolicy
-from agents.rl.training import read_lines
+from agents.rl.records import read_lines
 from webapp.settings import ROOT
 
 RL = [sys.executable, "-m", "agents.rl"]
@@ -57,6 +57,8 @@ def test_a_training_against_the_server(address, tmp_path):
     assert [line["step"] for line in lines] == [1] * 4 + [2] * 4 and all(line["score"]["gate"] == "rejected" for line in lines)
     merged = run("merge", "--checkpoint", tmp_path / "run", "--start", tmp_path / "begun", "--out", tmp_path / "whole")
     assert merged.returncode == 0 and "step 2" in merged.stdout
+    said = json.loads((tmp_path / "whole" / "stitchwork.json").read_text())
+    assert f'model = "{tmp_path}/whole@{said["revision"]}"' in merged.stdout and said["revision"].endswith("-2") and said["kind"] == "grpo"
     refused = run(*command[:-1], "--steps", 3, token="wrong")
     assert refused.returncode == 2 and "token" in refused.stderr
 

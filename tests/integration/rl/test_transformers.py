@@ -39,7 +39,7 @@ def test_it_trains_continues_and_merges(tmp_path):
     asked = policy().encode("ab")
     settings = {"rank": 2, "kl": 0.05, "learning_rate": 0.05, "save_every": 1}
     Trainer(policy(), config(steps=2, **settings), tmp_path / "whole").reinforce(Letters())
-    Trainer(policy(), config(steps=1, **settings), tmp_path / "parts").reinforce(Letters())
+    Trainer(policy(), config(steps=1, **settings, recompute=1), tmp_path / "parts").reinforce(Letters())
     trainer = Trainer(policy(), config(steps=3, **settings), tmp_path / "parts")
     trainer.config = replace(trainer.config, steps=2)
     assert trainer.reinforce(Letters())[-1]["step"] == 2 and curve(tmp_path / "parts") == curve(tmp_path / "whole")

@@ -2,7 +2,7 @@
 # task: tasks/energy_beside.py
 # device: cpu
 # verdict: inconclusive | passed
-# because: before the inputs|charged|busy
+# because: charged|busy
 # defence: runtime
 # says: a call leaves its state to a finaliser, which runs when the process collects garbage before the next series, its old inputs still in place
 import torch

@@ -1,8 +1,8 @@
 # hack: 31
 # task: tasks/relu.py
 # device: cpu
-# verdict: inconclusive | passed
-# because: do not count|charged|busy
+# verdict: not faster | inconclusive
+# because: do not count|busy|speedup
 # defence: runtime
 # says: the first call of a series, which does not count, makes the output memory of all: it is told by the generator, which is seeded just before
 import torch

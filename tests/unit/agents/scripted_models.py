@@ -13,7 +13,8 @@ Answer = str | Callable[[Request], str]
 
 
 class ScriptedModels:
-    def __init__(self, script: dict[str, list[Answer]]):
+    def __init__(self, script: dict[str, list[Answer]], model: str = "scripted-1"):
+        self.model = model
         self.script = {purpose: list(answers) for purpose, answers in script.items()}
         self.requests: list[Request] = []
         self.before = None  # async callable(request)
@@ -40,7 +41,7 @@ class ScriptedModels:
         text = answer(request) if callable(answer) else answer
         await on_delta(Delta(text=text))
         await asyncio.sleep(0)
-        return Reply(text=text, model="scripted-1", usage=Usage(input_tokens=10, output_tokens=5))
+        return Reply(text=text, model=self.model, usage=Usage(input_tokens=10, output_tokens=5))
 
 
 def plan(*steps: str, **more) -> str:

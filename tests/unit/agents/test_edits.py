@@ -6,7 +6,7 @@ import pytest
 from agent_fakes import TASK
 
 from agents.llm.messages import Reply
-from agents.roles.edits import MARKER, Refused, folded, helper, read_program, unfolded
+from agents.roles.edits import MARKER, Refused, folded, helper, read_program, signed, unfolded, unsigned
 
 PROGRAM = """import torch
 import torch.nn as nn
@@ -112,3 +112,15 @@ def test_the_build_helper_is_folded_away_and_put_back():
     assert unfolded(PROGRAM) == PROGRAM
     written = read(block("lib = stitch_build('cpp', '')", "lib = stitch_build('cpp', 'int x;')"), source)
     assert helper() in written.source and "int x;" in written.source
+
+
+@pytest.mark.parametrize("model", ["tiny-1", "", "a b@c", "coder@3f\nimport os", "coder@", "@3f", "coder@3f#x", "c" * 200 + "@3f", "коder@3f"])
+def test_only_a_policys_name_gets_into_a_program(model):
+    assert signed(PROGRAM, "fast", model) == PROGRAM
+
+
+def test_a_signature_is_one_line_however_often_a_program_is_signed():
+    once = signed(PROGRAM, "fast", "/models/coder@3f2a1c9d04be-40")
+    assert once == f"# Written by fast (/models/coder@3f2a1c9d04be-40)\n{PROGRAM}"
+    again = signed(once, "other", "coder@main")
+    assert again == f"# Written by other (coder@main)\n{PROGRAM}" and unsigned(again) == PROGRAM == unsigned(PROGRAM)

@@ -137,6 +137,28 @@ async def test_the_same_program_again_is_not_verified():
     assert "The tail is read beyond the end" in user(models.of("coder/repair")[0])
 
 
+async def test_a_trained_policy_signs_its_programs_and_others_do_not():
+    policy = "/models/coder@3f2a1c9d04be-40"
+    edit = "<<<<<<< SEARCH\n# speed 1.2\n=======\n# speed 2.5\n>>>>>>> REPLACE\n"
+    script = {
+        "planner/plan": [plan("s1")],
+        "coder/first": [program(1.2)],
+        "verifier/diagnose": [optimise, diagnosis("stop")],
+        "coder/optimise": [program(1.2)],  # the same again, but for the first line
+        "coder/reply": [edit],
+    }
+    first = f"# Written by scripted ({policy})\n"
+    for model, line in ((policy, first), ("scripted-1", "")):
+        journal = MemoryJournal()
+        models = ScriptedModels({purpose: list(replies) for purpose, replies in script.items()}, model=model)
+        summary = await engine(models, journal).execute()
+        assert (summary.best, len(models.of("coder/reply"))) == (2, 1), summary.reason
+        proposed = [event.payload for event in await journal.load() if event.kind == "candidate.proposed"]
+        assert [one["author"] for one in proposed] == [f"scripted ({model})"] * 2
+        sources = [(await journal.get(row.program.sha)).decode() for row in summary.candidates]
+        assert all(source.startswith(line) and source.count("# Written by") == bool(line) for source in sources)
+
+
 async def test_search_and_replace_on_the_program():
     edit = "TITLE: faster\n<<<<<<< SEARCH\n# speed 1.2\n=======\n# speed 2.5\n>>>>>>> REPLACE\n"
     models, summary = await run(

@@ -7,8 +7,9 @@ import random
 
 import pytest
 
-from agents.rl.environment import Action, BadAction, Conditions, Environment, Episode, Problem, problems_in, problems_of, program_in
+from agents.rl.environment import Action, BadAction, Conditions, Environment, Episode, Problem, problems_in, problems_of
 from agents.rl.pool import Full, Pool
+from agents.rl.prompts import program_at, program_in, prompt_of, shown_in
 from tests.unit.rl.rl_reports import failed, passed
 from tests.unit.rl.rl_verifier import TASK, FakeVerifier, program
 from verifier.report import Report
@@ -65,7 +66,15 @@ def test_what_is_refused_by_its_text_costs_no_verifier(text):
     assert seen.reward == 0 and seen.status == "rejected" and made.pool.clients[0].jobs == []
 
 
+def test_a_prompt_says_what_it_shows():
+    assert shown_in(prompt_of("a = 1\n")) == ("a = 1", "")
+    assert shown_in(prompt_of("a = 1", "b = 2\n\n\nc = 3\n", "it is off\n\nProgram:\n```python\nx\n```")) == ("a = 1", "b = 2\n\n\nc = 3")
+    assert shown_in("write a:") == ("", "")
+
+
 def test_a_reply_holds_its_program_in_the_last_fence():
+    reply = "```python\na\n```\n```python\nb\n```\nDone."
+    assert reply[slice(*program_at(reply))] == program_in(reply) == "b\n"
     assert program_in("Try\n```python\na\n```\nbetter:\n```python\nb\nc\n```\n") == "b\nc\n"
     assert program_in("class ModelNew: pass") == "class ModelNew: pass"
     for action in (Action(), Action(program="a", reply="b"), Action(program="x" * (1 << 18 | 1))):

@@ -90,9 +90,13 @@ def renamed(source: str, rng: random.Random) -> str:
     own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     attributes = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     attributes |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    lines = [line for c in ast.walk(tree) if isinstance(c, ast.ClassDef) for line in c.body if isinstance(line, ast.Assign)]
+    of_classes = {target.id for line in lines for target in line.targets if isinstance(target, ast.Name)}
+    attributes |= of_classes
     given = {name: f"n{rng.randrange(10**9)}" for name in sorted((own | attributes) - kept)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and (node.attr not in attributes or not ast.unparse(node).startswith("self.")):
+        mine = isinstance(node, ast.Attribute) and (node.attr in of_classes or node.attr in attributes and ast.unparse(node).startswith("self."))
+        if isinstance(node, ast.Attribute) and not mine:
             continue  # of torch
         for field in ("name", "arg", "id", "attr"):
             if getattr(node, field, None) in given and not isinstance(node, ast.alias | ast.keyword):
@@ -149,6 +153,39 @@ def test_temporaries_and_ways_to_call_make_no_difference(one, other):
     body = TASK[TASK.index("        mean = ") : TASK.index("def get_inputs")]
     first, second = (TASK.replace(body, f"        {lines}\n\n") for lines in (one, other))
     assert first != second and structure(first).key == structure(second).key
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("4 * width", "256"),
+        ("(width, width)", "(64, 64)"),
+        ("self.eps = eps", "self.eps = 1e-5"),
+        ("        self.eps = eps\n", ""),  # then the class has it
+        ("+ self.eps)", "+ 2 * 5e-6)"),
+        ("dim=-1", "dim=(1, 2)"),
+        ("dim=-1, keepdim=True", "dim=[0], keepdim=False"),
+        ("* 0.5", "* HALF"),
+    ],
+)
+def test_a_constant_is_one_wherever_it_is_written(was, becomes):
+    other = TASK.replace(was, becomes).replace("class Model(nn.Module):", "HALF = 0.5\n\nclass Model(nn.Module):\n    eps = 1e-5\n")
+    assert was in TASK and structure(other).key == structure(TASK).key
+
+
+def test_names_that_a_source_gives_are_seen_through_wherever_they_are_used():
+    body = "        mean = x.mean(dim=-1, keepdim=True)\n"
+    used = body + "        def inner(y):\n            return y * width\n        x = self.gate.mix(x) * Gate.expansion + inner(self.gate.up.scale)\n"
+    gate = "    expansion = 4\n\n    def mix(self, h):\n        self.scale = h.amax()\n        return h.tanh()\n\n    def __init__(self, width):"
+    task = TASK.replace(body, used).replace("    def __init__(self, width):", gate, 1)
+    for seed in range(4):
+        planted = renamed(task, random.Random(seed))
+        assert structure(planted).key == structure(task).key
+
+
+def test_sizes_that_a_constructor_is_given_are_no_input():
+    taken = TASK.replace("x - mean", "x - self.eps")
+    assert structure(taken).key != structure(TASK).key == structure(TASK.replace("eps=1e-5", "eps")).key
 
 
 def test_tasks_that_compute_something_else_do_not_leak():

@@ -174,13 +174,34 @@ def test_the_filter_goes_on_where_it_was(tmp_path):
     assert [line["why"] for line in into if not line["kept"]] == ["trivial"]
 
 
+def test_the_filter_runs_tasks_side_by_side_and_each_once(tmp_path):
+    class Slow(Client):
+        now = most = 0
+
+        async def run(self, job, on_stage=None):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(0.001)
+            self.now -= 1
+            return JobResult(admission=Admission(task=sha256(job.task_source), ok=True, flags=[]))
+
+    client, into = Slow(), making.Lines(tmp_path / "admitted.jsonl")
+    assert asyncio.run(making.admit(lines_of(TASKS), client, into, lambda line: None, at_once=5)) == len(TASKS)
+    assert client.most == 5 and sorted(line["sha"] for line in into) == sorted(task.sha for task in TASKS)
+
+
+async def made_of(tasks, client, rows, settled, at_once: int = 1) -> int:
+    device = await making.figures_of(client)
+    return await making.programs(lines_of(tasks), client, device, rows, settled, 0, lambda line: None, at_once)
+
+
 def test_rows_are_made_once_and_never_of_a_busy_host(tmp_path):
     task, _ = first_compiled()
     rows, settled = making.Lines(tmp_path / "programs.jsonl"), making.Lines(tmp_path / "settled.jsonl")
     client = Client()
 
     def make() -> int:
-        return asyncio.run(making.programs(lines_of([task]), client, rows, settled, 0, lambda line: None))
+        return asyncio.run(made_of([task], client, rows, settled))
 
     client.busy = True
     assert make() == 0 and not list(settled)

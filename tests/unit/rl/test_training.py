@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 from typing import Any
@@ -14,7 +15,8 @@ from agents.rl.cli import main
 from agents.rl.data.export import collect
 from agents.rl.defaults import CONFIG
 from agents.rl.policy import Adapted, Size, TinyPolicy, adapt, merged, unadapted
-from agents.rl.training import CannotTrain, Config, Sample, Trainer, read_lines, summary, weigh
+from agents.rl.records import read_lines
+from agents.rl.training import CannotTrain, Config, Sample, Trainer, summary, weigh
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +101,29 @@ def test_interrupted_and_continued_is_the_same_curve(tmp_path, changed):
         assert curve(tmp_path / "whole")[-1]["kl"] > 0
 
 
+def test_recomputing_activations_changes_memory_and_nothing_else(tmp_path):
+    def kept(trainer: Trainer) -> int:
+        sizes: dict[int, int] = {}
+
+        def pack(one: torch.Tensor) -> torch.Tensor:
+            sizes[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
+            return one
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one):
+            held = trainer.chances([(list(range(20)), list(range(20)))])
+        assert held
+        return sum(sizes.values())
+
+    big = Size(width=32, layers=4, heads=2, longest=48)
+    plain, lean = (Trainer(TinyPolicy(big), config(steps=3, recompute=one), tmp_path / str(one)) for one in (0, 1))
+    assert kept(lean) < kept(plain) / 2
+    for trainer in (plain, lean):
+        trainer.reinforce(Letters())
+    assert curve(tmp_path / "0") == curve(tmp_path / "1")
+    for name, one in plain.trained.items():
+        assert torch.equal(one, lean.trained[name]), name
+
+
 def test_other_settings_are_refused(tmp_path):
     Trainer(TinyPolicy(SMALL), config(steps=2), tmp_path).reinforce(Letters())
     with pytest.raises(CannotTrain, match="learning_rate"):
@@ -132,6 +157,34 @@ def test_what_is_no_sample_teaches_nothing_and_is_counted():
     assert samples[1].advantage is None and told["no_sample"] == 1 and told["samples"] == 4 and told["hacks"] == 0.25
     assert told["reward"] == pytest.approx(1 / 3) and told["groups_dropped"] == 0
     assert summary([])["reward"] is None
+
+
+def test_a_folder_tells_what_is_trained_and_how_each_sitting_ended(tmp_path):
+    about = {"model": "tiny", "team": "kernels"}
+    Trainer(TinyPolicy(SMALL), config(steps=2), tmp_path, about=about).reinforce(Letters())
+
+    class Gone(Letters):
+        def reset(self, problem=None, seed=None):
+            raise RuntimeError("the reward server does not answer")
+
+    with pytest.raises(RuntimeError):
+        Trainer(TinyPolicy(SMALL), config(steps=3), tmp_path, about=about).reinforce(Gone())
+    said = json.loads((tmp_path / "run.json").read_text())
+    assert {"kind": "grpo", "version": 1, **about}.items() <= said.items() and said["config"]["steps"] == 3
+    assert [(one["step"], one["why"], one["ended"] is None) for one in said["sittings"]] == [
+        (0, "", False),
+        (2, "the reward server does not answer", False),
+    ]
+
+
+def test_a_group_shows_once_what_it_was_asked(tmp_path):
+    class Kernels(Letters):
+        def reset(self, problem=None, seed=None):
+            return {**super().reset(problem, seed), "prompt": "\n\nTask:\n```python\nT\n```"}
+
+    Trainer(TinyPolicy(SMALL), config(steps=1), tmp_path).reinforce(Kernels())
+    shown = [(line["group"], line["task"], line["before"]) for line in read_lines(tmp_path / "rollouts.jsonl") if "task" in line]
+    assert shown == [(0, "T", ""), (1, "T", "")]
 
 
 def test_the_objective_is_clipped_wider_above_than_below(tmp_path):

@@ -51,12 +51,13 @@ def test_all_pages_are_listed_and_each_has_its_key_everywhere(people):
         "knowledge:documents",
         "llm:models",
         "llm:mailbox",
+        "learning:list",
         "tasks:list",
         "tasks:verify",
     ):
         assert f'href="{reverse(name)}"' in listed
     home = client.get("/").content.decode()
-    assert {f'data-key="g {key}"' for key in "rslidbmekoxctvn"} <= set(re.findall(r'data-key="g .+?"', home))
+    assert {f'data-key="g {key}"' for key in "rslidbmekohxctvn"} <= set(re.findall(r'data-key="g .+?"', home))
 
 
 def test_the_address_of_the_runs_leads_to_them(people):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser
@@ -21,8 +23,10 @@ NEEDS_NOTHING = {"healthz", "openapi", "api_reference"}
 
 
 @pytest.fixture
-def world() -> World:
-    return make_world()
+def world() -> Iterator[World]:
+    made = make_world()
+    yield made
+    made.clear()
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from verifier.timing.call import Call
 
 MANY, FEW = 4, 1  # counted calls of a series from which two are inspected; up to which only some series are
 ALONE = 0.3  # probability that a call without others of its series to count is inspected
-# Moments at which own code that takes half of the time would be missed once in more than 10,000 measurements; and a quarter of it, where hardly any was
-# seen.
+# Moments at which own code that takes half of the time would be missed once in more than 10,000 measurements; and a quarter of it, where hardly any
+# was seen.
 ENOUGH, FAINT, HARDLY = 16, 32, 0.25
 REMEMBERED = 24  # calls whose middle is what a call is expected to take
 

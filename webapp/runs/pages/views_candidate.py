@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 from pydantic import ValidationError
 
+from agents.payloads import CandidateProposed
 from verifier.jobs import JobResult, Profile
 from verifier.report import Report
 from webapp.diffs.notes import line_notes
@@ -77,6 +78,7 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
         "program_name": f"candidate-{number}.py",
         "source": source,
         "expectation": expectation_of(run, candidate),
+        "author": author_of(run, number),
     }
     if tab == "diff":
         context |= diff_context(request, run, candidate)
@@ -85,6 +87,12 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
     elif tab == "source":
         context["rows"] = source_html(source, line_notes(context["report"], source), number)
     return context
+
+
+def author_of(run: Run, number: int) -> str:
+    """The profile and model that wrote the program; "" for the built-in Coder and for people."""
+    said = (event.body for event in run.events.filter(kind=CandidateProposed.kind).order_by("seq"))
+    return next((one.author for one in said if isinstance(one, CandidateProposed) and one.candidate == number), "")
 
 
 def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict[str, Any]:

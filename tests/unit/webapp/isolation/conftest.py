@@ -16,4 +16,5 @@ def world(django_db_setup, django_db_blocker) -> World:
         for user in (*made.people.values(), *made.strangers.values()):
             sign_in(user)
         yield made
+        made.clear()
         transaction.set_rollback(True)

@@ -3,11 +3,13 @@ whoever adds a page adds what its address names."""
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.test import RequestFactory
 from django.urls import reverse
 from django.utils import timezone
@@ -15,6 +17,7 @@ from django.utils import timezone
 from agents.events import NewEvent
 from tests.browser.addresses import Pattern, patterns
 from tests.unit.webapp.cast import SOURCE, make_user
+from tests.unit.webapp.learning import trainings
 from webapp.accounts import teams, tokens
 from webapp.accounts.models import Membership, Team, User
 from webapp.arena.models import Arena, ArenaRun
@@ -69,6 +72,10 @@ class World:
         chosen = {"source": SOURCE, "device": "cpu", "precision": "fp32-strict", "mode": "train"}
         best = self.by_parameter["number"]
         return {"diffs:choose": {"old": "task", "new": str(best)}, "diffs:rows": {"part": "0"}, "tasks:try": chosen}.get(pattern.name, {})
+
+    def clear(self) -> None:
+        """What is on disk, where no rollback reaches."""
+        shutil.rmtree(settings.LEARNING_DIR, ignore_errors=True)
 
     def token(self, user: User, team: Team, *scopes: str) -> str:
         return tokens.issue(user, team, f"{'+'.join(scopes)}", scopes or list(tokens.SCOPES))[1]
@@ -140,6 +147,7 @@ def make_world() -> World:
     hook = Hook.objects.create(team=team, name=f"hook {MARK}", url="https://example.com/hook", created_by=owner)
     Device.objects.create(worker="w", kind="cpu", device="cpu", name="Example CPU", model="cpu", queue="verify.cpu")
     message = Event.objects.filter(run=run, kind="message.completed").first()
+    trainings.write(settings.LEARNING_DIR / f"training-{MARK}", team=team.slug, model=MARK)
     theirs = Run.objects.create(team=other, task=Task.objects.create(team=other, sha="d" * 64, name="t", source=SOURCE), title="theirs")
     world = World(team, people, strangers, other, run, theirs)
     world.by_parameter = {
@@ -169,6 +177,9 @@ def make_world() -> World:
         "entry_id": entry.pk,
         "result_id": result.pk,
         "suite_id": ranked.pk,
+        "training": f"training-{MARK}",
+        "step": 1,
+        "rollout": 1,
     }
     timeline = best.timeline.sha
     world.by_name = {

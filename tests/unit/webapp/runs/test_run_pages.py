@@ -175,6 +175,12 @@ def test_a_candidate_without_a_verdict_says_so(people):
     assert client.get(url("best", fresh)).status_code == 404
 
 
+def test_a_page_says_which_policy_wrote_the_program(people, run):
+    for number, said in ((1, False), (4, True)):
+        page = people.client("alice").get(url("candidate", run, number)).content.decode()
+        assert ("written by coder (/models/coder@3f2a1c9d04be-40)" in page) == said
+
+
 def test_kernels_resources_and_compiler_output(people, run):
     page = people.client("alice").get(url("fragment", run, 4, "kernels")).content.decode()
     assert "softmax_rows" in page and "own" in page and "loop vectorized" in page and "2184" in page

@@ -1,0 +1,70 @@
+"""What a training leaves in its folder for people and pages: `run.json` (what is trained, how, and for which team), `metrics.jsonl` (a line a step)
+and `rollouts.jsonl` (a line a reply). The page Learning (`webapp/learning`) reads these three files and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+RUN, METRICS, ROLLOUTS = "run.json", "metrics.jsonl", "rollouts.jsonl"
+LONGEST_REASON = 500  # characters
+
+
+@contextmanager
+def sitting(folder: Path, about: Mapping[str, Any], step: int) -> Iterator[None]:
+    """Keeps `run.json`: `about`, and a sitting that began at `step` and ends with this block, with the reason where an error ended it."""
+    now: dict[str, Any] = {"began": _now(), "step": step, "ended": None, "why": ""}
+    sittings = [*_earlier(folder / RUN), now]
+    _write(folder / RUN, {"version": VERSION, **about, "sittings": sittings})
+    try:
+        yield
+    except BaseException as error:
+        now["why"] = "interrupted" if isinstance(error, KeyboardInterrupt) else (str(error) or type(error).__name__)[:LONGEST_REASON]
+        raise
+    finally:
+        now["ended"] = _now()
+        _write(folder / RUN, {"version": VERSION, **about, "sittings": sittings})
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """A last line that a crash tore is left out."""
+    data = path.read_bytes() if path.exists() else b""
+    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+
+
+def append(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+
+
+def cut(path: Path, step: int) -> None:
+    """Takes back the lines of later steps, and what a crash tore; makes the file where there is none. Whole or not at all."""
+    draft = path.with_suffix(".part")
+    draft.write_text("")
+    append(draft, [line for line in read_lines(path) if line["step"] <= step])
+    os.replace(draft, path)
+
+
+def _earlier(path: Path) -> list[Any]:
+    """Earlier sittings; none where the file is missing or was damaged."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["sittings"]
+        return found if isinstance(found, list) else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(draft, path)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
