@@ -259,6 +259,7 @@ class Side:
         if others were not preempted. Returns the turn's milliseconds."""
         laps = self.laps
         warm = [call for call in calls if call.warm and not call.looked and not call.preempted]
+        whole = [call for call in calls if not call.warm and not call.preempted]
         calls = [call for call in calls if not call.looked and not call.warm] or calls
         calm = [call for call in calls if not call.preempted]
         laps.made, laps.preempted = laps.made + len(calls), laps.preempted + len(calls) - len(calm)
@@ -267,10 +268,16 @@ class Side:
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
         if warm and calm:
             laps.early += [call.inner - laps.inner[-1] for call in warm]
-        new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
-        if new and known:
-            laps.remembered.append(int(statistics.median(new) - statistics.median(known)))
+        remembered = next((found for some in (calls, whole) if (found := newer(some)) is not None), None)
+        if remembered is not None:
+            laps.remembered.append(remembered)
         return laps.inner[-1] / 1e6
+
+
+def newer(calls: list[Call]) -> int | None:
+    """Returns how many ns a call with inputs of a new draw takes longer than the others; null where there is only one kind."""
+    new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
+    return int(statistics.median(new) - statistics.median(known)) if new and known else None
 
 
 def measure(

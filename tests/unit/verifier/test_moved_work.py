@@ -201,6 +201,17 @@ def test_a_call_that_is_shorter_after_a_flush_than_without_one_was_begun_during_
     assert not charge(program, eager).ns
 
 
+def test_what_a_program_remembers_shows_in_inspected_calls_too():
+    """Of two counted calls one may be inspected, and the other then has nothing beside it."""
+    made = Side(None, None)  # type: ignore[arg-type]
+    for looked in (True, False):
+        uses = [Use(None, None, True, new=new) for new in (True, False)]
+        calls = [Call(inner, inner, 0, 0, None, [], [], None, [], in_series=True, use=use) for inner, use in zip((900, 30), uses, strict=True)]
+        calls[0].looked = looked
+        made.add(calls)
+    assert made.laps.remembered == [870, 870]
+
+
 def test_a_call_with_warm_caches_counts_only_beside_the_others():
     made = Side(None, None)  # type: ignore[arg-type]
     calls = [

@@ -23,8 +23,8 @@ from verifier.judge.asking import Party
 from verifier.shim.clock import SharedPage
 from verifier.timing.call import Call
 
-MANY, FEW = 4, 1  # counted calls of a series from which two are inspected; up to which only some series are
-ALONE = 0.3  # probability that a call without others of its series to count is inspected
+MANY = 4  # counted calls of a series from which two are inspected
+FEW = {1: 0.3, 2: 0.5, 3: 0.5}  # probability that one of so few is inspected: their times are needed
 # Moments at which own code that takes half of the time would be missed once in more than 10,000 measurements; and a quarter of it, where hardly any
 # was seen.
 ENOUGH, FAINT, HARDLY = 16, 32, 0.25
@@ -61,7 +61,7 @@ class Glancing:
     def choose(self, counted: Sequence[int]) -> Glances | None:
         """Chooses among the counted calls of the next series; none while it is not known how long a call takes, or where the host has refused."""
         sampler = self.observing.sampler
-        if not self._took or sampler.error or (len(counted) <= FEW and self.rng.random() > ALONE):
+        if not self._took or sampler.error or self.rng.random() > FEW.get(len(counted), 1.0):
             return None
         long = statistics.median(self._took)
         chosen = self.rng.sample(list(counted), 2 if len(counted) >= MANY else 1)
