@@ -13,6 +13,7 @@ from compiler.graph.layout import SPLITS, VIEWS, Layout, dense, split, view
 from compiler.graph.loops import roll
 from compiler.graph.of_weights import made_once
 from compiler.graph.rewrites import rewrite
+from compiler.graph.steady import steady
 from compiler.graph.unshuffled import unshuffle
 from compiler.graph.values import new_node, plain, refs
 from verifier.graph import Graph, GraphInput, Node
@@ -40,10 +41,10 @@ class Network:
         }
         nodes = rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results))
         nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
-        weights = {entry.name for entry in graph.inputs if entry.kind in ("parameter", "buffer") and entry.target not in graph.mutations}
-        nodes, once = made_once(nodes, self._specs(nodes), weights, self.results)
-        nodes, further = averages(nodes, set(self.results), self._specs(nodes), weights)
-        nodes, steps = unshuffle(nodes, self._specs(nodes), weights)
+        self.steady = steady(graph)  # parameters and buffers of which something may be made once
+        nodes, once = made_once(nodes, self._specs(nodes), self.steady, self.results)
+        nodes, further = averages(nodes, set(self.results), self._specs(nodes), self.steady)
+        nodes, steps = unshuffle(nodes, self._specs(nodes), self.steady)
         self.notes += [*once, *further, *steps]
         nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
         self.nodes: dict[str, Node] = self._alive(nodes)
@@ -69,8 +70,8 @@ class Network:
         return node.kwargs["code"] if node is not None and node.op == OF_WEIGHTS else ""
 
     def made_once(self, name: str) -> bool:
-        """Whether it is a weight, or made of weights alone, and lies as it is."""
-        own = name in self.inputs and self.inputs[name].kind != "user"
+        """Whether it is a weight that stays as it is, or made of such weights alone, and lies as it is."""
+        own = name in self.steady or name in self.inputs and self.inputs[name].kind == "constant"
         return self.layouts[name].base == name and (own or bool(self.of_weights(name)))
 
     def _alive(self, nodes: list[Node]) -> dict[str, Node]:

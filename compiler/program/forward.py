@@ -392,7 +392,7 @@ class Forward:
             if self.joins.begun(name):
                 self.refused[group.id] = self.joins.join(name)
                 continue
-            text = expression(self.network, node, self.statements.read_by(node))
+            text = expression(self.network, node, self.statements.read_by(node), self.statements.made_on())
             variable = self.statements.fresh(name)
             own = [user for user in self.network.readers(name) if any(user in g.operators and self._is_own(g) for g in self.groups)]
             if (layout := self.statements.wanted_layout(name)) is None and own and self._may_lie_otherwise(node):

@@ -25,11 +25,10 @@ GATHERED_UP = {"index_add", "scatter_add", "scatter_reduce"}  # change their fir
 FRESH = {"linear", "matmul", "bmm", "mm", "addmm", "baddbmm", *CONVOLVED}
 
 
-def expression(network: Network, node: Node, value: Callable[[str], str]) -> str:
-    """`value(name)` is the Python expression of another value."""
+def expression(network: Network, node: Node, value: Callable[[str], str], device: str) -> str:
+    """`value(name)` is the Python expression of another value, `device` that of the device of a tensor that is made of none."""
     name = short(node)
     args = [literal(a, value) for a in node.args]
-    device = next((value(entry.name) + ".device" for entry in network.inputs.values() if entry.spec is not None), '"cpu"')
     kwargs = {k: device if k == "device" else literal(v, value) for k, v in node.kwargs.items()
               if k not in ("layout", "pin_memory") and v is not None}  # fmt: skip
     if node.op == "getitem":

@@ -25,26 +25,22 @@ class Statements:
     def __init__(self, graph: Graph, network: Network, given: Mapping[str, str], reserved: Collection[str], cuda: bool):
         self.graph, self.network, self.cuda = graph, network, cuda
         self.lines: list[str] = []
-        self.variables: dict[str, str] = {}  # value of the graph -> expression
         self.turned: dict[str, str] = {}  # state that lies with gaps or turned around -> variable of a copy that does not
         self.taken: set[str] = {*given.values(), *reserved}
         self.users = [e for e in graph.inputs if e.kind == "user"]
-        first = self._first_tensor()
-        self.packing = Packing(f"{given[first.name]}.device" if first else '"cuda"' if cuda else '"cpu"')
+        self.variables = {e.name: given[e.name] for e in self.users}  # value of the graph -> expression
+        self.packing = Packing(self.device())
         for entry in network.inputs.values():
-            if entry.kind == "user":
-                self.variables[entry.name] = given[entry.name]
-            elif entry.kind == "constant":
+            if entry.kind == "constant":
                 self.variables[entry.name] = self._constant_tensor(entry)
-            else:
+            elif entry.kind != "user":
                 self.variables[entry.name] = attribute(entry.target)
 
     def begin(self, users: list[GraphInput]) -> list[str]:
         """Starts another method, with these of the user's inputs: its lines."""
         self.lines, self.users = [], users
         self.turned = {}
-        if (first := self._first_tensor()) is not None:
-            self.packing.device = f"{self.variables[first.name]}.device"
+        self.packing.device = self.device()
         return self.lines
 
     def with_packed(self, lines: list[str]) -> list[str]:
@@ -77,7 +73,7 @@ class Statements:
         maker = self.network.nodes.get(node.args[0]["ref"]) if node.op == "getitem" else None
         if not (self.network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or maker is not None):
             raise KeyError(f"{name} is read before it is computed")
-        text = expression(self.network, node, self.value)
+        text = expression(self.network, node, self.value, self.made_on())
         if len(self.network.users[name]) > 1 or node.op in SPLITS:
             variable = self.fresh(name)
             self.put(f"{variable} = {text}")
@@ -92,7 +88,7 @@ class Statements:
         if entry is None or entry.kind == "user" or entry.spec is None or entry.spec.stride is None:
             return self.variables[name]
         text = f"{self.variables[name]}.contiguous()"
-        if entry.target not in self.graph.mutations:
+        if name in self.network.steady or entry.kind == "constant":
             return self.packed(text)
         if name not in self.turned:
             self.turned[name] = self.fresh(f"{name}_dense")
@@ -157,8 +153,18 @@ class Statements:
         return name
 
     def device(self) -> str:
+        """That of what this method is given, or of weights where it is given no tensor."""
         first = self._first_tensor()
-        return f"{self.variables[first.name]}.device" if first else '"cuda"'
+        if first is not None:
+            return f"{self.variables[first.name]}.device"
+        state = (e for e in self.network.inputs.values() if e.kind in ("parameter", "buffer") and e.persistent and e.spec is not None)
+        return next((f"{attribute(entry.target)}.device" for entry in state), '"cuda"' if self.cuda else '"cpu"')
+
+    def made_on(self) -> str:
+        """The device on which the library makes a tensor: that of a weight, or of what this method is given."""
+        here = {entry.name for entry in self.users}
+        entries = (e for e in self.network.inputs.values() if e.spec is not None and (e.kind != "user" or e.name in here))
+        return next((f"{self.variables[entry.name]}.device" for entry in entries), self.device())
 
     def _first_tensor(self) -> GraphInput | None:
         return next((e for e in self.users if e.spec is not None), None)

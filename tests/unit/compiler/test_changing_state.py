@@ -1,0 +1,58 @@
+"""Nothing is made once of state that forward changes: several calls of a program stay beside as many of the model."""
+
+import pytest
+import torch
+
+from tests.unit.compiler.conftest import flat
+from tests.unit.compiler.loading import load
+
+BRANCH = "y = torch.tanh(self.fc(x)) * 2\nif y.sum() > -1e9:\n    {}\n"
+STATE = (
+    "self.fc = nn.Linear(32, 32)\nself.w = nn.Parameter(torch.rand(32, 32))\nself.register_buffer('r', torch.rand(32, 32))\n"
+    "self.register_buffer('k', torch.randn(32, 4, 3, 3))\nself.register_buffer('m', torch.rand(32, 32).round())"
+)
+BODIES = {
+    "weights of a convolution, changed behind it": "y = F.conv2d(x.view(-1, 4, 8, 8), self.k, padding=1).relu()\nself.k.mul_(0.5)\nreturn y",
+    "a buffer, in a branch": BRANCH.format("self.r.add_(0.5)") + "return torch.exp(self.r) * y",
+    "weights of a convolution, in a branch": BRANCH.format("self.k.mul_(0.5)") + "return F.conv2d(y.view(-1, 4, 8, 8), self.k, padding=1).relu()",
+    "a parameter's data": "self.w.data.mul_(0.9)\nreturn torch.tanh(x) * torch.exp(self.w)",
+    "a parameter's data, one of all": BRANCH.format("for p in self.parameters():\n        p.data.mul_(0.9)") + "return torch.exp(self.w) * y",
+    "a layer's weights behind a mask": "self.fc.weight.data *= self.m * 0.5\nreturn self.fc(torch.tanh(x) + 1) * torch.sigmoid(self.fc.weight)",
+    "under two names": "self.r.add_(1.0)\nreturn torch.exp(self.q * 0.1) * torch.tanh(x)",
+}
+NO_TENSOR = {
+    "a part that is given nothing": "t = torch.softmax(torch.exp(self.w) * 2, -1)\nif t.sum() < 0:\n    return x\nreturn F.gelu(x @ t) + t",
+    "a range behind it": "y = torch.softmax(x * 2, -1)\nif y.sum() < 0:\n    return x\nw = torch.arange(32, device=y.device).cumsum(0)\n"
+    "return torch.sort(y.sum(-1, keepdim=True) * w, -1)[0] * 2, w",
+}
+
+
+def check_calls(found, calls=3):
+    """`calls` of the program beside as many of the model."""
+    program = found.make(load(found.text, "program")["ModelNew"])
+    program.load_state_dict(found.model.state_dict())
+    with torch.no_grad():
+        for _ in range(calls):
+            for got, expected in zip(flat(program(*found.inputs)), flat(found.model(*found.inputs)), strict=True):
+                torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_state_that_changes_from_call_to_call(compiled, task, name):
+    init = STATE + ("\nself.register_buffer('q', self.r)" if "two names" in name else "")
+    found = compiled(task(BODIES[name], "torch.randn(32, 32)", init))
+    assert found.own, found.plan.why_none
+    check_calls(found)
+
+
+@pytest.mark.parametrize("name", NO_TENSOR)
+def test_tensors_are_made_where_the_weights_are(compiled, task, name):
+    found = compiled(task(NO_TENSOR[name], "torch.randn(32, 32)", STATE if "self." in NO_TENSOR[name] else ""))
+    assert found.own, found.plan.why_none
+    check_calls(found)
+
+
+def test_of_parameters_that_lines_in_python_do_not_name_something_is_made_once(compiled, task):
+    found = compiled(task(BRANCH.format("self.r.add_(0.5)") + "return torch.exp(self.w) * y + self.r", "torch.randn(32, 32)", STATE))
+    assert "torch.exp(self.w).contiguous()" in found.text, found.text
+    check_calls(found)
