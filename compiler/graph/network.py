@@ -118,6 +118,14 @@ class Network:
                 found.add(user)
         return found
 
+    def recut(self, name: str) -> bool:
+        """Whether a view of `name` has axes that are several of its own, or pieces of one: its memory must lie in the order of its axes."""
+        views = [user for user in self.users[name] if self.is_view(user) or self.nodes[user].op in SPLITS]
+        return any(self.recut(user) or self.nodes[user].op in RECUTS and self._long(user) != self._long(name) for user in views)
+
+    def _long(self, name: str) -> list[int]:
+        return [size for size in self.spec(name).shape if size != 1]
+
     def escapes(self, name: str) -> bool:
         """Whether `name`, or a view of it, leaves forward: as an output or as new state."""
         if name in self.results:
@@ -150,6 +158,7 @@ class Network:
         return [losses, make("", "stitch.mean_counted", [{"ref": losses.name}, target, ignored], scalar)]
 
 
+RECUTS = frozenset(f"aten.{name}" for name in ("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "unflatten.int"))
 FILLS = {"zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1, "zeros": 0, "ones": 1}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 from compiler.graph.averaged import OF_WEIGHTS
@@ -61,7 +61,7 @@ def _computed(node: Node, text: str, specs: Specs) -> str:
         return f"{text}.to(torch.{spec.dtype})"
     if name in FUNCTIONS and not args and not node.kwargs:
         return FUNCTIONS[name].format(text)
-    if name in INFIX and len(args) == 1 and not node.kwargs and isinstance(plain(args[0]), (int, float)):
+    if name in INFIX and len(args) == 1 and not node.kwargs and isinstance(plain(args[0]), (int, float)) and isfinite(plain(args[0])):
         return f"({text} {INFIX[name]} {plain(args[0])!r})"
     return ""
 

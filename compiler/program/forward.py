@@ -395,7 +395,7 @@ class Forward:
             text = expression(self.network, node, self.statements.read_by(node), self.statements.made_on())
             variable = self.statements.fresh(name)
             own = [user for user in self.network.readers(name) if any(user in g.operators and self._is_own(g) for g in self.groups)]
-            if (layout := self.statements.wanted_layout(name)) is None and own and self._may_lie_otherwise(node):
+            if (layout := self.statements.wanted_layout(name)) is None and (own or self.network.recut(name)) and self._may_lie_otherwise(node):
                 layout = ""
             if layout is not None:
                 text = f"({text}).contiguous({layout})" if " " in text and not text.endswith(")") else f"{text}.contiguous({layout})"

@@ -17,6 +17,7 @@ EACH_CALL = {
     "few elements": "return x * torch.exp(self.v)",
     "with an input": "return torch.tanh(self.w * x)",
     "what the caller gets": "w = torch.exp(self.w)\nreturn x * w, w.t()",
+    "infinity": "return x * torch.exp(self.w / -float('inf'))",
     "of two weights": "return x * torch.exp(self.w + self.v)",
 }
 
