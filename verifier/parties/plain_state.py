@@ -160,10 +160,12 @@ class Variables:
 
 
 class PlainState:
-    """The current plain state of a model and of the module that defines it."""
+    """The current plain state of a model and of the module that defines it. A buffer that is not there yet, or None, belongs to it: a forward that
+    makes such a tensor keeps it for later calls."""
 
     def __init__(self, model: torch.nn.Module):
         self.model = model
+        self.held = {f"{path}.{key}" for path, module in model.named_modules() for key, value in module._buffers.items() if value is not None}
         self.source = source_of(model) if type(model).__module__ in ("task", "program") else {}
         seen: dict[int, Saved] = {}
         self.kept = {name: (table, key, save(table[key], seen)) for name, table, key in self._places()}
@@ -181,7 +183,19 @@ class PlainState:
                     and key != "forward"
                 ):
                     yield f"self.{path + '.' if path else ''}{key}", vars(module), key
+        yield from self._late()
         yield from variables_of(self.source)
+
+    def _late(self) -> Iterator[tuple[str, dict[str, Any], str]]:
+        """As `_places`, for buffers that were not there, or None."""
+        for path, module in self.model.named_modules():
+            for key in module._buffers:
+                if f"{path}.{key}" not in self.held:
+                    yield f"self.{path + '.' if path else ''}{key}", module._buffers, key
+
+    def made_buffers(self) -> list[str]:
+        """Returns names of buffers that have been made since."""
+        return [name for name, table, key in self._late() if table[key] is not None]
 
     def tensors(self) -> list[str]:
         """Returns tensors in plain attributes, as `module.name`."""

@@ -26,6 +26,15 @@ NO_TENSOR = {
     "return torch.sort(y.sum(-1, keepdim=True) * w, -1)[0] * 2, w",
 }
 
+MADE_LATE = {
+    "assigned": ("self.register_buffer('late', None)", "if self.late is None:\n    self.late = torch.cos(x[0] * 0 + 2)\n"),
+    "registered": (
+        "self.register_buffer('late', None, persistent=False)",
+        "if self.late is None:\n    self.register_buffer('late', torch.arange(32.0), persistent=False)\n",
+    ),
+    "without a place": ("pass", "if not hasattr(self, 'late'):\n    self.register_buffer('late', torch.arange(32.0), persistent=False)\n"),
+}
+
 
 def check_calls(found, calls=3):
     """`calls` of the program beside as many of the model."""
@@ -48,6 +57,14 @@ def test_state_that_changes_from_call_to_call(compiled, task, name):
 @pytest.mark.parametrize("name", NO_TENSOR)
 def test_tensors_are_made_where_the_weights_are(compiled, task, name):
     found = compiled(task(NO_TENSOR[name], "torch.randn(32, 32)", STATE if "self." in NO_TENSOR[name] else ""))
+    assert found.own, found.plan.why_none
+    check_calls(found)
+
+
+@pytest.mark.parametrize("name", MADE_LATE)
+def test_a_buffer_that_the_first_call_makes(compiled, task, name):
+    init, make = MADE_LATE[name]
+    found = compiled(task(make + "return torch.softmax(torch.tanh(x) * self.late, -1)", "torch.randn(32, 32)", init))
     assert found.own, found.plan.why_none
     check_calls(found)
 

@@ -116,7 +116,8 @@ def test_windows_of_an_adaptive_pool_are_placed_in_64_bits_where_they_must_be(co
 
 
 def test_what_the_library_lays_otherwise_is_cut_in_the_order_of_its_axes(compiled, task):
-    body = "y = self.conv(x.permute(0, 3, 1, 2))\ns, i = torch.sort(y.permute(0, 2, 3, 1), -1)\nreturn s.reshape(2, -1, 2), i.flatten(1), torch.tanh(y) * 2"
+    body = "y = self.conv(x.permute(0, 3, 1, 2))\ns, i = torch.sort(y.permute(0, 2, 3, 1), -1)\n"
+    body += "return s.reshape(2, -1, 2), i.flatten(1), torch.tanh(y) * 2"
     found = compiled(task(body, "torch.randn(2, 6, 6, 8)", "self.conv = nn.Conv2d(8, 16, 3, padding=1)"), figures=H200)
     assert "torch.sort(" in found.text and "conv2d(" in found.text
     found.text = as_cpp(found.text)

@@ -124,10 +124,18 @@ def exported(
 ) -> Graph:
     """`forward(*args, **kwargs)`, which is the model's or stands for it. Without the model's `inputs` no forward that changes a state is taken."""
     changed: set[str] = set()
+    made: set[str] = set()  # buffers: the exporter then takes one state for another
+
+    def observe() -> None:
+        changed.update(plain.changed())
+        made.update(plain.made_buffers())
 
     def once(state: list[str]) -> Graph:
-        call = FlatCall(forward, args, kwargs, type(model).__module__, after=lambda: changed.update(plain.changed()))
-        return read_graph(export(model, call, state), call, model, frame_file(model))
+        call = FlatCall(forward, args, kwargs, type(model).__module__, after=observe)
+        program = export(model, call, state)
+        if made:
+            raise StateOutside(sorted(changed))
+        return read_graph(program, call, model, frame_file(model))
 
     state: list[str] = []
     try:
