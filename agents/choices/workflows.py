@@ -80,7 +80,7 @@ _ALL = (
         "A tree of decisions that a model edits by scripts; which node is tried follows from what its strategies kept of such promises (K-Search).",
         source="K-Search",
         short="a tree of decisions, edited by scripts, chosen by beliefs that results make",
-        when="few calls that must count, promises that differ, and earlier runs on the same device",
+        when="some dozens of calls, promises that differ, and earlier runs on the same device",
         models=("planner", "coder"),
         tree=True,
     ),

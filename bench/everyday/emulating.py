@@ -19,6 +19,7 @@ from typing import Any
 from bench.coverage import rows
 from bench.sweep.store import write
 from bench.sweep.tasks import ROOT, items
+from verifier.task import Precision
 
 RESULTS = ROOT / "bench" / "results" / "everyday-emulated.json"
 SIZES = {
@@ -83,7 +84,7 @@ def run(only: list[str], precision: str, seconds: float, out: Path, resume: bool
         results[item.key] = {"found": apart(item.path, precision, seconds), "seconds": round(time.perf_counter() - begun, 1)}
         print(f"{item.key}: {results[item.key]['found']}", flush=True)
         write(out, rows(results).encode())
-    wrong = [key for key, row in results.items() if not row["found"].startswith(("right", "not here"))]
+    wrong = [key for key, row in results.items() if not row["found"].startswith(("right", "not here", "not captured"))]
     print(f"\n{len(results)} tasks, {len(wrong)} not right{': ' + ', '.join(wrong) if wrong else ''}")
     return 1 if wrong else 0
 
@@ -114,7 +115,7 @@ def small(path: Path) -> str:
     return source
 
 
-def one(path: Path, precision: str) -> str:
+def one(path: Path, precision: Precision) -> str:
     """What came of a task, in a line."""
     from compiler import DeviceFigures
     from compiler.families.attention import attention
@@ -124,6 +125,7 @@ def one(path: Path, precision: str) -> str:
     from tests import kept
     from tests.emulator import as_cpp
     from tests.unit.compiler.conftest import Compiled
+    from verifier.correctness.bounds import bound
 
     os.environ.setdefault("STITCH_BUILD_DIR", str(kept.folder("libraries-" + kept.compiler())))
     partition.TINY = 32
@@ -132,6 +134,8 @@ def one(path: Path, precision: str) -> str:
         found = Compiled(small(path), figures=DeviceFigures.h200(), precision=precision)
     except ModuleNotFoundError as error:
         return f"not here: {error}"
+    except AssertionError as error:  # of a test's capture: why there is no graph
+        return f"not captured: {str(error)[:200]}"
     kinds = ", ".join(dict.fromkeys(group.family or group.space for group in found.plan.groups))
     if not found.plan.own:
         return f"right: nothing in own kernels ({kinds})"
@@ -139,9 +143,12 @@ def one(path: Path, precision: str) -> str:
     try:
         found.check()
     except AssertionError as error:
+        far = error.args[0] if error.args else None  # from fp64, and how far PyTorch is
+        if isinstance(far, tuple) and far[0] <= bound(far[1], [], found.dtype, precision):
+            return f"right ({kinds}), {far[0] / far[1]:.1f} times as far from fp64 as PyTorch"
         return f"WRONG ({kinds}): {str(error)[:160]}"
     return f"right ({kinds})"
 
 
 if __name__ == "__main__":
-    print(one(Path(sys.argv[1]), sys.argv[2]))
+    print(one(Path(sys.argv[1]), "bf16" if sys.argv[2] == "bf16" else "fp32-strict"))

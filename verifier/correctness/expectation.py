@@ -11,6 +11,7 @@ import torch
 
 from verifier.correctness.batches import deviations
 from verifier.correctness.bounds import DRAWS, SMALL, SMALL_DRAWS, all_finite, bound, chaotic_error, no_oracle, tolerated
+from verifier.correctness.decisions import TIMES, Decisions, measured, off, told_apart
 from verifier.correctness.leaf import Leaf
 from verifier.correctness.noise import Inherited, allowance
 from verifier.judge.memory import large
@@ -65,6 +66,7 @@ class Expectations:
         self.quantiles: list[tuple[float, ...] | None] = []  # of errors against eager
         self.no_oracle = ""  # why fp64 could not run
         self.inherited = Inherited()
+        self.decisions: list[Decisions | None] = []  # per output, with the task's inputs; measured on demand
         self.noise = False  # the task's outputs are rounding noise under the weights of its constructor
         self.noisy_state: set[int] = set()  # entries of the state that are noise
 
@@ -196,8 +198,37 @@ class Expectations:
                 if not first.appealed:
                     self.appeal(first)
                 self.remember(first)
+                self.decisions = self._decisions(first)
         limits = [1.5 * limit + 1.5 * error for limit, error in zip(self.bounds, self.errors, strict=True)]
         return limits, [min(2 * share, 0.5) for share in self.shares], self.quantiles
+
+    def _decisions(self, expected: Expected) -> list[Decisions | None]:
+        """Measures how often rounding decides something, by errors many times plain arithmetic's. The reference is in the state after its eager call,
+        both before and afterwards."""
+        reference, oracle = self.reference, expected.oracle
+        if oracle is None:
+            return []
+        exact = oracle.outputs.tensors
+        counts: list[list[tuple[float, int]]] = [[] for _ in exact]
+        reference.rollback()
+        after, reference.exact = reference.exact, expected.before
+        begin = time.monotonic()
+        for times in TIMES:
+            if time.monotonic() - begin > self.reference.limits.oracle / 4:
+                break
+            try:
+                found = reference.oracle(expected.values, expected.rng, self.draws.getrandbits(32), times).outputs.tensors
+            except PartyFailure as failure:
+                if failure.kind != "raised":
+                    raise
+                break
+            if [tensor.shape for tensor in found] != [tensor.shape for tensor in exact]:
+                break
+            for leaf, tensor, wanted, seen in zip(expected.leaves, found, exact, counts, strict=True):
+                seen.append((times, told_apart(off(tensor, wanted, leaf.limit * times), tensor)))
+        reference.eager(expected.values, expected.rng)
+        reference.exact = after
+        return [measured(seen) for seen in counts]
 
     def recall(self, values: Values) -> Expected:
         """Restores the first trial's expectation and the reference's state after it: the model is constructed anew and called once. `values`: its

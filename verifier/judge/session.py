@@ -300,11 +300,11 @@ class ReferenceSession:
             message = f"forward returns {before} tensors in one call and {count} in another with inputs of the same shapes"
             raise PartyFailure("raised", message, error_class="OutputCount", request="run")
 
-    def oracle(self, values: Values, rng: int, rough: int | None = None) -> Run:
+    def oracle(self, values: Values, rng: int, rough: int | None = None, times: float = 1.0) -> Run:
         """Makes the same call in fp64, from the present state except for entries with fp64's own values (`exact`); neither changes. `rough` is the
-        seed of plain arithmetic's errors (`verifier.parties.oracle.Rough`)."""
+        seed of plain arithmetic's errors (`verifier.parties.oracle.Rough`), which are `times` as large."""
         self._check()
-        message = {**self._given(values, rng), "rough": rough, "where": self.oracle_place}
+        message = {**self._given(values, rng), "rough": rough, "times": times, "where": self.oracle_place}
         if self.exact is not None:
             message["exact"] = give(self.party, "exact", self.exact, [Spec.of(tensor) for tensor in self.exact])
         answer = self.party.ask("oracle", message, self.limits.oracle).message

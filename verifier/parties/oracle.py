@@ -157,14 +157,14 @@ class Wide(TorchDispatchMode):
 
 class Rough(Wide):
     """Disturbs each operator's result. `u`: unit roundoff of values stored between operators; sums are accumulated in fp32 at worst. With `tf32`,
-    operands of contractions have TF32's 10 bits of fraction."""
+    operands of contractions have TF32's 10 bits of fraction. `times`: how much larger all other errors are."""
 
-    def __init__(self, seed: int, dtype: torch.dtype, tf32: bool = False):
+    def __init__(self, seed: int, dtype: torch.dtype, tf32: bool = False, times: float = 1.0):
         super().__init__()
         self.seed = seed
         self.generators: dict[torch.device, torch.Generator] = {}
-        self.store = torch.finfo(dtype).eps / 2
-        self.sum = min(self.store, torch.finfo(torch.float32).eps / 2)
+        self.store = torch.finfo(dtype).eps / 2 * times
+        self.sum = min(self.store, torch.finfo(torch.float32).eps / 2 * times)
         self.tf32 = tf32
 
     def result(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -227,8 +227,8 @@ class Reference(Role):
 
     def do_oracle(self, frame: Frame) -> dict[str, Any]:
         """Makes the same call in fp64, on a copy, from the present state: on the device, or on the CPU where the device's memory is too small. With
-        `rough`, a seed, every operator's result is disturbed as the policy's plain arithmetic would disturb it. With `exact`, fp64 values for the
-        entries that forward changes, in their order."""
+        `rough`, a seed, every operator's result is disturbed as the policy's plain arithmetic would disturb it, or `times` as much. With `exact`,
+        fp64 values for the entries that forward changes, in their order."""
         self.step = "forward"
         taken: list[int] = []
         rough = frame.message.get("rough")
@@ -265,7 +265,8 @@ class Reference(Role):
             for name, value in zip(self.mutated or [], self.take(exact), strict=True):
                 state[name].copy_(value)
         inputs = map_tensors(given, moved)
-        mode = Wide() if rough is None else Rough(int(rough), self._storage(given), tf32=self.precision == "tf32")
+        times = float(frame.message.get("times") or 1.0)
+        mode = Wide() if rough is None else Rough(int(rough), self._storage(given), self.precision == "tf32", times)
         seed_everything(frame.integer("rng"))
         with Variables(self.module), default_double(), mode:
             output = self.invoke(model, inputs, frame)

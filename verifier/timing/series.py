@@ -40,13 +40,14 @@ class Form:
     lead: int
     counted: int
     seeded: bool = False  # whether each call draws random numbers, from a seed of its own
+    warms: bool = False  # whether some series have a call before which no caches are flushed
 
     @property
     def calls(self) -> int:
         return self.lead + self.counted
 
 
-def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = False) -> Form | None:
+def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = False, warms: bool = False) -> Form | None:
     """Chooses the form for calls that exchange `exchanged` bytes and take from `shortest_ms` to `longest_ms` on the sides that are timed in turn;
     null where memory holds no series."""
     room = MOST_BYTES // max(exchanged, 1)
@@ -56,7 +57,7 @@ def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = F
     room = max(min(room, int(WHOLE_MS / max(longest_ms, 1e-3))), 1)
     lead = min(lead, max(room - 1, 0))
     counted = min(COUNTED, 1 + int(LONG_MS / 2 / max(shortest_ms, 1e-3)), max(room - lead, 1))
-    return Form(lead, counted, seeded)
+    return Form(lead, counted, seeded, warms)
 
 
 def series_bytes(exchanged: int) -> int:
@@ -104,13 +105,16 @@ class Uses:
     form: Form
     _kept: list[Values] = field(default_factory=list)
 
+    def _warms(self) -> bool:
+        return self.form.warms and self.form.counted >= LEAST_COUNTED and self.rng.random() < WARM
+
     def next(self, first: int) -> list[Use]:
         """Returns the uses of one turn, whose first counted call is input number `first`."""
         values, seed = self.draw(first)
         pool = [kept for kept in self._kept if kept.specs == values.specs and kept.tree == values.tree]
         seeds, calls = random.Random(seed), self.form.calls
         at = self.rng.randrange(self.form.lead, calls) if pool else 0
-        warm = self.rng.randrange(self.form.lead, calls) if self.form.counted >= LEAST_COUNTED and self.rng.random() < WARM else -1
+        warm = self.rng.randrange(self.form.lead, calls) if self._warms() else -1
         chosen = [values if number == at else self.rng.choice(pool or [values]) for number in range(calls)]
         if calls > 1:
             self._kept = [values, *self._kept][: KEPT_DRAWS if values.nbytes <= KEPT_BYTES else 1]

@@ -202,8 +202,9 @@ def test_before_some_calls_no_caches_are_flushed(library):
 
 
 def test_some_series_have_a_call_with_warm_caches():
-    uses = Uses(drawn, random.Random(1), Form(2, 6))
+    uses = Uses(drawn, random.Random(1), Form(2, 6, warms=True))
     places = [[at for at, use in enumerate(uses.next(number)) if use.warm] for number in range(200)]
     assert {at for one in places for at in one} == set(range(2, 8)) and 40 < sum(map(len, places)) < 95 and max(map(len, places)) == 1
-    uses = Uses(drawn, random.Random(1), Form(1, 2))
-    assert not any(use.warm for number in range(30) for use in uses.next(number))
+    for shape in (Form(1, 2, warms=True), Form(2, 6)):
+        uses = Uses(drawn, random.Random(1), shape)
+        assert not any(use.warm for number in range(30) for use in uses.next(number))

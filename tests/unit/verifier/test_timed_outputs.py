@@ -12,7 +12,7 @@ from verifier.timing.timed_outputs import KEPT, TimedOutputs
 def outputs(monkeypatch):
     compared = []
 
-    def trial(self, number, got, expected):
+    def trial(self, number, got, expected, whose=0):
         compared.append((number, got, expected))
         return Trial(name=f"timed call {number + 1}", seed=0, ok=not got.startswith("wrong"), detail="off" if got.startswith("wrong") else "")
 
