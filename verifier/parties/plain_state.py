@@ -165,7 +165,8 @@ class PlainState:
 
     def __init__(self, model: torch.nn.Module):
         self.model = model
-        self.held = {f"{path}.{key}" for path, module in model.named_modules() for key, value in module._buffers.items() if value is not None}
+        self.held: set[str] = set()  # buffers that are there
+        self.held = {name for name, table, key in self._late() if table[key] is not None}
         self.source = source_of(model) if type(model).__module__ in ("task", "program") else {}
         seen: dict[int, Saved] = {}
         self.kept = {name: (table, key, save(table[key], seen)) for name, table, key in self._places()}
@@ -189,9 +190,9 @@ class PlainState:
     def _late(self) -> Iterator[tuple[str, dict[str, Any], str]]:
         """As `_places`, for buffers that were not there, or None."""
         for path, module in self.model.named_modules():
-            for key in module._buffers:
-                if f"{path}.{key}" not in self.held:
-                    yield f"self.{path + '.' if path else ''}{key}", module._buffers, key
+            for key in module._buffers if isinstance(module._buffers, dict) else ():  # a script's module makes none
+                if (name := f"self.{path + '.' if path else ''}{key}") not in self.held:
+                    yield name, module._buffers, key
 
     def made_buffers(self) -> list[str]:
         """Returns names of buffers that have been made since."""

@@ -126,11 +126,11 @@ def exported(
     changed: set[str] = set()
     made: set[str] = set()  # buffers: the exporter then takes one state for another
 
-    def observe() -> None:
-        changed.update(plain.changed())
-        made.update(plain.made_buffers())
-
     def once(state: list[str]) -> Graph:
+        def observe() -> None:
+            changed.update(plain.changed())
+            made.update(set(plain.made_buffers()) - {f"self.{name}" for name in state})
+
         call = FlatCall(forward, args, kwargs, type(model).__module__, after=observe)
         program = export(model, call, state)
         if made:
