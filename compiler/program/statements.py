@@ -17,6 +17,7 @@ from compiler.program.results import written
 from verifier.graph import Graph, GraphInput, Node
 
 LAST = "memory_format=torch.channels_last"
+STATE = ("parameter", "buffer")
 
 
 class Statements:
@@ -29,6 +30,7 @@ class Statements:
         self.turned: dict[str, str] = {}  # state that lies with gaps or turned around -> variable of a copy that does not
         self.taken: set[str] = {*given.values(), *reserved}
         self.users = [e for e in graph.inputs if e.kind == "user"]
+        self.state = {e.target: e.found or attribute(e.target) for e in graph.inputs if e.kind in STATE}  # by its name in the state dict
         first = self._first_tensor()
         self.packing = Packing(f"{given[first.name]}.device" if first else '"cuda"' if cuda else '"cpu"')
         for entry in network.inputs.values():
@@ -37,7 +39,7 @@ class Statements:
             elif entry.kind == "constant":
                 self.variables[entry.name] = self._constant_tensor(entry)
             else:
-                self.variables[entry.name] = attribute(entry.target)
+                self.variables[entry.name] = self.state[entry.target]
 
     def begin(self, users: list[GraphInput]) -> list[str]:
         """Starts another method, with these of the user's inputs: its lines."""
