@@ -21,7 +21,7 @@ DOUBT = 1e-4  # probability with which a sound program has more decisions than a
 
 @dataclass(frozen=True)
 class Decisions:
-    """Of one output: `elements` that one decision changes, and `rate`, the decisions in a call of plain arithmetic."""
+    """The decisions in one output: `elements` that one of them changes, and `rate`, how many a call of plain arithmetic has."""
 
     elements: int
     rate: float

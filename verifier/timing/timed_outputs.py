@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from verifier.correctness.bounds import NORM
+from verifier.correctness.bounds import FLIPPED, NORM
 from verifier.correctness.comparison import compare_outputs
 from verifier.correctness.decisions import off
 from verifier.correctness.trials import Trials
@@ -17,6 +17,7 @@ from verifier.timing.blocks import Side
 from verifier.timing.call import Call
 from verifier.timing.pairs import Pair
 
+MOST = 4 * FLIPPED  # share of an output's elements that decisions may explain
 KEPT = 8  # trials that passed, kept in the report
 
 
@@ -70,7 +71,7 @@ class TimedOutputs:
             count = off(value, expected, limit)
             off_so_far[index] += count
             allowed = found.allowed() if found is not None and off_so_far[index] <= found.allowed(number + 1) else 0
-            shares.append(allowed / max(value.numel() * (2 if value.is_complex() else 1), 1))
+            shares.append(min(allowed / max(value.numel() * (2 if value.is_complex() else 1), 1), MOST))
         return shares
 
     def _trial(self, number: int, got: Call, expected: Call, whose: int = 0) -> Trial:
