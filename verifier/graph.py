@@ -42,7 +42,7 @@ class GraphInput(BaseModel):
     index: int | None = None  # position among the user's arguments
     keyword: str = ""  # the argument's name, where it is given by name
     path: str = ""  # its place in the argument, as Python to append to the name: `["mask"]`, `[0].weights`
-    found: str = ""  # for a constant held by the task's own code: Python that reads it, in terms of `self` and names of the task's source
+    found: str = ""  # Python that reads what the task's own code holds, of `self` and names of its source; of weights, where `target` is none
     persistent: bool = True  # false for a buffer, or a plain attribute that is a tensor, outside the state dict
 
     @property

@@ -14,7 +14,7 @@ from compiler.options import Options
 from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, word, work_of
 from compiler.program import cuda_graph, joined, streams, support
 from compiler.program.entry import Entry, constant_text, entry_of, entry_of_part, forward_of_parts
-from compiler.program.print_torch import CONVOLVED, FRESH, attribute, expression
+from compiler.program.print_torch import CONVOLVED, FRESH, expression
 from compiler.program.reuse import reuse
 from compiler.program.state import State
 from compiler.program.statements import Statements
@@ -92,7 +92,7 @@ class Forward:
         if self.target.on_gpu and self.options.on("cuda-graph") and not graph.mutated_inputs:
             self.applied.append("cuda-graph")
             tensors = [entry.given[e.name] for e in graph.inputs if e.kind == "user" and e.spec is not None]
-            mutated = [attribute(target) for target in graph.mutations]
+            mutated = [self.statements.state[target] for target in graph.mutations]
             packing, lines = self.statements.packing, self.statements.lines
             results = (graph.output_tree, graph.outputs)
             wrapped = cuda_graph.wrap(signature, entry.arguments, tensors, mutated, lines, *results, bool(packing.code), moved, entry.method)
@@ -147,7 +147,8 @@ class Forward:
         read = {name for node in self.network.nodes.values() for name in refs([node.args, list(node.kwargs.values())])}
         outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.graph.mutations)]
         here = [e for e in outside if e.name in set(inputs)]
-        return [f"{attribute(e.target)} = {attribute(e.target)}.to({self.statements.packing.device})" for e in here]
+        held = [self.statements.state[e.target] for e in here]
+        return [f"{where} = {where}.to({self.statements.packing.device})" for where in held]
 
     def _group(self, group: Group) -> None:
         if group.family:
@@ -171,7 +172,7 @@ class Forward:
             sections.append(streams.Section(own, streams.estimate_us(group.floor_ms)))
         first = [*lines[: begins[0]], *(line for line in lines[begins[0] :] if line.startswith("packed = "))] if begins else lines
         device = self.statements.packing.device
-        together = streams.overlapped(sections, device, [attribute(target) for target in self.graph.mutations])
+        together = streams.overlapped(sections, device, [self.statements.state[target] for target in self.graph.mutations])
         if any(line.startswith("with torch.cuda.stream") for line in together):
             self.applied.append("overlap-streams")
         self.statements.lines = [*first, *together]

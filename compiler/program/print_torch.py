@@ -124,7 +124,7 @@ def literal(argument: Any, value: Callable[[str], str]) -> str:
 
 
 def attribute(target: str) -> str:
-    """`self.net[0].weight` of the state-dict name "net.0.weight"."""
+    """`self.net[0].weight` of the state-dict name "net.0.weight", where the capture does not say how to read it."""
     text = "self"
     for part in target.split("."):
         if part.isidentifier():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from compiler.program.print_torch import attribute
 from compiler.program.statements import Statements
 
 
@@ -24,7 +23,7 @@ class State:
         source = self.network.inputs.get(node.args[0]["ref"])
         if source is None or source.target != target or self.network.users[source.name] != [name]:
             return False
-        self.counters.setdefault(node.args[1], []).append(attribute(target))
+        self.counters.setdefault(node.args[1], []).append(self.statements.state[target])
         self.written.add(target)
         return True
 
@@ -38,7 +37,7 @@ class State:
                 put(f"{counters[0]} += {step}")
         for target, source in self.graph.mutations.items():
             if target not in self.written and (nodes is None or source in nodes):
-                put(f"{attribute(target)}.copy_({value(source)})")
+                put(f"{self.statements.state[target]}.copy_({value(source)})")
         self.counters = {}
         for target, source in self.graph.mutated_inputs.items():
             if nodes is not None and target not in inputs:

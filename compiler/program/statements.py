@@ -17,6 +17,7 @@ from compiler.program.results import written
 from verifier.graph import Graph, GraphInput, Node
 
 LAST = "memory_format=torch.channels_last"
+STATE = ("parameter", "buffer")
 
 
 class Statements:
@@ -29,12 +30,13 @@ class Statements:
         self.taken: set[str] = {*given.values(), *reserved}
         self.users = [e for e in graph.inputs if e.kind == "user"]
         self.variables = {e.name: given[e.name] for e in self.users}  # value of the graph -> expression
+        self.state = {e.target: e.found or attribute(e.target) for e in graph.inputs if e.kind in STATE}  # by its name in the state dict
         self.packing = Packing(self.device())
         for entry in network.inputs.values():
             if entry.kind == "constant":
                 self.variables[entry.name] = self._constant_tensor(entry)
             elif entry.kind != "user":
-                self.variables[entry.name] = attribute(entry.target)
+                self.variables[entry.name] = self.state[entry.target]
 
     def begin(self, users: list[GraphInput]) -> list[str]:
         """Starts another method, with these of the user's inputs: its lines."""
@@ -158,7 +160,7 @@ class Statements:
         if first is not None:
             return f"{self.variables[first.name]}.device"
         state = (e for e in self.network.inputs.values() if e.kind in ("parameter", "buffer") and e.persistent and e.spec is not None)
-        return next((f"{attribute(entry.target)}.device" for entry in state), '"cuda"' if self.cuda else '"cpu"')
+        return next((f"{self.state[entry.target]}.device" for entry in state), '"cuda"' if self.cuda else '"cpu"')
 
     def made_on(self) -> str:
         """The device on which the library makes a tensor: that of a weight, or of what this method is given."""

@@ -84,3 +84,22 @@ def test_what_several_operators_of_a_kernel_hand_on_has_names_of_its_own(compile
     found = compiled(task("return x * 2.5, y * 3, y * 4, x * 5.5", "torch.randn(32, 70), torch.randn(9000)", arguments="x, y"))
     assert ["mul", "mul_3"] in [group.operators for group in found.plan.groups]
     found.check()
+
+
+def test_weights_in_containers_are_read_where_they_are(compiled, task):
+    """A key of digits is no index; what a slice leaves of a Sequential keeps its name, but not its index."""
+    init = """full = nn.Sequential(*[nn.Linear(4, 4) for _ in range(4)])
+self.late, self.both = nn.Sequential(), full[1:3]
+for at in (2, 3):
+    self.late.add_module(str(at), full[at])
+self.norms = nn.ModuleDict({"0": nn.LayerNorm(4), "batch-norm": nn.BatchNorm1d(4)})
+self.scales = nn.ParameterDict({"0": nn.Parameter(torch.randn(4))})
+self.old = nn.Module()
+self.old.add_module("1", nn.Linear(4, 4))
+self.old.register_buffer("shift-by", torch.randn(4))"""
+    body = """y = self.norms["0"](self.late(self.both(x))) * self.scales["0"]
+return getattr(self.old, "1")(self.norms["batch-norm"](y)) + getattr(self.old, "shift-by")"""
+    found = compiled(task(body, "torch.randn(8, 4)", init))
+    places = ("self.both[0].weight", "self.late[1].weight", "self.norms['0'].weight", "self.old._buffers['shift-by']")
+    assert all(place in found.text for place in places)
+    found.check()

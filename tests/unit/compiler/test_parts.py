@@ -58,6 +58,18 @@ BODIES = {
         "x",
         "",
     ),
+    "a seed": ("h = torch.tanh(self.fc(x)) * 2\ntorch.manual_seed(5)\nreturn F.softmax(h + torch.rand(8, 12), -1)", "x", ""),
+    "an exporter's error that forward catches": (
+        "h = torch.tanh(self.fc(x)) * 2\ntry:\n    h *= h[int(h[:, 0].argmax())]\nexcept RuntimeError:\n    h -= 9\nreturn F.softmax(h.exp(), -1)",
+        "x",
+        "",
+    ),
+    "an import": ("import math\nh = torch.tanh(self.fc(x)) * 2\nif h.sum() > 0:\n    h = h * math.pi\nreturn F.softmax(h.exp(), -1)", "x", ""),
+    "a function": (
+        "def twice(t):\n    return t * 2\nh = torch.tanh(self.fc(x))\nif h.sum() > 0:\n    h = twice(h)\nreturn F.softmax(h.exp(), -1)",
+        "x",
+        "",
+    ),
 }  # fmt: skip
 
 

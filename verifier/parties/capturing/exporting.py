@@ -15,6 +15,7 @@ from torch._decomp import decompositions as torch_decompositions
 
 from verifier.parties.capturing.calling import FlatCall, called_as
 from verifier.parties.capturing.numbers import numbers_stay
+from verifier.parties.capturing.unseen import Caught, nothing_unseen
 from verifier.parties.plain_state import source_of
 
 # Composite operators that say more than their decomposition: a compiler fuses them as a whole or passes them to the library unchanged.
@@ -112,7 +113,7 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
     tensors = tuple(leaf.value for leaf in call.tensors)
 
     def once() -> torch.export.ExportedProgram:
-        with forgotten(model), recurrent_layers_by_shape(), called_as(model, call, call.signature()):
+        with nothing_unseen(model), forgotten(model), recurrent_layers_by_shape(), called_as(model, call, call.signature()):
             exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
             return exported
 
@@ -120,7 +121,7 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
         try:
             return once()
         except Exception as error:
-            if type(error).__name__ not in READS_DATA:
+            if type(error).__name__ not in READS_DATA and not isinstance(error, Caught):
                 raise
             with numbers_stay(model):
                 return once()

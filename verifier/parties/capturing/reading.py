@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import math
 import operator
 import re
@@ -45,6 +46,7 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
         elif kind in ("PARAMETER", "BUFFER"):
             entry.kind, entry.target = kind.lower(), spec.target
             entry.persistent = spec.persistent is not False
+            entry.found = "" if all(map(_attribute, spec.target.split("."))) else reached(model, spec.target)
         elif kind == "CONSTANT_TENSOR":
             entry.kind, entry.target = "constant", spec.target
             _constant(entry, exported.constants[spec.target], model)
@@ -121,6 +123,30 @@ def _same(value: torch.Tensor, constant: torch.Tensor) -> bool:
     return alike and value.device == constant.device and value.data_ptr() == constant.data_ptr()
 
 
+def reached(model: torch.nn.Module, target: str) -> str:
+    """Python that reads the module or tensor of a state-dict name: a container has it at an index, or under a key, that no attribute can be."""
+    owner: Any = model
+    text = "self"
+    for part in filter(None, target.split(".")):
+        if _attribute(part):
+            text += f".{part}"
+        elif isinstance(owner, (torch.nn.Sequential, torch.nn.ModuleList)):  # what a slice leaves of it keeps its name, not its index
+            text += f"[{list(owner._modules).index(part)}]"
+        elif isinstance(owner, torch.nn.ParameterList):
+            text += f"[{part}]"
+        elif isinstance(owner, (torch.nn.ModuleDict, torch.nn.ParameterDict)):
+            text += f"[{part!r}]"
+        else:
+            table = next(name for name in ("_modules", "_parameters", "_buffers") if part in getattr(owner, name, ()))
+            text += f".{table}[{part!r}]"
+        owner = getattr(owner, part)
+    return text
+
+
+def _attribute(part: str) -> bool:
+    return part.isidentifier() and not keyword.iskeyword(part)
+
+
 def held_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Returns tensors held by attributes of the model and variables of its source, in lists and dicts too, each with the Python that reads it."""
 
@@ -138,8 +164,7 @@ def held_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for path, module in model.named_modules():
         for key, value in vars(module).items():
             if key not in ("_parameters", "_buffers", "_modules") and key.isidentifier():
-                owner = "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in filter(None, path.split(".")))
-                yield from within(f"{owner}.{key}", value, 3)
+                yield from within(f"{reached(model, path)}.{key}", value, 3)
     for cls in type(model).__mro__:
         if cls.__module__ == type(model).__module__:
             for key, value in vars(cls).items():

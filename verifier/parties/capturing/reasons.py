@@ -23,6 +23,7 @@ _CAUSES = (
     (r"uninitialized parameter|UninitializedParameter", "a lazy module has no weights before its first call"),
     (r"[Ss]parse", "sparse tensors are left to PyTorch"),
     (r"DynamicOutputShape", "the size of a result depends on values of tensors"),
+    (r"SyntaxError.*eval_with_key", "a module or a weight has a keyword of Python as its name, which torch.export cannot write"),
     (r"numpy\(\)|\.numpy|__array__", "values leave the graph for numpy"),
 )  # fmt: skip
 

@@ -44,8 +44,15 @@ def loaded(trees: list[ast.stmt]) -> set[str]:
     return found
 
 
-def stored(trees: list[ast.stmt]) -> set[str]:
+def assigned(trees: list[ast.stmt]) -> set[str]:
     return {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def stored(trees: list[ast.stmt]) -> set[str]:
+    """Returns names that are assigned, imported or defined."""
+    inside = [node for tree in trees for node in ast.walk(tree)]
+    imported = {node.asname or node.name.partition(".")[0] for node in inside if isinstance(node, ast.alias)}
+    return assigned(trees) | imported | {node.name for node in inside if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
 
 
 def unsuper(tree: ast.AST, owner: str) -> None:
@@ -163,7 +170,7 @@ def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: C
     if set(given) != wanted:
         return None
     comprehended = {n.id for node in inside if isinstance(node, ast.comprehension) for n in ast.walk(node.target) if isinstance(n, ast.Name)}
-    own = {name: fresh(name) for name in sorted(wanted | stored(body) | comprehended)}
+    own = {name: fresh(name) for name in sorted(wanted | assigned(body) | comprehended)}
     renamer = Renamer(own, owner)
     first: list[ast.stmt] = [ast.copy_location(ast.Assign([ast.Name(own[name], ast.Store())], value), call) for name, value in given.items()]
     rest = [renamer.visit(copy.deepcopy(item)) for item in body]
