@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: cpu
 # verdict: class orchestration
-# because: does-nothing: the outputs are the same
+# because: does-nothing: the outputs are the same|library-share: [1-9]% of the wall time is in the program
 # defence: runtime
 # says: an own product of its own into memory that is thrown away, on a thread of its own beside the library's that is returned
 import ctypes
