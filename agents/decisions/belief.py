@@ -28,7 +28,7 @@ Z = 1.2816  # standard deviations on each side of it
 
 @dataclass(frozen=True)
 class Belief:
-    """Of the logarithm of a node's gain over its parent's program: mean, and standard deviation of what it is."""
+    """What is believed of the logarithm of a node's gain over its parent's program: its mean, and its standard deviation."""
 
     mean: float
     deviation: float
@@ -39,7 +39,7 @@ class Belief:
 
     @property
     def low(self) -> float:
-        """Of the interval in which 80 % of measured gains are to lie."""
+        """Returns the lower end of the interval in which 80 % of measured gains are to lie."""
         return exp(self.mean - Z * hypot(self.deviation, NOISE))
 
     @property

@@ -139,7 +139,7 @@ class Search:
     # beliefs
 
     def beliefs(self) -> dict[str, Belief]:
-        """Of every open node, by all that is known now. They change with a verdict or the tree alone."""
+        """Returns the belief about every open node, by all that is known now. Beliefs change with a verdict or the tree alone."""
         now = sum(attempt.report is not None for attempt in self.situation.attempts), self.tree.revision
         if self._believed[0] != now:
             posterior = Posterior(learned(self.situation.records, self.situation.attempts))

@@ -14,7 +14,8 @@ import torch
 
 from verifier.correctness.bounds import FLIPPED, survey
 
-TIMES = (4.0, 16.0, 64.0, 256.0, 1024.0)  # plain arithmetic's errors, the smallest first
+TIMES = (4.0, 16.0, 64.0, 256.0, 512.0, 1024.0)  # plain arithmetic's errors, the smallest first
+STEEP = 4.0  # times as many as proportion to the errors gives: then elements are off because errors have grown, not by decisions
 ROOM = 4.0  # a sound program's errors may be so many times plain arithmetic's
 DOUBT = 1e-4  # probability with which a sound program has more decisions than are allowed
 
@@ -32,9 +33,11 @@ class Decisions:
 
 
 def measured(counts: Sequence[tuple[float, int]]) -> Decisions | None:
-    """Makes `counts`, elements that are off with errors so many times larger, into decisions; null where there are none."""
+    """Makes `counts`, elements that are off with errors so many times larger, into decisions; null where there are none, where a single size of
+    errors shows any, and where they grow much faster than the errors."""
     seen = [(times, count) for times, count in sorted(counts) if count]
-    if not seen:
+    steep = any(more > STEEP * count * larger / times for (times, count), (larger, more) in zip(seen, seen[1:], strict=False))
+    if len(seen) < 2 or steep:
         return None
     elements = seen[0][1]
     return Decisions(elements, max(count / elements / times for times, count in seen))

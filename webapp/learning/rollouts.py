@@ -91,7 +91,7 @@ class Rollout:
 
 
 def rollouts_of(path: Path, step: int) -> list[Rollout]:
-    """Of one step; none where there is no such step. Raises `Problem`."""
+    """Returns the rollouts of one step; none where there is no such step. Raises `Problem`."""
     try:
         with path.open("rb") as file:
             lines = _lines(file, step)
@@ -154,7 +154,7 @@ def _lines(file: BinaryIO, step: int) -> list[dict[str, Any]]:
 
 
 def _first_step(file: BinaryIO, high: int) -> int | None:
-    """Of the next line that begins before `high`; one that cannot be read says nothing of those around it. None where there is no line."""
+    """Reads the step of the next line that begins before `high`; null where there is none. An unreadable line says nothing of its neighbours."""
     while file.tell() < high and (line := file.readline()).endswith(b"\n"):
         try:
             return _whole(_object(line, 0).get("step"))

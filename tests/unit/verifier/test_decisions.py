@@ -22,6 +22,11 @@ def test_near_ties_are_as_much_rarer_as_errors_are_smaller():
     assert measured([(4.0, 0), (16.0, 0)]) is None
 
 
+@pytest.mark.parametrize("counts", [[(256.0, 0), (1024.0, 50)], [(64.0, 0), (256.0, 3), (1024.0, 900)]])
+def test_errors_that_grow_are_no_decisions(counts):
+    assert measured(counts) is None
+
+
 def test_a_poisson_variable():
     assert [most(mean) for mean in (0.0, 0.001, 0.05, 1.0, 10.0)] == [0, 1, 2, 6, 24]
     assert 2000 < most(2000) < 2200

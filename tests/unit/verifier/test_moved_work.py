@@ -202,7 +202,7 @@ def test_a_call_that_is_shorter_after_a_flush_than_without_one_was_begun_during_
 
 
 def test_what_a_program_remembers_shows_in_inspected_calls_too():
-    """Of two counted calls one may be inspected, and the other then has nothing beside it."""
+    """One of two counted calls may be inspected, and the other then has nothing beside it."""
     made = Side(None, None)  # type: ignore[arg-type]
     for looked in (True, False):
         uses = [Use(None, None, True, new=new) for new in (True, False)]
