@@ -37,16 +37,16 @@ assets:
 
 test: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) -m "not slow"
-	$(PYTEST) $(INSTALLED) $(TOUCHED) $(BY_GROUP) -m "not slow"
+	$(PYTEST) $(INSTALLED) $(TOUCHED) $(BY_GROUP) -m "not timed and not slow"
 	$(PYTEST) $(VERIFYING) $(TOUCHED) $(BY_FILE) -m "not timed and not slow"
-	$(PYTEST) $(VERIFYING) $(TOUCHED) -m "timed and not slow"
+	$(PYTEST) $(INSTALLED) $(VERIFYING) $(TOUCHED) -m "timed and not slow"
 	$(BROWSER) $(BESIDE) -m "not alone and not slow"
 
 test-all: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) --durations=15
-	$(PYTEST) $(INSTALLED) $(TOUCHED) $(BY_GROUP) --durations=15
+	$(PYTEST) $(INSTALLED) $(TOUCHED) $(BY_GROUP) -m "not timed" --durations=15
 	$(PYTEST) $(VERIFYING) $(TOUCHED) $(BY_FILE) -m "not timed" --durations=15
-	$(PYTEST) $(VERIFYING) $(TOUCHED) -m timed --durations=15
+	$(PYTEST) $(INSTALLED) $(VERIFYING) $(TOUCHED) -m timed --durations=15
 	$(BROWSER) $(BESIDE) -m "not alone" --durations=15
 	$(BROWSER) -m alone --durations=5
 

@@ -1,4 +1,7 @@
-"""Replies to requests that a run has left as files (`solve --when-asked pause`): what waits, and whether a text is the reply that is asked for."""
+"""Handles replies to requests that a run has left as files (`solve --when-asked pause`).
+
+Lists the pending requests and checks that a text is a valid reply to one of them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from agents.projection import project
 from agents.roles.prompts import prompt
 from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, Refused, find_object
 
-REQUESTS = "requests"  # in a run's directory
+REQUESTS = "requests"  # subdirectory of a run's directory
 SCHEMAS: dict[str, type[BaseModel]] = {
     "plan": PlanReply,
     "ideas": IdeasReply,
@@ -61,7 +64,7 @@ def act(directory: Path, request: str | None) -> int:
 
 
 async def answer(directory: Path, request: str, text: str) -> Waiting:
-    """Put a reply beside its request. Raises `Unusable` with a sentence where it cannot be the reply; then nothing is written."""
+    """Put a reply next to its request. Raises `Unusable` with an explanation, and writes nothing, if the text cannot be the reply."""
     events = await FileJournal(directory, owner=False).load()
     if project(events).state == "finished":
         raise Unusable("this run has finished: no request of it waits for a reply")
@@ -80,7 +83,7 @@ async def answer(directory: Path, request: str, text: str) -> Waiting:
 
 
 async def waiting_in(directory: Path, events: list[Event] | None = None) -> list[Waiting]:
-    """Requests of the run that wait for a reply, oldest first: not those that the run has gone past."""
+    """Returns the run's pending requests, oldest first. Requests that the run has already moved past are left out."""
     events = events if events is not None else await FileJournal(directory, owner=False).load()
     ended = {done.key for event in events if (done := event.of(LlmCompleted)) is not None}
     run = events[-1].run if events else ""
@@ -92,12 +95,12 @@ def name_of(waiting: Waiting) -> str:
 
 
 def plain(request: str) -> str:
-    """A request's name, out of its id or the path of one of its files."""
+    """Returns the short name of a request, taken from its id or from the path of one of its files."""
     return re.sub(r"(?:\.reply)?\.(?:md|txt|json)$", "", request.rstrip("/").rpartition("/")[2])
 
 
 def why_not_waiting(directory: Path, events: list[Event], wanted: str, waiting: list[Waiting]) -> str:
-    """In a sentence: it was answered, the run has gone past it, or there is none of that name."""
+    """Explains in one sentence why a request is not pending: it has been answered, the run has moved past it, or no request has that name."""
     there = ", ".join(map(name_of, waiting)) or "none"
     files = list((directory / REQUESTS).glob(f"*/{wanted}.json"))
     if not files:
@@ -111,7 +114,8 @@ def why_not_waiting(directory: Path, events: list[Event], wanted: str, waiting: 
 
 
 def amiss(waiting: Waiting, text: str) -> str:
-    """Why a text cannot be the reply to a request, in a sentence; empty where it may be. What else is wrong with it the run says, and asks again."""
+    """Explains in one sentence why a text cannot be the reply to a request. Returns "" if it can. The run itself reports any other error and asks
+    again."""
     if not text.strip():
         return "The reply is empty: send what the model answered."
     wanted = form_of(waiting)
@@ -125,7 +129,8 @@ def amiss(waiting: Waiting, text: str) -> str:
 
 
 def form_of(waiting: Waiting) -> str:
-    """What a request asks for: "plan", "program", ...; empty where that is not known. One that asks again says what for."""
+    """Returns the kind of reply that a request asks for ("plan", "program", ...), or "" if the kind is unknown. A request that is asked again names
+    the kind explicitly."""
     purpose = waiting.request.purpose
     if purpose.endswith("/reply"):
         found = re.search(r"^Asked: (\S+)$", waiting.request.messages[-1].content, re.MULTILINE)
@@ -137,7 +142,7 @@ def form_of(waiting: Waiting) -> str:
 
 
 def cut_off(text: str, wanted: str) -> str:
-    """Whether a reply ends in the middle: of a fence, of a block, of its JSON."""
+    """Returns whether a reply is cut off inside a fence, a block or its JSON."""
     if _open_fence(text):
         return "The reply seems to be cut off: it opens a code fence and does not close it."
     if text.count("<<<<<<< SEARCH") != text.count(">>>>>>> REPLACE"):
@@ -148,7 +153,7 @@ def cut_off(text: str, wanted: str) -> str:
 
 
 def _open_fence(text: str) -> bool:
-    """Whether a fence is open at the end; one of four ticks may hold lines of three."""
+    """Returns whether a code fence is still open at the end of the text. A fence of four backticks may contain lines that start with three."""
     open_by = ""
     for line in text.splitlines():
         found = re.match(r"[ \t]*(`{3,}|~{3,})[ \t]*(\S*)", line)
@@ -162,7 +167,7 @@ def _open_fence(text: str) -> bool:
 
 
 def forms_in(text: str) -> set[str]:
-    """The forms of reply that a text may be."""
+    """Returns the kinds of reply that a text could be."""
     found = set()
     if re.search(r"\bclass\s+ModelNew\b", text) or "<<<<<<< SEARCH" in text:
         return {PROGRAM}

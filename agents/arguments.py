@@ -1,4 +1,4 @@
-"""Settings of a run as options of the command line: all of them for a new run, those that change for a fork."""
+"""Exposes a run's settings as command-line options: all settings for a new run, and only those that can change for a fork."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ else:
 
 
 class Unusable(ValueError):
-    """Arguments that cannot be acted on; says what to do."""
+    """Raised for arguments that cannot be used. The message says what to do."""
 
 
 def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None:
-    """Options that make `Settings`. Of a fork only those that may change, and none has a default."""
+    """Add the options for all fields of `Settings`. A fork gets only the options that may change, without defaults."""
     workflows = SEARCHES if fork else WORKFLOWS
     said = " ".join(f"{name}: {workflow.sentence}" for name, workflow in workflows.items())
     parser.add_argument("--workflow", choices=list(workflows), help=f"how programs are searched for (default: {DEFAULT}). {said}".replace("%", "%%"))
@@ -33,6 +33,11 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
         parser.add_argument(f"--{role}", metavar="PROFILE", help=f"who {what}")
     parser.add_argument(
         "--coder-mode", choices=get_args(Settings.model_fields["coder_mode"].annotation), help="of a model: one agent, or two that share the work"
+    )
+    parser.add_argument(
+        "--first-program",
+        choices=get_args(Settings.model_fields["first_program"].annotation),
+        help="of stitch with a model as coder: its own (coder, the default), or the compiler's, which the model then improves (built-in)",
     )
     parser.add_argument("--language", choices=["cuda", "triton", "cpp"], help="of the program (default: CUDA C++ on a GPU, C++ on the CPU)")
     parser.add_argument("--target", type=float, metavar="X", help="stop at this lower bound of the speedup against eager")
@@ -64,7 +69,7 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
 
 
 class Joined(argparse.Action):
-    """An option that may be given several times: its values, with commas between."""
+    """An option that may be given several times; the values are joined with commas."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
@@ -84,7 +89,7 @@ def option_of(limit: Limit) -> str:
 
 
 def limits_from(args: argparse.Namespace) -> dict[str, float | None]:
-    """The limits that were given; null lifts one."""
+    """Return the limits given on the command line; null removes a limit."""
     given = {unit: getattr(args, f"budget_{unit}") for unit in LIMITS}
     if given["candidates"] == 0:
         raise Unusable("--budget-candidates is at least 1: a run without programs finds nothing")
@@ -92,7 +97,7 @@ def limits_from(args: argparse.Namespace) -> dict[str, float | None]:
 
 
 def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Settings:
-    """The settings that the options ask for, on top of `base`; raises `Unusable` where they are not possible here."""
+    """Return `base` with the settings from the options applied. Raises `Unusable` if these settings are not possible here."""
     changes: dict[str, Any] = {}
     if args.llm is not None:
         changes.update(planner=args.llm, coder=args.llm, judge=args.llm)
@@ -102,6 +107,7 @@ def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Set
         "coder",
         "judge",
         "coder_mode",
+        "first_program",
         "language",
         "target",
         "workers",
@@ -128,7 +134,7 @@ def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Set
 
 
 def devices_from(args: argparse.Namespace) -> str:
-    """The devices that were named, or the usual one. Raises `Unusable` where they cannot measure for one run."""
+    """Return the named devices, or the default device. Raises `Unusable` if they cannot measure for one run."""
     given = args.device or Settings().device
     try:
         names_of(given)
@@ -138,7 +144,7 @@ def devices_from(args: argparse.Namespace) -> str:
 
 
 def check(settings: Settings) -> None:
-    """Raise `Unusable` where the roles cannot work together, or a profile is not configured here."""
+    """Raise `Unusable` if the roles cannot be combined or if a profile is not configured here."""
     from agents.roles import impossible
 
     models = open_models(os.environ)

@@ -1,4 +1,4 @@
-"""One exchange with a language model as an effect of a run: reserved, journalled, streamed into the trace, found there ever after."""
+"""One exchange with a language model, treated as an effect of a run: it is budgeted, streamed into the trace, and later replayed from the journal."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from agents.span import Span
 
 DELTA_CHARACTERS = 2000
-DELTA_SECONDS = 0.075  # pieces that arrive within that time become one event
-WRITING_SHARE = 5  # where the journal is slow, a stream waits so many times as long as the last write took
-CHARACTERS_A_TOKEN = 4  # where the server does not count
+DELTA_SECONDS = 0.075  # pieces that arrive within this time are merged into a single event
+WRITING_SHARE = 5  # after a slow write, a stream waits this many times the duration of that write
+CHARACTERS_A_TOKEN = 4  # estimate for servers that do not count tokens
 NO_MODELS = "set up a profile (`python -m agents llm check` says how), or start the run with the role built-in"
 
 
 async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request) -> Reply:
-    """The reply under `key`: out of the journal where it stands there, else asked for.
+    """Returns the reply for `key`: from the journal if it is recorded there, otherwise from the model.
 
-    A `ModelFailure` does not leave this function: the run pauses with its reason, and the model is asked again when a person resumes it.
-    Raises `OutOfBudget` before a call, never in the middle.
+    A `ModelFailure` never escapes from this function. Instead the run pauses with the failure as its reason, and it asks the model again when a
+    person resumes the run. Raises `OutOfBudget` before a call, never in the middle of one.
     """
     run = span.run
     done = run.replay.replied.get(key)
@@ -67,7 +67,7 @@ async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request
 
 
 async def _left(span: Span, key: str, profile: str) -> Request | None:
-    """The request as it was asked before an interruption, where it still waits for its reply; null where it is asked anew."""
+    """Return the request as it was sent before an interruption if its reply is still pending, or null if it has to be sent again."""
     run = span.run
     event = run.replay.asked.get(key)
     if event is None or event.profile != profile or not run.keeps(profile):
@@ -76,7 +76,7 @@ async def _left(span: Span, key: str, profile: str) -> Request | None:
 
 
 def with_notes(request: Request, notes: list[dict[str, Any]]) -> Request:
-    """People's notes at the end of the last message, each with the name of who wrote it."""
+    """Append people's notes to the last message, each with its author's name."""
     if not notes:
         return request
     said = "\n".join(f"- {note.get('by') or 'somebody'}: {note['text']}" for note in notes)
@@ -113,7 +113,7 @@ async def _completed(
 
 async def _failed(span: Span, key: str, agent: Agent, profile: str, request: Request, failure: ModelFailure, text: str) -> None:
     spent: dict[str, float] = {"calls": failure.attempts}
-    if text:  # the server had begun to answer, and charges for that
+    if text:  # the server had begun to answer and will charge for it
         spent["tokens"] = tokens_in(request, text)
     payload = LlmFailed(
         key=key, profile=profile, role=agent, purpose=request.purpose, kind_=failure.kind, message=failure.message[:2000],
@@ -124,7 +124,8 @@ async def _failed(span: Span, key: str, agent: Agent, profile: str, request: Req
 
 
 def cost(request: Request, reply: Reply, estimate: dict[str, float]) -> dict[str, float]:
-    """An exchange in units of the budget. Where the server did not count, tokens are taken from the characters, dollars in proportion."""
+    """Return what an exchange cost, in budget units. If the server reports no token count, tokens are estimated from the number of characters, and
+    the dollars are scaled accordingly."""
     tokens = reply.usage.input_tokens + reply.usage.output_tokens if reply.usage else tokens_in(request, reply.text + reply.reasoning)
     spent: dict[str, float] = {"calls": max(reply.attempts, 1), "tokens": tokens}
     dollars = reply.dollars
@@ -138,10 +139,11 @@ def tokens_in(request: Request, reply: str) -> int:
 
 
 class Streamed:
-    """The text of a reply on its way into the trace: `async with`, `add` pieces as they come, `replace` by the whole text in the end.
+    """Streams the text of a reply into the trace. Use it in `async with`, `add` pieces as they arrive, and finally `replace` them with the whole
+    text.
 
-    A delta says where it begins; one that begins before the end of what readers have replaces the rest. So a stream that is begun again,
-    after a retry of the client or an interruption of ours, writes down only what differs.
+    Each delta states the position where it starts. If that is before the end of what readers already have, the delta replaces everything from there
+    on. A stream that restarts, because a client retried or this process was interrupted, therefore writes only the part that differs.
     """
 
     def __init__(self, span: Span, key: str, agent: Agent):
@@ -159,7 +161,8 @@ class Streamed:
         await self._stop()
 
     async def add(self, delta: Delta) -> None:
-        """`agents.ports.ModelPort`'s `on_delta`. Raises what went wrong in writing, so that a run that lost its lease stops the stream."""
+        """Serves as the `on_delta` callback of `agents.ports.ModelPort`. Lets errors from writing propagate, so a run that has lost its lease stops
+        the stream."""
         if delta.kind == "text" and delta.text:
             self.text += delta.text
             self._news.set()
@@ -167,7 +170,7 @@ class Streamed:
             self._writer.result()
 
     async def replace(self, text: str) -> None:
-        """Bring the trace to the whole text, whatever was streamed before."""
+        """Make the trace contain exactly this text, whatever was streamed before."""
         await self._stop()
         self.text = text
         await self._write()
@@ -178,9 +181,9 @@ class Streamed:
         if self._writer is None:
             return
         self._writer.cancel()
-        await asyncio.wait([self._writer])  # not `await`: a cancellation of ours must not be taken for its
+        await asyncio.wait([self._writer])  # not `await`, because our own cancellation must not be mistaken for the writer's
         if not self._writer.cancelled():
-            self._writer.exception()  # whatever it is, the next append meets it too
+            self._writer.exception()  # retrieves the exception; the next append will raise the same error
 
     async def _write_on(self) -> None:
         while True:
@@ -193,7 +196,7 @@ class Streamed:
     async def _write(self) -> None:
         text = self.text
         if self._written.startswith(text):
-            return  # as far as it goes it stands there already
+            return  # the trace already contains this part
         offset = _common(self._written, text)
         for start in range(offset, len(text), DELTA_CHARACTERS):
             await self._delta(start, text[start : start + DELTA_CHARACTERS])
@@ -204,7 +207,7 @@ class Streamed:
 
 
 def _common(a: str, b: str) -> int:
-    """Characters that both begin with."""
+    """Return the length of the common prefix in characters."""
     length = min(len(a), len(b))
     if a[:length] == b[:length]:
         return length

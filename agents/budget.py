@@ -1,4 +1,7 @@
-"""What a run may spend and has spent, in every unit at once. Reserve before a call, spend after it; limits may be raised meanwhile."""
+"""The budget of a run: its limits and spending in every unit.
+
+Reserve before a call and record the actual spending after it; limits can be raised in between.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +36,11 @@ class Spent(BaseModel):
     tokens: int = 0
     dollars: float = 0.0
     verifier_seconds: float = 0.0
-    seconds: float = 0.0  # while running, pauses left out
+    seconds: float = 0.0  # running time only, pauses excluded
 
 
 class OutOfBudget(Exception):
-    """A call that was not begun, because one unit would not last."""
+    """Raised for a call that was not started because it would exceed the budget in some unit."""
 
     def __init__(self, unit: str, spent: float, limit: float):
         what = LIMITS[unit].one if limit == 1 else LIMITS[unit].many
@@ -49,26 +52,26 @@ ACCOUNTS: Projection[Ledger, Event] = Projection()
 
 
 class Ledger:
-    """Reservations of calls in flight count as spent, so that parallel workers together cannot overshoot by more than those calls.
+    """Reservations for calls in flight count as spent, so parallel workers can overshoot by no more than those calls.
 
-    Except for wall time the ledger is a projection of the trace: `account` takes in every event once, those of a former session included,
-    so that after a resume the whole of what was spent stands there before the first call is made.
+    Except for wall time, the ledger is a projection of the trace: `account` counts every event exactly once, including events from earlier sessions.
+    All past spending is therefore known after a resume, before the first call is made.
     """
 
     def __init__(self, limits: Budget):
         self.limits = limits
         self.spent = Spent()
-        self.usual_seconds: dict[str, float] = {}  # of jobs, by "kind.tier": the estimate for a reservation
+        self.usual_seconds: dict[str, float] = {}  # usual job duration by "kind.tier", used as the estimate for a reservation
         self._held: dict[str, dict[str, float]] = {}  # reservations, by the key of the effect
-        self._asked: dict[str, dict[str, float]] = {}  # estimates of exchanges that have no end in the trace yet, by key
-        self._begun: dict[str, str] = {}  # jobs, by key: when they were queued, or their first stage began
+        self._asked: dict[str, dict[str, float]] = {}  # estimates for exchanges that have no end in the trace yet, by key
+        self._begun: dict[str, str] = {}  # jobs by key, with the time when they were queued or when their first stage began
         self._waiting: set[str] = set()
 
     def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
-        """Set `amounts` aside under `key` or raise `OutOfBudget`. `keep` is what must remain afterwards, such as for confirming the winner.
+        """Reserve `amounts` under `key`, or raise `OutOfBudget`. `keep` is the amount that must remain afterwards, for example to confirm the winner.
 
-        An amount is an estimate and may be 0: a unit that the call needs and that is used up is refused even then. Units that the call
-        does not name are not its concern, wall time apart.
+        An amount is an estimate and may be 0; the call is still refused if it needs a unit that is used up. Units that the call does not name are not
+        checked; wall time always is.
         """
         for unit in LIMITS:
             limit = getattr(self.limits, unit)
@@ -84,7 +87,7 @@ class Ledger:
         self._held.pop(key, None)
 
     def in_flight(self, but: Collection[str] = ()) -> bool:
-        """Whether a call is being made that something was set aside for, beside those under the keys `but`."""
+        """Return whether any call with a reservation is in flight, ignoring the keys listed in `but`."""
         return any(key not in but for key in self._held)
 
     def spend(self, amounts: dict[str, float]) -> None:
@@ -92,12 +95,12 @@ class Ledger:
             setattr(self.spent, unit, getattr(self.spent, unit) + amount)
 
     def account(self, event: Event) -> None:
-        """Count what an event says was spent; the reservation of its effect ends in the same moment."""
+        """Record the spending that an event reports, and release the reservation of its effect."""
         ACCOUNTS.take(self, event)
 
     def write_off(self, waiting: Collection[str] = ()) -> None:
-        """Exchanges that were begun and never ended, because a process died over them: the server may have charged for all of them. Those under the
-        keys `waiting` still wait for their replies."""
+        """Charge for exchanges that began but never ended because a process died: the server may have billed all of them. Exchanges whose keys are in
+        `waiting` are skipped because their replies are still pending."""
         for key in [key for key in self._asked if key not in waiting]:
             self.spend(self._asked.pop(key))
 
@@ -129,7 +132,7 @@ class Ledger:
 
     @ACCOUNTS.on(LlmRequested)
     def _requested(self, event: Event, p: LlmRequested) -> None:
-        self.spend(self._asked.pop(p.key, {}))  # asked before by a process that died in the middle
+        self.spend(self._asked.pop(p.key, {}))  # was sent by a process that died before the reply was complete
         self._asked[p.key] = p.estimate
 
     @ACCOUNTS.on(LlmCompleted, LlmFailed)
@@ -140,12 +143,12 @@ class Ledger:
 
     @ACCOUNTS.on(RunForked)
     def _forked(self, event: Event, p: RunForked) -> None:
-        """What the parent's workers were in the middle of is the parent's to pay."""
+        """Work that the parent's workers had in progress is charged to the parent run."""
         self._asked.clear()
         self._held.clear()
 
     def raise_limits(self, limits: dict[str, float | None]) -> None:
-        """Limits by unit; null lifts one. A lower value than the present one is left out: a budget is raised, not cut."""
+        """Raise limits by unit; null removes a limit. Values below the current limit are ignored, because a budget can only be raised."""
         known = {}
         for unit, value in limits.items():
             if unit not in LIMITS or isinstance(value, bool) or (value is not None and not isinstance(value, (int, float))):
@@ -157,7 +160,7 @@ class Ledger:
 
 
 class Still:
-    """When a run lay still: paused, or with no process at it."""
+    """The periods in which a run was idle: paused, or without a process working on it."""
 
     def __init__(self) -> None:
         self._times: list[tuple[datetime, datetime]] = []
@@ -169,29 +172,29 @@ class Still:
         if event.kind == RunPaused.kind:
             self._paused = self._paused or at
         elif event.kind in (RunResumed.kind, RunForked.kind):
-            since = self._paused or self._last  # without a pause, a resume follows an interruption
+            since = self._paused or self._last  # a resume without a preceding pause follows an interruption
             if since is not None and at > since:
                 self._times.append((since, at))
             self._paused = None
-        if event.agent != "person":  # who writes while nobody is at the run
+        if event.agent != "person":  # people may add events even while no process works on the run
             self._last = at
 
     def between(self, begin: datetime, end: datetime) -> float:
-        """Seconds of it within that time."""
+        """Return the number of idle seconds in the given period."""
         return sum(max((min(end, until) - max(begin, since)).total_seconds(), 0.0) for since, until in self._times)
 
 
 def seconds_worked(events: Sequence[Event]) -> float:
-    """Running time that a trace shows: what was last counted, and from there to the last event."""
+    """Return the running time according to a trace: the last recorded value plus the time between that record and the last event."""
     seconds, since, before = 0.0, None, None
     for event in events:
         at = datetime.fromisoformat(event.at)
         if (counted := event.of(BudgetUpdated)) is not None:
             seconds, since = float(counted.spent["seconds"]), at
         elif event.kind in (RunStarted.kind, RunResumed.kind, RunPaused.kind, RunForked.kind):
-            until = at if event.kind == RunPaused.kind else before  # a resume without a pause follows an interruption
+            until = at if event.kind == RunPaused.kind else before  # a resume without a preceding pause follows an interruption
             seconds += (until - since).total_seconds() if since and until else 0.0
             since = None if event.kind == RunPaused.kind else at
-        if event.agent != "person":  # who may write hours after the process has ended
+        if event.agent != "person":  # people may add events hours after the process has ended
             before = at
     return seconds + ((before - since).total_seconds() if since and before else 0.0)

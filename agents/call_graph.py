@@ -1,4 +1,4 @@
-"""Who was called for what, and from what it was made: the call graph of a run, read from its trace alone."""
+"""The call graph of a run, derived from its trace alone: which role was called for which purpose, and with which inputs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agents.payloads import CandidateProposed, DiagnosisMade, IdeaProposed, Plan
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a role. `made` and `parents` are named "idea 3", "candidate 2", "diagnosis of candidate 2", "plan".
+    """One role call. `made` and `parents` hold names such as "idea 3", "candidate 2", "diagnosis of candidate 2" and "plan".
 
-    `situation`: of the planner "plan", "ideas", "cross", "align", "edit" (of a tree, by one script); of the coder "first", "realise" (an idea
-    translated), "repair" (of a program that did not pass), "optimise", "tune" (other numbers); of the verifier's agent "diagnose"; of the verifier
-    itself "confirm" (tier full).
+    The possible values of `situation` depend on the role. For the Planner: "plan", "ideas", "cross", "align", "edit" (one edit script for a tree).
+    For the Coder: "first", "realise" (turn an idea into a program), "repair" (fix a program that did not pass), "optimise", "tune" (change the
+    numbers). Verifier agent: "diagnose". For the verifier itself: "confirm" (tier full).
     """
 
     role: str
@@ -27,11 +27,11 @@ class Call:
 
 
 def call_graph(events: Sequence[Event]) -> list[Call]:
-    """All calls in the order of the trace. Calls that gave nothing leave none."""
+    """Returns all calls in trace order. Calls that have no result are left out."""
     calls: list[Call] = []
     passed: dict[int, bool] = {}
-    judged: set[int] = set()  # candidates with a diagnosis
-    nodes: list[str] = []  # of the script that is told
+    judged: set[int] = set()  # candidates that have a diagnosis
+    nodes: list[str] = []  # nodes of the script that is currently being read
     for event in events:
         match event.body:
             case PlanProposed():
@@ -76,7 +76,7 @@ def _coder(event: Event, p: CandidateProposed, passed: dict[int, bool], judged: 
     if parent is None:
         return "first", event.span, (), made
     judgement = (f"diagnosis of candidate {parent}",) if parent in judged else ()
-    if passed.get(parent) and not judgement:  # nobody asked for a change of what it does
+    if passed.get(parent) and not judgement:  # no diagnosis asked for a change in what it does
         return "tune", event.span, base, made
     return ("optimise" if passed.get(parent) else "repair"), event.span, (*base, *judgement), made
 

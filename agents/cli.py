@@ -1,4 +1,4 @@
-"""The command line of the agents: whole runs on a bare machine, without a database."""
+"""The command line of the agents. It carries out complete runs on a bare machine, without a database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ from verifier.source import sha256
 if TYPE_CHECKING:
     pass
 
-EXIT = {"improved": 0, "matched": 0, "failed": 1, "out_of_budget": 3, "cancelled": 4, "": 5, "inconclusive": 6}  # no outcome: paused
+EXIT = {"improved": 0, "matched": 0, "failed": 1, "out_of_budget": 3, "cancelled": 4, "": 5, "inconclusive": 6}  # empty outcome: paused
 USAGE, INTERRUPTED = 2, 130
 EXIT_CODES = """exit codes:
   0    every run ended with a program that passed (improved, or matched: correct but not faster)
@@ -118,7 +118,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def solve(args: argparse.Namespace) -> int:
     tasks = find_tasks(args.tasks)
-    devices = devices_from(args)
     if args.workflow == OWN_PROGRAM.name and args.program is None:
         raise Unusable(f"--workflow {args.workflow} needs --program FILE")
     folders = {path: args.out if len(tasks) == 1 else args.out / name for path, name in tasks.items()}
@@ -130,6 +129,7 @@ async def solve(args: argparse.Namespace) -> int:
             raise Unusable(f"--{option.replace('_', '-')} {getattr(args, option)} is not a folder")
     if not args.resume:
         settings_from(args)  # before the verifier starts
+    devices = await devices_for(args, folders.values())
     loop = asyncio.get_running_loop()
     me = asyncio.current_task()
     with suppress(NotImplementedError):
@@ -153,8 +153,22 @@ async def solve(args: argparse.Namespace) -> int:
     return next((code for code in (1, 5, 3, 4) if code in codes), 0)
 
 
+async def devices_for(args: argparse.Namespace, folders: Iterable[Path]) -> str:
+    """Returns the named devices. A continued run keeps the devices on which it began. Raises `Unusable` if the named devices are of another kind."""
+    for folder in folders:
+        begun = await FileJournal(folder, owner=False).load() if (folder / TRACE).exists() else []
+        if not begun or begun[0].of(RunStarted) is None:
+            continue
+        device = settings_by_fork(begun)[-1][1].device
+        if args.device is None:
+            return device
+        if args.device.partition(":")[0] != device.partition(":")[0]:
+            raise Unusable(f"{folder} holds a run on {device}: it cannot go on on {args.device}. Leave --device out, or name one of that kind")
+    return devices_from(args)
+
+
 async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Path, client: Client) -> Summary:
-    """One run in `folder`: begun, or continued with the settings, task and program that its trace began with."""
+    """Executes one run in `folder`. The run is new, or is continued with the settings, task and program recorded at the start of its trace."""
     journal = FileJournal(folder)
     begun = await journal.load()
     if begun and (started := begun[0].of(RunStarted)) is not None:
@@ -181,7 +195,7 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
         library=FolderLibrary(args.documents) if args.documents else None,
         inspirations=FolderInspirations(args.learn_from) if args.learn_from else None,
         experience=None if args.no_experience else FolderExperience(args.experience or (args.data_dir or default_data_dir()) / "experience"),
-        split=Split(tasks=frozenset(sha256(read_source(task)) for task in find_tasks(args.tasks))),  # solved together, they teach each other nothing
+        split=Split(tasks=frozenset(sha256(read_source(task)) for task in find_tasks(args.tasks))),  # no learning between these tasks
     )
     progress = None if args.quiet else Progress(journal, len(begun))
     try:
@@ -196,7 +210,7 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
 
 
 def pauses(args: argparse.Namespace, folder: Path) -> bool:
-    """Whether a request is left as a file and the process ends; a run that was begun so goes on so."""
+    """Returns whether the process leaves a request as a file and exits. A run that began in this mode also continues in it."""
     return args.when_asked == "pause" or (args.when_asked is None and (folder / REQUESTS).is_dir())
 
 
@@ -208,13 +222,13 @@ def models_for(args: argparse.Namespace, folder: Path) -> Models:
 
 
 def say(line: str) -> None:
-    with suppress(OSError, ValueError):  # nobody reads on (`2>&1 | head`)
+    with suppress(OSError, ValueError):  # the reader has gone away (`2>&1 | head`)
         print(line, file=sys.stderr, flush=True)
 
 
 class Progress:
-    """Prints what is appended to a journal, as it is appended: the run's own events at once, for planning keeps the loop busy, those of others
-    (`steer`) with the next look."""
+    """Prints events as they are appended to a journal. The run's own events are printed immediately, because planning keeps the event loop busy.
+    Events from other writers (`steer`) are printed at the next poll."""
 
     def __init__(self, journal: FileJournal, seen: int):
         self.journal, self.seen = journal, seen
@@ -228,7 +242,7 @@ class Progress:
     def _print(self) -> None:
         for event in self.journal.events_after(self.seen):
             self.seen = event.seq
-            with suppress(Exception):  # an event of another writer that cannot be shown: the run is not over for that
+            with suppress(Exception):  # an event from another writer that cannot be displayed must not end the run
                 if line := show.line(event):
                     say(line)
 

@@ -1,5 +1,8 @@
-"""Several devices of one host as one: a job goes to whichever is free. Each has a judge of its own, which measures one program at a time. One that
-is named twice has two judges, which take turns at its clock (`verifier.judge.gate`), so that one builds while the other measures."""
+"""Combines several devices of one host behind one client. Each job goes to a device that is free.
+
+Each device has its own judge, which measures one program at a time. If a device is named twice, it has two judges. They take turns on its clock
+(`verifier.judge.gate`), so one builds while the other measures.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from verifier.report import Environment
 
 
 class Judge(Client, Protocol):
-    """A client that was opened and is to be closed."""
+    """A client that has been opened and needs to be closed."""
 
     async def close(self) -> None: ...
 
 
 def names_of(given: str) -> list[str]:
-    """The devices of "cuda:0,cuda:1". Raises `ValueError` where they cannot measure for one run."""
+    """Return the devices in a list such as "cuda:0,cuda:1". Raises `ValueError` if they cannot measure for one run."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     kinds = {name.partition(":")[0] for name in names}
     if not names or len(kinds) > 1:
@@ -28,13 +31,14 @@ def names_of(given: str) -> list[str]:
 
 
 def setting_of(given: str) -> str:
-    """What a run on these devices says that it runs on: one by its name, several by their kind."""
+    """Return the device setting that a run on these devices records: the name of a single device, or the common kind of several."""
     names = names_of(given)
     return names[0] if len(set(names)) == 1 else names[0].partition(":")[0]
 
 
 class Devices:
-    """`Client` over the judges of several devices, which have to be of one model: figures of different models are not held against each other."""
+    """A `Client` that distributes jobs over the judges of several devices. All devices must be the same model, because timings from different models
+    are not comparable."""
 
     def __init__(self, names: Sequence[str], judges: Sequence[Judge]):
         self.names, self.judges = tuple(names), tuple(judges)
@@ -45,7 +49,7 @@ class Devices:
         self._environment: Environment | None = None
 
     async def run(self, job: Job, on_stage: OnStage | None = None) -> JobResult:
-        """On the device that is free, or will be next. Devices that cannot be one pool are the host's fault, in the result's `error`."""
+        """Run a job on the first device that is free. If the devices cannot form one pool, the result's `error` reports a host failure."""
         try:
             await self.ready()
         except OSError as error:
@@ -57,7 +61,7 @@ class Devices:
             self._free.put_nowait(judge)
 
     async def ready(self) -> Environment:
-        """Where the first of them measures. Raises `OSError` where one cannot be used, or is of another model than the first."""
+        """Return the environment of the first device. Raises `OSError` if a device cannot be used or is a different model from the first."""
         async with self._checking:
             if self._environment is None:
                 self._environment = self._of_one_model(await asyncio.gather(*(judge.ready() for judge in self.judges)))
@@ -79,6 +83,6 @@ class Devices:
 
 
 def open_devices(given: str, opened: Callable[[str], Judge]) -> Judge:
-    """The client for one device, or for several; `opened` makes that of one."""
+    """Return the client for one or more devices; `opened` opens the client for a single device."""
     names = names_of(given)
     return opened(names[0]) if len(names) == 1 else Devices(names, [opened(name) for name in names])

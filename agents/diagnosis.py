@@ -1,20 +1,26 @@
-"""The verifier's diagnosis with the methods that the catalogue allows against it, in order."""
+"""The verifier's diagnosis, together with the methods that the catalogue allows for it, in order."""
 
 from __future__ import annotations
 
 from agents.strategies.catalogue import CATALOGUE
 from agents.strategies.strategy import Facts
-from verifier.jobs import Profile
+from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
-from verifier.profiling.diagnosing.diagnosis import Bottleneck, Diagnosis, defect
+from verifier.profiling.diagnosing.diagnosis import TENSORS_USED, Bottleneck, Diagnosis, defect
 from verifier.profiling.diagnosing.diagnosis import diagnose as diagnose_program
+from verifier.profiling.diagnosing.residency import residency
 from verifier.profiling.diagnosing.task_facts import TaskFacts
+from verifier.profiling.nsight import counters
 from verifier.report import Report
 
 __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect", "diagnose"]
 
 SHOWN_METHODS = 12
-HOSTS_WORK = ("cuda-graph", "lean-forward")  # what answers a large share of the host in a call
+STRUCTURES = (
+    *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product"),
+    *("stream-through-softmax", "cooperative-kernel", "algebraic-rewrite", "own-order", "own-scan", "persistent-recurrence"),
+)
+HOSTS_WORK = ("cuda-graph", "lean-forward")  # methods for calls in which the host takes a large share of the time
 
 
 def diagnose(
@@ -27,9 +33,16 @@ def diagnose(
     floor_ms: float | None,
     facts: TaskFacts | None = None,
 ) -> Diagnosis:
-    """Diagnosis of one verified program. `bytes_min` and `flops` are those of the task, for one call."""
+    """Diagnose one verified program. `bytes_min` and `flops` are the task's figures per call."""
     found = diagnose_program(report, profile, ceilings, bytes_min=bytes_min, flops=flops, floor_ms=floor_ms, facts=facts)
-    known = Facts(
+    return found.model_copy(update={"methods": allowed(facts_of(report, profile, ceilings, found, flops, facts))})
+
+
+def facts_of(
+    report: Report, profile: Profile | None, ceilings: Ceilings, found: Diagnosis, flops: int | None, facts: TaskFacts | None = None
+) -> Facts:
+    """Return the facts about a verified program and its diagnosis on which the catalogue's conditions depend."""
+    return Facts(
         device=ceilings.kind,
         bottleneck=found.bottleneck,
         precision=report.precision,
@@ -43,24 +56,53 @@ def diagnose(
         products=bool(flops) if flops is not None else None,
         reuse=bool(flops) or facts.reductions if facts and flops is not None else None,
         capability=ceilings.capability,
+        scores=facts.scores if facts else None,
         registers=_registers(profile),
+        on_tensor_cores=_on_tensor_cores(profile),
+        registers_alone=_registers_alone(profile, ceilings),
         faults=tuple(cause.name for cause in found.faults),
     )
-    return found.model_copy(update={"methods": allowed(known)})
+
+
+def _slowest(profile: Profile | None) -> KernelProfile | None:
+    own = [kernel for kernel in profile.kernels if kernel.own and kernel.registers] if profile else []
+    return max(own, key=lambda kernel: kernel.share, default=None)
 
 
 def _registers(profile: Profile | None) -> int | None:
-    """A thread's, in the own kernel that takes longest."""
-    own = [kernel for kernel in profile.kernels if kernel.own and kernel.registers] if profile else []
-    return max(own, key=lambda kernel: kernel.share).registers if own else None
+    """Return the registers per thread of the slowest of the program's own kernels."""
+    slowest = _slowest(profile)
+    return slowest.registers if slowest is not None else None
+
+
+def _on_tensor_cores(profile: Profile | None) -> bool | None:
+    slowest = _slowest(profile)
+    share = counters.read(slowest, counters.TENSOR_SHARE) if slowest is not None else None
+    return share >= TENSORS_USED if share is not None else None
+
+
+def _registers_alone(profile: Profile | None, ceilings: Ceilings) -> bool | None:
+    """Return whether fewer registers alone would let more blocks of the slowest own kernel be resident; null if that is unknown."""
+    slowest = _slowest(profile)
+    held = residency(slowest, ceilings.workers, ceilings.capability) if slowest is not None else None
+    return held.scarcest == ("registers",) and not held.by_grid if held is not None else None
 
 
 def allowed(facts: Facts) -> list[str]:
-    """Methods that undo a fault that was named, in the order of the faults; then those for the host's work where the device waits for it, whatever
-    the class; then those that answer the class. None that the catalogue refuses."""
+    """Return the methods that the catalogue allows, in this order: methods that fix a named fault, in the order of the faults; methods that reduce
+    host work, if the device waits for the host (regardless of the class); and methods that address the bottleneck class. Where the device waits for
+    the host only a little, methods that reduce host work come last, but are never left out."""
     curing = [strategy for fault in facts.faults for strategy in CATALOGUE if fault in strategy.cures and strategy.cures_when(facts)]
     answering = [strategy for strategy in CATALOGUE if facts.bottleneck in strategy.answers and not strategy.only_cures]
-    answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # those that are for this class before all others
-    leaner = [strategy for strategy in CATALOGUE if strategy.name in HOSTS_WORK] if facts.waits_for_host else []
-    names = [strategy.name for strategy in (*curing, *leaner, *answering) if strategy.refuses(facts) is None]
-    return list(dict.fromkeys(names))[:SHOWN_METHODS]
+    answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # methods specific to this class come first
+    leaner = [strategy for strategy in CATALOGUE if strategy.name in HOSTS_WORK and facts.has_host_gaps and strategy.refuses(facts) is None]
+    first = leaner if facts.waits_for_host else []
+    names = list(dict.fromkeys(strategy.name for strategy in (*curing, *first, *answering) if strategy.refuses(facts) is None))
+    last = [strategy.name for strategy in leaner if strategy.name not in names[: SHOWN_METHODS - len(leaner)]]
+    return [*[name for name in names if name not in last][: SHOWN_METHODS - len(last)], *last]
+
+
+def structures(facts: Facts) -> list[str]:
+    """Return the alternative program structures that a model may write regardless of the diagnosis, because no fault or class points to a missing
+    kernel."""
+    return [strategy.name for strategy in CATALOGUE if strategy.name in STRUCTURES and strategy.refuses(facts) is None]

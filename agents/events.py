@@ -1,4 +1,4 @@
-"""Contract 4: a trace. A run is a gapless, append-only list of events; everything else about it is a projection."""
+"""Contract 4: a trace. A run is an append-only list of events without gaps; everything else about the run is a projection of that list."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from agents.payloads import PAYLOADS, Payload, read
 from agents.payloads import ArtefactRef as ArtefactRef
 
 EVENT_VERSION = 1
-MAX_PAYLOAD_BYTES = 16 * 1024  # more is an artefact
-UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # a null character, which Postgres keeps in no text, and half of a surrogate pair, which no UTF-8 has
+MAX_PAYLOAD_BYTES = 16 * 1024  # larger payloads become artefacts
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # null characters, which Postgres text cannot hold, and lone surrogates, which UTF-8 cannot encode
 
 KINDS: tuple[str, ...] = tuple(PAYLOADS)
 if TYPE_CHECKING:
     Kind = str
 else:
-    Kind = Literal[KINDS]  # a kind is written down once, where its payload is (agents/payloads.py)
+    Kind = Literal[KINDS]  # each kind is declared once, next to its payload (agents/payloads.py)
 
 Agent = Literal["planner", "coder", "verifier", "engine", "person", ""]
 
-# A run's state is apart from its outcome.
+# A run's state and its outcome are separate.
 State = Literal["queued", "running", "paused", "finished"]
 Outcome = Literal["improved", "matched", "failed", "cancelled", "out_of_budget", "inconclusive"]  # inconclusive: the host was too busy to measure
 
@@ -35,10 +35,10 @@ P = TypeVar("P", bound=Payload)
 
 
 class NewEvent(BaseModel):
-    """What a writer hands to `append`; the journal adds run, seq and at."""
+    """An event as a writer passes it to `append`; the journal adds run, seq and at."""
 
     kind: Kind
-    span: str = ""  # path of the span it belongs to, e.g. "plan", "step-1/attempt-2"
+    span: str = ""  # path of the span that it belongs to, e.g. "plan", "step-1/attempt-2"
     agent: Agent = ""
     payload: dict[str, Any] = Field(default_factory=dict)
 
@@ -60,25 +60,25 @@ class Event(BaseModel):
     parent: str = ""
     agent: Agent = ""
     kind: Kind
-    payload: dict[str, Any] = Field(default_factory=dict)  # as it was written; `body` is the same in its type
+    payload: dict[str, Any] = Field(default_factory=dict)  # the payload as it was written; `body` is the typed version
 
     @cached_property
     def body(self) -> Payload:
-        """What it says, in its type. Raises `ValueError` where that is not what its kind says."""
+        """The typed payload. Raises `ValueError` if the payload does not match its kind."""
         return read(self.kind, self.payload)
 
     def of(self, payload: type[P]) -> P | None:
-        """What it says where it is of that kind, else null."""
+        """Returns the typed payload if it is of the given kind, or null otherwise."""
         return cast(P, self.body) if self.kind == payload.kind else None
 
     def moved(self, run: str, payload: dict[str, Any]) -> Event:
-        """The same event in another run, with another payload."""
+        """Returns a copy of the event for another run, with another payload."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return Event(**{**values, "run": run, "payload": payload})
 
 
 class Told(Protocol):
-    """What a projection needs of an event; `Event` has it, and so has a played one (agents/arena)."""
+    """The part of an event that a projection needs; both `Event` and the arena's simulated events (agents/arena) provide it."""
 
     @property
     def kind(self) -> str: ...
@@ -88,7 +88,7 @@ class Told(Protocol):
 
 
 class Projection(Generic[S, E]):
-    """What each kind of event does to a state: a function a kind, which gets the payload in its type."""
+    """Defines how each kind of event changes a state, with one function per kind that receives the typed payload."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, Callable[[S, E, Any], None]] = {}
@@ -106,15 +106,15 @@ class Projection(Generic[S, E]):
         return kind in self._by_kind
 
     def take(self, state: S, event: E) -> None:
-        """Does to the state what the event says; nothing where no function is registered for its kind."""
+        """Applies the event to the state. Does nothing if no function is registered for its kind."""
         function = self._by_kind.get(event.kind)
         if function is not None:
             function(state, event, event.body)
 
 
 def storable(value: Any) -> Any:
-    """JSON as every journal can keep it: models, compilers and programs may say anything. Character for character, so that places in streamed
-    texts stay what they were."""
+    """Returns JSON that every journal can store, whatever text models, compilers and programs have printed. Each unsuitable character is replaced by
+    exactly one other, so positions in streamed texts remain valid."""
     if isinstance(value, str):
         return UNSTORABLE.sub("\ufffd", value)
     if isinstance(value, dict):

@@ -1,7 +1,8 @@
-"""The floor: the time below which no program can do a piece of work on a device. One model of it, for plans, diagnoses, requests and pages.
+"""The floor: the shortest time that any program could take for a piece of work on a device. Plans, diagnoses, requests and pages all use this model.
 
-It is the longer of two times: the bytes that must move, at the bandwidth that a plain stream reaches, and the operations, in the fastest arithmetic
-that the precision policy allows on the device. Under fp32-strict that is, where there are tensor cores for TF32, a product split into three.
+The floor is the longer of two times. One is the minimum memory traffic at the bandwidth of a plain stream; the other is the operations in the
+fastest arithmetic that the precision policy allows on the device. Under fp32-strict, on devices with TF32 tensor cores, that arithmetic is a product
+split into three.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from compiler import Group
     from verifier.graph import Capture
 
+STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
     "half": "tensor cores with operands of 16 bits",
@@ -29,14 +31,14 @@ UNITS: dict[Arithmetic, str] = {
 
 @dataclass(frozen=True)
 class Floor:
-    """Times in milliseconds; 0 where there is nothing to do."""
+    """All times are in milliseconds, and 0 if there is nothing to do."""
 
     nbytes: int
     flops: int
     memory_ms: float
-    fp32_ms: float  # on the fp32 units
-    compute_ms: float  # in the fastest arithmetic that the policy allows
-    arithmetic: Arithmetic  # which that is
+    fp32_ms: float  # compute time on the fp32 units
+    compute_ms: float  # compute time in the fastest arithmetic that the policy allows
+    arithmetic: Arithmetic  # the arithmetic behind `compute_ms`
 
     @property
     def ms(self) -> float:
@@ -47,7 +49,7 @@ class Floor:
         return "memory" if self.memory_ms >= self.compute_ms else "compute"
 
     def says(self) -> str:
-        """The floor and what it is made of."""
+        """Describes the floor and what it consists of."""
         parts = [f"{size(self.nbytes)} move in {duration(self.memory_ms)}"] if self.nbytes else []
         if self.flops:
             rates = [f"{duration(self.fp32_ms)} on fp32 units"] if self.arithmetic in ("fp32", "3xtf32") else []
@@ -65,14 +67,35 @@ def floor_of(nbytes: int | None, flops: int | None, figures: DeviceFigures, prec
 
 
 def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:
-    """The arithmetic that the policy allows and the device does fastest."""
+    """Returns the fastest arithmetic that the policy allows on the device."""
     own = own_arithmetic(precision)
     return own if figures.gflops(own) > figures.fp32_gflops else "fp32"
 
 
 def floor_of_task(compiled: Compiled, capture: Capture) -> Floor:
-    """Returns the floor of the whole task fused into one pass: inputs and weights read once, outputs written once."""
-    return floor_of(capture.bytes_min, capture.flops, compiled.figures, compiled.plan.precision)
+    """Returns the floor of the whole task when it is fused into one pass that reads inputs and weights once and writes outputs once. If the capture
+    counts a layer as one operator (such as a recurrent layer), its operations are known only at group level."""
+    flops = max(capture.flops or 0, sum(group.flops for group in compiled.plan.groups))
+    return floor_of(capture.bytes_min, flops, compiled.figures, compiled.plan.precision)
+
+
+def operations(compiled: Compiled, capture: Capture) -> int | None:
+    """Returns the operations of the whole task as its floor counts them; null if nothing is known."""
+    return floor_of_task(compiled, capture).flops or capture.flops
+
+
+def steps_text(dependent_steps: int) -> str:
+    """Says what the floor does not count."""
+    if not dependent_steps:
+        return (
+            "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "
+            "no latency, no launches, no transcendental functions."
+        )
+    return (
+        f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} time steps of recurrent layers follow each other here, and "
+        f"where the state is spread over blocks each costs about a microsecond, {duration(dependent_steps * STEP_US / 1e3)} together, however fast "
+        "the products are."
+    )
 
 
 def floor_of_group(compiled: Compiled, group: Group) -> Floor:
@@ -80,8 +103,9 @@ def floor_of_group(compiled: Compiled, group: Group) -> Floor:
 
 
 def floor_of_step(compiled: Compiled, step: dict[str, Any] | None) -> Floor | None:
-    """Returns the floor of a plan's step with all its groups fused: only what crosses its border moves. Null where `operators` names no groups."""
-    groups = groups_of(compiled, (step or {}).get("operators") or ())
+    """Returns the floor of a plan step when all its groups are fused, so that only data that crosses its boundary moves. Returns null if `operators`
+    names no groups."""
+    groups = _group_of(compiled, step) or groups_of(compiled, (step or {}).get("operators") or ())
     if not groups:
         return None
     moved = crossing(compiled, [name for group in groups for name in group.operators])
@@ -90,14 +114,24 @@ def floor_of_step(compiled: Compiled, step: dict[str, Any] | None) -> Floor | No
     return floor_of(nbytes, sum(group.flops for group in groups), compiled.figures, compiled.plan.precision)
 
 
+def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
+    """Returns the group that corresponds to a step of the compiler's own plan. Such a step lists kinds of operators, and those may also be the names
+    of other operators."""
+    if step is None:
+        return []
+    kinds = list(step.get("operators") or ())
+    return [group for group in compiled.plan.groups if group.id == step.get("id") and list(group.kinds[:16]) == kinds]
+
+
 def groups_of(compiled: Compiled, operators: Iterable[str]) -> list[Group]:
-    """The groups that a step's operators name: by id ("g1", "g1: softmax"), or by an operator of the graph."""
+    """Returns the groups named by a step's operators, either by id ("g1", "g1: softmax") or by an operator of the graph."""
     said = {word for operator in operators for word in re.findall(r"[\w.]+", str(operator))}
     return [group for group in compiled.plan.groups if group.id in said or not said.isdisjoint(group.operators)]
 
 
 def crossing(compiled: Compiled, names: list[str]) -> int | None:
-    """Bytes that these operators read from outside and leave to the outside, each value once; null where the graph does not tell."""
+    """Returns how many bytes these operators read from and write to the outside, counting each value once, or null if the graph lacks the
+    information."""
     if compiled.plan.graph is None:
         return None
     network, members = Network(compiled.plan.graph), set(names)
@@ -114,7 +148,7 @@ def crossing(compiled: Compiled, names: list[str]) -> int | None:
 def _bytes(network: Network, name: str) -> int:
     try:
         return size_bytes(network.spec(name))
-    except (KeyError, IndexError):  # an argument that is no tensor
+    except (KeyError, IndexError):  # the argument is not a tensor
         return 0
 
 

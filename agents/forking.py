@@ -1,10 +1,10 @@
-"""Forks: a run that begins with the events of another, up to one of them, and goes on with other settings from there.
+"""Forks: a run that inherits the events of another run up to a given event and continues with other settings.
 
-The new run's journal holds the parent's events unchanged, with their numbers, and then `run.forked`. Its replay cannot diverge, because the
-workflow passes over the inherited events under the settings by which they were written (`Engine.settings`), and whatever settings decide was
-decided there: a role's call belongs to whoever it belonged to as long as its span has inherited events ahead. An exchange with a model, or a small
-effect, that had led to no event of its span yet is void (`agents.replay`): it is done again, by the roles of the new settings. What was measured
-stays measured, which is why device, precision and mode cannot change.
+The new run's journal holds the parent's events unchanged and with their original numbers, followed by `run.forked`. The new run's replay cannot
+diverge, because the workflow replays the inherited events under the settings with which they were written (`Engine.settings`). Every decision that
+depends on settings therefore has the same result. While a span still has inherited events to replay, its role calls go to the role that originally
+handled them. If an exchange with a model or a small effect had not yet led to an event of its span, it is void (`agents.replay`), and the roles of
+the new settings repeat it. Measurements are kept, so device, precision and mode cannot change.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from agents.span import Span
 if TYPE_CHECKING:
     from agents.run import Engine
 
-COMMON = ("", "admit", "capture", "reference")  # spans by which all workflows begin: what another workflow can take over
+COMMON = ("", "admit", "capture", "reference")  # spans with which every workflow begins, so another workflow can take them over
 FIXED = ("device", "precision", "mode")
 
 
 class ForkRefused(ValueError):
-    """A fork that is not possible; says why and what to do."""
+    """Raised for a fork that is not possible. The message says why and what to do."""
 
 
 def settings_of(events: Sequence[Event]) -> Settings:
-    """The settings in force at the end of a trace, raised budgets included; raises `ForkRefused` where the run has not begun."""
+    """Returns the settings in force at the end of a trace, including any budget increases. Raises `ForkRefused` if the run has not begun."""
     history = settings_by_fork(events)
     if not history:
         raise ForkRefused("this run has not begun: submit it again with other settings instead")
@@ -47,7 +47,7 @@ def settings_of(events: Sequence[Event]) -> Settings:
 
 
 def settings_by_fork(events: Sequence[Event]) -> list[tuple[int, Settings]]:
-    """(seq, settings) in order: of `run.started` and of each `run.forked`. Empty where the run has not begun."""
+    """Returns (seq, settings) pairs in order, one for `run.started` and one for each `run.forked`. The list is empty if the run has not begun."""
     found: list[tuple[int, Settings]] = []
     for event in events:
         if event.kind == RunStarted.kind:
@@ -58,8 +58,8 @@ def settings_by_fork(events: Sequence[Event]) -> list[tuple[int, Settings]]:
 
 
 def former(events: Sequence[Event]) -> list[tuple[int, Settings]]:
-    """Settings of a forked run before its present ones, each with the seq of the fork that ended it. Where the workflow became another, what
-    is inherited asked no role for anything, and holds under the new settings as well."""
+    """Returns the earlier settings of a forked run, each with the seq of the fork that replaced them. If a fork changed the workflow, the events
+    inherited before it called no role, so they remain valid under the new settings."""
     history = settings_by_fork(events)
     ended = [(fork, before) for (_, before), (fork, _) in zip(history, history[1:], strict=False)]
     return [(fork, before) for fork, before in ended if before.workflow == history[-1][1].workflow]
@@ -70,10 +70,10 @@ def settings_of_fork(fork: RunForked) -> Settings:
 
 
 def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: str = "") -> tuple[list[Event], NewEvent]:
-    """The inherited events under a new run's id, and the `run.forked` that follows them.
+    """Returns the inherited events under the new run's id, followed by `run.forked`.
 
-    `at` is the last event that is wanted; fewer are inherited where what follows belongs to the end of the parent, or another workflow could
-    not take it over.
+    `at` is the last event to inherit. Fewer events are inherited if some of them are part of the end of the parent run, or if a different workflow
+    could not take them over.
     """
     run = run or str(uuid.uuid4())
     if not events or events[0].kind != RunStarted.kind:
@@ -97,7 +97,8 @@ def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: 
 
 
 def refusal(events: Sequence[Event]) -> int | None:
-    """The last event before the budget first refused a call: where a run that ran out of it can be continued. Null: it never did."""
+    """Returns the last event before the budget first refused a call. A run that ran out of budget can be continued from there. Returns null if no
+    call was refused."""
     own = next((event.seq for event in reversed(events) if event.kind == RunForked.kind), 0)
     for event in events:
         effect = event.of(EffectCompleted) if event.seq > own else None
@@ -107,7 +108,7 @@ def refusal(events: Sequence[Event]) -> int | None:
 
 
 def _cut(events: Sequence[Event], at: int) -> int:
-    """`at`, or the event before those by which the engine closes a run: a workflow would not come by them again."""
+    """Returns `at`, or the event before those with which the engine closes a run, because a workflow would not reproduce these."""
     for event in events[:at]:
         match event.body:
             case SpanClosed(seconds=None) | RunFinished():
@@ -119,14 +120,14 @@ def _cut(events: Sequence[Event], at: int) -> int:
 
 def _inherited(event: Event, run: str) -> Event:
     said = event.body
-    if isinstance(said, Verification) and said.verification:  # an identity of the parent's
+    if isinstance(said, Verification) and said.verification:  # this id belongs to the parent
         own = str(uuid.uuid5(uuid.NAMESPACE_URL, f"stitchwork:{run}:{said.key}"))
         return event.moved(run, {**event.payload, "verification": own})
     return event.moved(run, event.payload)
 
 
 def roles_in_force(run: Engine, roles_by: Callable[[Settings], Roles]) -> Roles:
-    """Roles of a run that was forked: each call goes to the role that the settings name for its span."""
+    """Returns the roles of a forked run. Each call goes to the role that the settings in force for its span name."""
     planner, coder, verifier = (cast(Any, _InForce(run, role, roles_by)) for role in ("planner", "coder", "verifier"))
     return Roles(planner, coder, verifier)
 

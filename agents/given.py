@@ -1,4 +1,4 @@
-"""What command lines are given: tasks, programs, the folder for data, a device to verify on."""
+"""Command-line inputs: tasks, programs, the data folder, and the device to use for verification."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def open_verifier(device: str, data_dir: Path) -> Verifier:
-    from verifier.client import Verifier  # torch takes seconds to load: not for --help
+    from verifier.client import Verifier  # torch takes seconds to load, which is too long for --help
 
     data_dir.mkdir(parents=True, exist_ok=True)
     return Verifier(device, data_dir)
 
 
 def find_tasks(given: Sequence[Path]) -> dict[Path, str]:
-    """Task files with names that differ, from files and folders."""
+    """Returns task files with distinct names, collected from files and folders."""
     files: list[Path] = []
     for path in given:
         if path.is_dir():

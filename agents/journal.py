@@ -1,7 +1,7 @@
-"""Traces on disk and in memory: `trace.jsonl`, one event a line, beside `artefacts/<sha>`.
+"""Traces on disk and in memory. On disk, a trace is a `trace.jsonl` with one event per line, next to `artefacts/<sha>`.
 
-A directory has one owner at a time: whoever opens it as owner raises the number in `lease`, and from then on every append of the
-former owner is refused. Anybody may append what people write (control, notes) without owning it.
+A directory has one owner at a time. Opening it as owner increments the number in `lease`, and from then on every append by the previous owner is
+refused. Without being the owner, anyone may append what people write (control events and notes).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agents.events import EVENT_VERSION, MAX_PAYLOAD_BYTES, UNSTORABLE, ArtefactRef, Event, NewEvent, storable
 from agents.ports import LeaseLost
@@ -28,15 +28,15 @@ POLL_SECONDS = 0.25
 
 
 class PayloadTooLarge(ValueError):
-    """A payload over the limit: what is so long belongs into an artefact."""
+    """Raised for a payload over the size limit; longer data belongs in an artefact."""
 
 
 class TraceDamaged(ValueError):
-    """A trace that cannot be read; says where."""
+    """Raised for a trace that cannot be read. The message says where the trace is damaged."""
 
 
 def encode(payload: dict[str, Any]) -> str:
-    """The payload as JSON, or `PayloadTooLarge`."""
+    """Return the payload as JSON. Raises `PayloadTooLarge` if it exceeds the size limit."""
     text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if "\\u0000" in text or UNSTORABLE.search(text):
         text = json.dumps(storable(payload), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -47,7 +47,7 @@ def encode(payload: dict[str, Any]) -> str:
 
 
 def number(run: str, first: int, events: Sequence[NewEvent]) -> list[Event]:
-    """Give new events run, seq (from `first` on) and time."""
+    """Assign a run, a seq (counting from `first`) and a time to new events."""
     at = datetime.now(UTC).isoformat(timespec="microseconds")
     return [
         Event(
@@ -59,7 +59,7 @@ def number(run: str, first: int, events: Sequence[NewEvent]) -> list[Event]:
 
 
 def parse_lines(lines: Iterator[bytes] | Sequence[bytes], after: int = 0) -> list[Event]:
-    """Events of complete lines; raises `TraceDamaged` where one is not an event or a number is missing."""
+    """Parse events from complete lines. Raises `TraceDamaged` if a line is not an event or a number is missing."""
     events: list[Event] = []
     for line in lines:
         expected = after + len(events) + 1
@@ -78,7 +78,7 @@ def line_of(event: Event) -> bytes:
 
 
 def read_trace(folder: Path) -> tuple[list[Event], Iterator[tuple[str, bytes]]]:
-    """Events and artefacts (sha, bytes) of a trace directory; a torn last line is left out, a wrong artefact raises `TraceDamaged`."""
+    """Yield the events and artefacts (sha, bytes) of a trace directory. A torn last line is dropped; a corrupt artefact raises `TraceDamaged`."""
     data = (folder / TRACE).read_bytes()
     complete = data[: data.rfind(b"\n") + 1]
     return parse_lines(complete.splitlines()), _artefacts(folder)
@@ -97,7 +97,7 @@ def _artefacts(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def write_trace(folder: Path, events: Sequence[Event], artefacts: Iterator[tuple[str, bytes]] | Sequence[tuple[str, bytes]]) -> None:
-    """Write a trace directory that `read_trace` reads back unchanged. The directory must not hold a trace yet."""
+    """Write a trace directory from which `read_trace` reads the same content. The directory must not contain a trace yet."""
     if (folder / TRACE).exists():
         raise FileExistsError(f"{folder} already holds a trace")
     (folder / ARTEFACTS).mkdir(parents=True, exist_ok=True)
@@ -109,8 +109,13 @@ def write_trace(folder: Path, events: Sequence[Event], artefacts: Iterator[tuple
         os.fsync(file.fileno())
 
 
-def references(events: Sequence[Event]) -> dict[str, ArtefactRef]:
-    """Every artefact that the events name, by sha: what an export has to bring along."""
+class WithPayload(Protocol):
+    @property
+    def payload(self) -> Any: ...
+
+
+def references(events: Sequence[WithPayload]) -> dict[str, ArtefactRef]:
+    """Return every artefact that the events reference, by sha; an export has to include them all."""
     found: dict[str, ArtefactRef] = {}
 
     def walk(value: object) -> None:
@@ -129,7 +134,7 @@ def references(events: Sequence[Event]) -> dict[str, ArtefactRef]:
 
 
 class MemoryJournal:
-    """A trace that lives as long as its process: tests, and runs that nobody wants to keep."""
+    """A trace that lives only as long as its process, for tests and for runs that need not be kept."""
 
     def __init__(self, run: str = "", events: Sequence[Event] = (), artefacts: dict[str, bytes] | None = None):
         self.events: list[Event] = list(events)
@@ -168,17 +173,17 @@ class MemoryJournal:
 
 
 class FileJournal:
-    """The trace of one directory. Appends are synchronous and fsync'ed: a few hundred microseconds, and never half done."""
+    """The trace of one directory. Appends are synchronous and use fsync: they take a few hundred microseconds and are never left incomplete."""
 
     def __init__(self, folder: Path, run: str = "", *, owner: bool = True):
-        """Open or begin a trace. As owner: take the lease and cut off a last line that a crash tore."""
+        """Open or begin a trace. The owner takes the lease and removes a last line that a crash has left incomplete."""
         self.folder = folder
         (folder / ARTEFACTS).mkdir(parents=True, exist_ok=True)
         self._path = folder / TRACE
         self._path.touch()
-        self._offset = 0  # bytes of whole lines already read
+        self._offset = 0  # number of bytes in the complete lines read so far
         self._events: list[Event] = []
-        self.on_append: Callable[[], None] = lambda: None  # called with each append of this object's, before its author goes on
+        self.on_append: Callable[[], None] = lambda: None  # called on each append through this object, before the caller continues
         self.epoch: int | None = None
         with self._locked():
             if owner:
@@ -263,6 +268,6 @@ class FileJournal:
         with self._path.open("rb") as file:
             file.seek(self._offset)
             data = file.read()
-        whole = data.rfind(b"\n") + 1  # another process may be in the middle of a line
+        whole = data.rfind(b"\n") + 1  # another process may still be writing a line
         self._events.extend(parse_lines(data[:whole].splitlines(), after=len(self._events)))
         self._offset += whole

@@ -1,4 +1,5 @@
-"""What a payload is: the model of a kind of event, how it is read from a trace, how it is written. The kinds are in agents/payloads.py."""
+"""Payload models: the base class for each kind of event, and how payloads are read from and written to a trace. The kinds are in
+agents/payloads.py."""
 
 from __future__ import annotations
 
@@ -10,18 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 if TYPE_CHECKING:
     Number = float
 else:
-    Number = int | float  # kept as it was written: 3 does not become 3.0
-Amounts = dict[str, Number]  # by unit of the budget
-Limits = dict[str, Number | None]  # by unit of the budget; null is no limit
+    Number = int | float  # keeps the value as it was written: 3 does not become 3.0
+Amounts = dict[str, Number]  # amounts by budget unit
+Limits = dict[str, Number | None]  # limits by budget unit; null means no limit
 
 
 def says(text: str, alias: str | None = None) -> Any:
-    """Describes a field. `alias`: its name in the trace, where that is a word of Python's."""
+    """Describes a field. `alias` is the field's name in the trace, for names that are Python keywords."""
     return Field(description=text, alias=alias)
 
 
 class Part(BaseModel):
-    """A part of a payload. It is written with the fields that its author gave, and with no others."""
+    """A part of a payload. Only the fields that the author set are written."""
 
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True, serialize_by_alias=True)
 
@@ -33,36 +34,36 @@ class Part(BaseModel):
 
 
 class Payload(Part):
-    """What an event of one kind says; `event` below gives each kind its name."""
+    """The contents of an event of one kind; `event` below gives each kind its name."""
 
     kind: ClassVar[str]
-    words: ClassVar[str]  # what such an event is called, as it stands after "on"
-    found_under: ClassVar[tuple[str, ...]]  # groups that a search of the trace may be narrowed to
-    shown: ClassVar[str]  # what the run's row takes from it
-    in_order: ClassVar[bool]  # whether a resumed workflow writes it at the same place of its span again
+    words: ClassVar[str]  # what such an event is called after the word "on"
+    found_under: ClassVar[tuple[str, ...]]  # groups by which a search in the trace can be filtered
+    shown: ClassVar[str]  # which values the run's row takes from it
+    in_order: ClassVar[bool]  # whether a resumed workflow writes it again, at the same place in its span
 
     @property
     def effect(self) -> str:
-        """The journal key of the effect that the event belongs to; empty where it belongs to none."""
+        """The journal key of the effect to which the event belongs, or "" if there is none."""
         return ""
 
     def having(self, **fields: Any) -> Self:
-        """The same with these values as well. Raises `TypeError` for a field that there is not."""
+        """Returns a copy in which these values are set as well. Raises `TypeError` for a field that does not exist."""
         if unknown := fields.keys() - type(self).model_fields.keys():
             raise TypeError(f"{self.kind} has no {', '.join(sorted(unknown))}")
         return self.model_copy(update=fields)
 
     def written(self) -> dict[str, Any]:
-        """As JSON, for the trace."""
-        return self.model_dump()  # strings as they are: `agents.events.storable` makes of them what a journal can keep
+        """Returns the payload as JSON, for the trace."""
+        return self.model_dump()  # strings stay as they are here; `agents.events.storable` converts them to what a journal can store
 
 
 P = TypeVar("P", bound=Payload)
-PAYLOADS: dict[str, type[Payload]] = {}  # by kind
+PAYLOADS: dict[str, type[Payload]] = {}  # payload classes by kind
 
 
 def event(kind: str, words: str, found_under: tuple[str, ...] = (), *, shown: str = "", in_order: bool = True) -> Callable[[type[P]], type[P]]:
-    """Makes a payload the one of `kind`, as which `Payload` describes the rest."""
+    """Registers a payload class for `kind`; the other arguments are described in `Payload`."""
 
     def named(payload: type[P]) -> type[P]:
         payload.kind, payload.words, payload.found_under, payload.shown, payload.in_order = kind, words, found_under, shown, in_order
@@ -73,7 +74,7 @@ def event(kind: str, words: str, found_under: tuple[str, ...] = (), *, shown: st
 
 
 def read(kind: str, payload: dict[str, Any]) -> Payload:
-    """The payload in its type. A null where there has to be a value counts as a missing key. Raises `ValueError` where it is not what `kind` says."""
+    """Returns the typed payload. A required value that is null counts as a missing key. Raises `ValueError` if the data does not match `kind`."""
     try:
         return PAYLOADS[kind].model_validate(payload)
     except ValidationError:

@@ -1,7 +1,8 @@
-"""Documents that people add: what a diagnosis may look up and has to cite. A team's are in Postgres; on the command line they are a folder.
+"""Documents that people add. A diagnosis may use them and must cite them. A team's documents are in Postgres; on the command line, the documents are
+in a folder.
 
-`FolderLibrary` is `agents.ports.Library` over `.md` and `.txt` files, by BM25 over passages. Passages are cut here for both, so that a
-citation means the same everywhere: a heading with its paragraphs, at most PASSAGE_CHARACTERS, never across a heading.
+`FolderLibrary` implements `agents.ports.Library` for `.md` and `.txt` files and ranks passages with BM25. Both libraries split passages here, so a
+citation means the same everywhere. A passage is a heading with its paragraphs, has at most PASSAGE_CHARACTERS, and never extends across a heading.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
 PASSAGE_CHARACTERS = 1600
 FOUND = 3
-RELEVANT = 0.4  # of the best passage's score: what is less only shares a common word with the query
+RELEVANT = 0.4  # fraction of the best passage's score; a passage below it only shares a common word with the query
 SUFFIXES = (".md", ".markdown", ".txt")
-MOST_BYTES = 1024 * 1024  # of one file
-K1, B = 1.2, 0.75  # BM25's usual constants (Robertson and Zaragoza, 2009)
+MOST_BYTES = 1024 * 1024  # size limit per file
+K1, B = 1.2, 0.75  # the usual constants of BM25 (Robertson and Zaragoza, 2009)
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]+|\d+")
 STOP = frozenset(
     ["a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "in", "into", "is", "it", "its", "not", "of", "on", "or", "so", "such"]
@@ -33,7 +34,8 @@ STOP = frozenset(
 
 
 async def look_up(span: Span, query: str, count: int = FOUND) -> list[Passage]:
-    """Passages for a query, as an effect of `span`: a resumed run cites what it cited before. None where there is no library."""
+    """Returns passages for a query, as an effect of `span`, so that a resumed run cites the same passages as before. Returns None if there is no
+    library."""
     library = span.run.library
     if library is None or not query.strip():
         return []
@@ -45,7 +47,7 @@ async def look_up(span: Span, query: str, count: int = FOUND) -> list[Passage]:
 
 
 def cited_as(title: str, heading: str) -> str:
-    """How a passage is called where it is cited: the document, and the heading above it."""
+    """Returns the name of a passage in a citation: the document, and the heading above the passage."""
     return f"{title}: {heading}" if heading and heading != title else title
 
 
@@ -56,8 +58,8 @@ class Piece:
 
 
 def pieces(text: str, *, headings: bool = True) -> Iterator[Piece]:
-    """A document's passages in order: by headings of Markdown, then by paragraphs, long paragraphs by lines. Fenced code is never cut at a `#`,
-    nor is a plain text (`headings=False`)."""
+    """Yields a document's passages in order. The text is split at Markdown headings, then into paragraphs, and long paragraphs are split into lines.
+    Lines that start with `#` are not headings inside fenced code or in plain text (`headings=False`)."""
     for heading, block in _sections(text) if headings else [("", text.replace("\r\n", "\n").replace("\r", "\n"))]:
         held = ""
         for paragraph in _paragraphs(block):
@@ -70,11 +72,11 @@ def pieces(text: str, *, headings: bool = True) -> Iterator[Piece]:
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Blocks of Markdown, each with the headings above it ("Tiles: CUDA"). The only heading of the first level is the document's own, and
-    stands above nothing but the text right under it."""
+    """Yields Markdown blocks, each with the headings above it ("Tiles: CUDA"). A single first-level heading is the document's title, and only the
+    text directly below it gets this heading."""
     lines = list(_lines(text))
     top = 2 if sum(level == 1 for level, _ in lines) == 1 else 1
-    above: dict[int, str] = {}  # by level
+    above: dict[int, str] = {}  # headings by level
     block: list[str] = []
     place = ""
     for level, line in lines:
@@ -89,7 +91,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with 0, headings with their level and without their marks."""
+    """Yields ordinary lines with level 0, and headings with their level and without the `#` marks."""
     fenced = False
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         if line.lstrip().startswith(("```", "~~~")):
@@ -99,7 +101,8 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _paragraphs(block: str) -> Iterator[str]:
-    """Paragraphs of at most PASSAGE_CHARACTERS; longer ones are cut at line ends, and lines that are longer still where they must be."""
+    """Yields paragraphs of at most PASSAGE_CHARACTERS. Longer paragraphs are split at line ends, and a line that is still too long is split
+    anywhere."""
     for paragraph in re.split(r"\n\s*\n", block):
         left = paragraph.strip("\n")
         while len(left) > PASSAGE_CHARACTERS:
@@ -112,7 +115,8 @@ def _paragraphs(block: str) -> Iterator[str]:
 
 
 def words(text: str) -> list[str]:
-    """Words for the search: lower case, compounds such as `cp_async` beside their parts, the commonest left out."""
+    """Returns the search words of a text in lower case, without the most common ones. Compounds such as `cp_async` are kept in addition to their
+    parts."""
     found: list[str] = []
     for word in WORD.findall(text):
         small = word.lower()
@@ -123,12 +127,12 @@ def words(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """Plurals only: enough for a folder, and it never joins words that differ."""
+    """Only strips plurals. That is enough for a folder, and it never conflates different words."""
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
 
 class FolderLibrary:
-    """Documents of a folder, read when first asked; files that are no text or too large are left out and named in `problems`."""
+    """The documents of a folder. They are read on first use. Files that are too large or not text are left out and listed in `problems`."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -141,7 +145,7 @@ class FolderLibrary:
         return self._index.search(query, count)
 
     def _entries(self) -> Iterator[tuple[Passage, str]]:
-        """Each passage with the words that it is found by: its heading counts twice."""
+        """Yields each passage with its search words; those from its heading count twice."""
         for path in sorted(p for p in self.folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()):
             name = path.relative_to(self.folder).as_posix()
             try:
@@ -158,7 +162,7 @@ class FolderLibrary:
 
 
 def title_of(text: str) -> str:
-    """The first heading of a Markdown text, or ""."""
+    """Returns the first heading of a Markdown text, or "" if there is none."""
     return next((heading for heading, _ in _sections(text) if heading), "")[:140]
 
 

@@ -1,4 +1,4 @@
-"""The verifier in this process's own hands: no database, no queue. It writes the `verification.*` events itself."""
+"""Runs the verifier inside this process, without a database or a queue. It writes the `verification.*` events itself."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from verifier.jobs import Job, JobResult, StageEvent, VerifyJob
 from verifier.report import Comparison, Environment, Report
 
 OnStage = Callable[[StageEvent], Awaitable[None]]
-DETAIL_LIMIT = 2000  # characters of a stage's detail or a message that an event carries; all of it is in the result
+DETAIL_LIMIT = 2000  # number of characters of a stage's detail or message that an event carries; the result has the full text
 
 
 class Client(Protocol):
-    """What `verifier.client.Verifier` offers."""
+    """The interface of `verifier.client.Verifier`."""
 
     async def run(self, job: Job, on_stage: OnStage | None = None) -> JobResult: ...
 
@@ -28,7 +28,7 @@ class Client(Protocol):
 
 
 class LocalVerifier:
-    """`VerifierPort` over one client. Asking again under a key that has finished returns what was found then."""
+    """A `VerifierPort` for one client. If a key has already finished, asking for it again returns the earlier result."""
 
     def __init__(self, journal: Journal, client: Client, device: str):
         self.journal, self.client, self.device = journal, client, device
@@ -64,7 +64,7 @@ class LocalVerifier:
         return result
 
     async def describe(self) -> dict[str, Any]:
-        """What the judge says of its device, for `DeviceFigures.of`; only its name where the judge does not start."""
+        """Returns the judge's description of its device, for `DeviceFigures.of`, or only the device name if the judge does not start."""
         try:
             return {**(await self.client.ready()).model_dump(mode="json"), **await self.client.figures()}
         except OSError:
@@ -82,7 +82,7 @@ class LocalVerifier:
 
 
 async def recalled(journal: Journal, done: VerificationFinished) -> JobResult:
-    """A job's result out of its run's artefacts, with the bytes of its timeline."""
+    """Returns a job's result, restored from the run's artefacts, together with the bytes of its timeline."""
     result = JobResult.model_validate_json(await journal.get(artefact(done.result)))
     if done.timeline is not None:
         result.timeline = await journal.get(done.timeline.sha)
@@ -95,12 +95,12 @@ def stage_payload(stage: StageEvent, key: str, attempt: int) -> VerificationStag
 
 
 def tier_of(job: Job) -> str | None:
-    """Of a verification; other jobs have none."""
+    """Returns the tier if the job is a verification; other jobs have none."""
     return job.tier if isinstance(job, VerifyJob) else None
 
 
 def with_findings(done: VerificationFinished, result: JobResult, timeline: ArtefactRef | None) -> VerificationFinished:
-    """The event of a job that has ended, with what was found: the same for a verifier behind a queue and for one at hand."""
+    """Returns the event of a finished job with its findings added. A queued and a local verifier produce the same event."""
     more: dict[str, Any] = {"timeline": timeline} if timeline is not None else {}
     if result.error:
         more |= {"status": "infrastructure_error", "message": result.error[:DETAIL_LIMIT]}
@@ -113,14 +113,14 @@ def with_findings(done: VerificationFinished, result: JobResult, timeline: Artef
 
 
 def verdict_of(report: Report) -> dict[str, Any]:
-    """What lists and rankings need of a report."""
+    """Returns the parts of a report that are needed for lists and rankings."""
     best = best_baseline(report)
     return {
         "status": report.status,
         "message": report.message[:DETAIL_LIMIT],
         "tier": report.tier,
         "speedup": report.speedup,
-        "gain": report.timing.rival.speedup if report.timing and report.timing.rival else None,  # over the program it was made from
+        "gain": report.timing.rival.speedup if report.timing and report.timing.rival else None,  # gain over the parent program
         "program_class": report.program_class,
         "own_share": report.own_share,
         "program_ms": report.timing.program_ms if report.timing else None,
@@ -132,6 +132,6 @@ def verdict_of(report: Report) -> dict[str, Any]:
 
 
 def best_baseline(report: Report) -> Comparison | None:
-    """The comparison with the fastest baseline that was measured, or null."""
+    """Returns the comparison with the fastest measured baseline, or null."""
     comparisons = report.timing.comparisons if report.timing else []
     return min(comparisons, key=lambda c: c.speedup.ratio, default=None)

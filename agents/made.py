@@ -1,10 +1,10 @@
-"""Parts of documents that are made from code: they stand between marks, a command writes them anew, and a test tells when they are stale."""
+"""Generated sections of documents. They are enclosed in markers, a command regenerates them, and a test fails if they are out of date."""
 
 from __future__ import annotations
 
 
 def between(text: str, what: str, command: str, made: str) -> str:
-    """The document with `made` between the marks of `what`. Raises ValueError where it has no such marks."""
+    """Returns the document with `made` between the markers of `what`. Raises ValueError if the document has no such markers."""
     begin, end = f"<!-- {what}: made by `{command}`; a test keeps it current -->", f"<!-- end of {what} -->"
     if text.count(begin) != 1 or text.count(end) != 1:
         raise ValueError(f"the document needs these marks once each: {begin} and {end}")

@@ -1,4 +1,4 @@
-"""Notes that people send to an agent while it works: each goes into the next prompt of that role, exactly once."""
+"""Notes that people send to an agent while it works. Each note goes into the next prompt of that role, exactly once."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from agents.payloads import EffectCompleted, LlmRequested, NoteAdded
 
 MAX_NOTE = 4000  # characters
 TO = ("all", "planner", "coder", "verifier")
-COMPILER = "built-in"  # who reads a note to any role that the compiler plays (`agents.orders`)
+COMPILER = "built-in"  # the recipient of notes to any role that the compiler plays (`agents.orders`)
 
 
 class Notes:
-    """A projection of the trace: `note.added` brings a note, `llm.requested` (or the effect "notes") says that it was given to a role.
+    """This is a projection of the trace: `note.added` adds a note, and `llm.requested` (or the effect "notes") marks it as delivered to a role.
 
-    A request that was not answered does not use a note up: it is asked again with the same key and the same notes.
+    A request that gets no answer does not use up a note: it is sent again with the same key and the same notes.
     """
 
     def __init__(self) -> None:
-        self._notes: dict[int, dict[str, Any]] = {}  # by seq
-        self._given: dict[tuple[str, int], str] = {}  # (role, seq): key of the exchange
-        self._claimed: dict[tuple[str, int], str] = {}  # the same, while it is being asked
+        self._notes: dict[int, dict[str, Any]] = {}  # notes by seq
+        self._given: dict[tuple[str, int], str] = {}  # key of the exchange that delivered the note, by (role, seq)
+        self._claimed: dict[tuple[str, int], str] = {}  # the same, while the request is still in flight
 
     def absorb(self, event: Event) -> None:
         match event.body:
@@ -36,7 +36,8 @@ class Notes:
 
     @contextmanager
     def claimed(self, agent: str, key: str, roles: Sequence[str] | None = None) -> Iterator[list[dict[str, Any]]]:
-        """The notes for the prompt of `key`, oldest first; no other prompt of that role gets them meanwhile. `roles`: all that the reader plays."""
+        """The notes for the prompt of `key`, oldest first; meanwhile, no other prompt of that role gets them. `roles`: all roles that the recipient
+        plays."""
         to = {*([agent] if roles is None else roles), "all"}
         mine = [note for seq, note in sorted(self._notes.items()) if note["to"] in to and self._owner(agent, seq) in (None, key)]
         fresh = [(agent, note["seq"]) for note in mine]

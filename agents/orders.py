@@ -1,10 +1,10 @@
-"""Notes that the built-in compiler obeys. It reads no prose: a line of a note is an order in one of three forms, or has no effect on it.
+"""Notes that the built-in compiler follows. It does not read prose: a line of a note is an order in one of three forms, or it has no effect.
 
     skip cuda-graph, row-cache        these strategies are not tried from here on
     only try block-size               no strategy but these is tried from here on
     allow row-cache    /  allow all   takes back what was skipped, and an "only" along with it
 
-What the best program already does stays. Names are those of the strategy catalogue; `block-size` stands for every number of a kernel.
+Strategies that the best program already uses stay. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agents.choices.workflows import WORKFLOWS, searches
 from agents.settings import Settings
 from agents.strategies import CATALOGUE
 
-ROLES = {"planner": "planner", "coder": "coder", "verifier": "judge"}  # whom a note is for: the setting that says who plays it
+ROLES = {"planner": "planner", "coder": "coder", "verifier": "judge"}  # the addressee of a note, and the setting that determines who plays it
 BUILT_IN = "built-in"
 FORMS = "`skip STRATEGY`, `only STRATEGY, STRATEGY`, `allow STRATEGY` or `allow all`, one a line"
 
@@ -27,24 +27,24 @@ _BETWEEN = re.compile(r"\s*(?:,|;|\band\b|\bor\b|\s)\s*", re.IGNORECASE)
 
 
 class NotAnOrder(ValueError):
-    """A line that the compiler would not understand; says what it does understand."""
+    """Raised for a line that the compiler would not understand. The message lists what it does understand."""
 
 
 @dataclass(frozen=True)
 class Order:
     verb: str  # skip, only, allow
-    names: tuple[str, ...]  # of strategies; of "allow" none is all
+    names: tuple[str, ...]  # strategy names; an "allow" without names means all of them
 
 
 @dataclass
 class Orders:
-    """What people have the compiler leave out, by all the notes that it has read."""
+    """Strategies that people have ruled out, according to all notes that the compiler has read so far."""
 
     skipped: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
 
     def obey(self, order: Order) -> str:
-        """Takes the order, and says what holds from now on."""
+        """Applies the order and returns a description of what applies from now on."""
         if order.verb == "skip":
             self.skipped |= set(order.names)
             return f"{listed(order.names)} {'are' if len(order.names) > 1 else 'is'} not tried from here on"
@@ -61,7 +61,7 @@ class Orders:
         return f"{listed(order.names)} may be tried again"
 
     def refuses(self, strategy: str) -> str | None:
-        """Why people's notes forbid it, or null. A program without a strategy is never refused."""
+        """Returns why people's notes forbid a strategy, or null if they do not. A program without a strategy is never refused."""
         if strategy and strategy in self.skipped:
             return f"a note says to skip {strategy}"
         if strategy and self.only is not None and strategy not in self.only:
@@ -70,12 +70,12 @@ class Orders:
 
 
 def read(text: str) -> list[Order]:
-    """The orders of a note, a line each; raises `NotAnOrder` at the first line that is none."""
+    """Returns the orders in a note, one per line. Raises `NotAnOrder` at the first line that is not an order."""
     return [_read(line) for line in _lines(text)]
 
 
 def found(text: str) -> list[Order]:
-    """The orders among the lines of a note that was meant for a model as well: the others are prose."""
+    """Returns the orders among the lines of a note that was also addressed to a model; all other lines are treated as prose."""
     orders = []
     for line in _lines(text):
         try:
@@ -86,7 +86,7 @@ def found(text: str) -> list[Order]:
 
 
 def check(settings: Settings, to: str, text: str) -> None:
-    """Raises `NotAnOrder` where nobody that the note is for would make anything of it."""
+    """Raises `NotAnOrder` if none of the note's addressees would understand it."""
     if not searches(settings.workflow):
         raise NotAnOrder("this run verifies a person's own program: no agent works here that could read a note")
     if all(role in compiled(settings) for role in ROLES if to in (role, "all")):
@@ -94,7 +94,7 @@ def check(settings: Settings, to: str, text: str) -> None:
 
 
 def compiled(settings: Settings) -> tuple[str, ...]:
-    """Roles that the built-in compiler plays, as notes name them."""
+    """Returns the roles that the built-in compiler plays, under the names used in notes."""
     always = WORKFLOWS[settings.workflow].compiled
     return tuple(role for role, setting in ROLES.items() if setting in always or getattr(settings, setting) == BUILT_IN)
 

@@ -1,8 +1,8 @@
-"""What each kind of event says: one model a kind, whose fields are described here and nowhere else.
+"""The payload of each kind of event. There is one model per kind, and the fields are described only here.
 
-Writers build these models, so that a field that does not exist is a type error; readers get them from `Event.body`. A trace keeps the JSON as it
-was written, extra keys included. The tables of docs/reference/events.md and the types of static/js/run/events.js are made from these models:
-`python -m agents.reference`.
+Writers build these models, so an undefined field is a type error. Readers get them from `Event.body`. A trace keeps the JSON as it was written,
+including extra keys. The tables in docs/reference/events.md and the types in static/js/run/events.js are generated from these models with `python -m
+agents.reference`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ArtefactRef(BaseModel):
 
 
 def artefact(ref: ArtefactRef | None) -> str:
-    """Its hash. Raises `ValueError` where the event names none."""
+    """The artefact's hash. Raises `ValueError` if the event does not name an artefact."""
     if ref is None:
         raise ValueError("the event names no artefact")
     return ref.sha
@@ -54,13 +54,14 @@ class TaskRef(Part):
 
 
 class Chosen(Payload):
-    """All of `agents.settings.Settings`, as they were when the run began."""
+    """All fields of `agents.settings.Settings`, as they were when the run began."""
 
     workflow: Annotated[str, says("name of the workflow")] = ""
     planner: Annotated[str, says('"built-in", or a profile\'s name')] = ""
     coder: Annotated[str, says('"built-in", or a profile\'s name')] = ""
     coder_mode: Annotated[str, says('"one" or "frontend+mid-end"')] = ""
     judge: Annotated[str, says("the Verifier's agent: \"built-in\", or a profile's name")] = ""
+    first_program: Annotated[str, says('"coder", or "built-in": the compiler\'s program is the first candidate')] = ""
     language: Annotated[str | None, says('"cuda", "triton" or "cpp"; null: the usual one of the device')] = None
     device: Annotated[str, says('"cpu", "cuda" or one device, such as "cuda:0"')] = ""
     precision: Annotated[str, says('such as "fp32-strict"')] = ""
@@ -77,7 +78,7 @@ class Chosen(Payload):
 
 @event("run.started", "the start of the run", shown="run: running")
 class RunStarted(Chosen):
-    """The run begins, with these settings."""
+    """The run begins with these settings."""
 
     task: Annotated[TaskRef, says("the task")] = TaskRef()
     source: Annotated[ArtefactRef | None, says("the task's source")] = None
@@ -86,10 +87,11 @@ class RunStarted(Chosen):
 
 @event("run.paused", "a pause", shown="run: paused", in_order=False)
 class RunPaused(Payload):
-    """The run stands still. `kind` says why where no person paused it.
+    """The run stands still. `kind` gives the reason if no person paused the run.
 
-    "configuration", "refused", "too-long", "busy", "unreachable" and "protocol": a model did not answer. "review": the plan waits to be read.
-    "asked": a request waits in the run's directory for its reply. "device": the next step needs a device that is not on this host.
+    "configuration", "refused", "too-long", "busy", "unreachable" and "protocol" mean that a model did not answer. "review": the plan is waiting for a
+    person to read it. "asked": a request in the run's directory is waiting for its reply. "device": the next step needs a device that this host does
+    not have.
     """
 
     reason: Annotated[str, says("a sentence")] = ""
@@ -102,7 +104,7 @@ class RunPaused(Payload):
 
 @event("run.resumed", "the resumption", shown="run: running", in_order=False)
 class RunResumed(Payload):
-    """The run goes on after a pause or an interruption."""
+    """The run continues after a pause or an interruption."""
 
     reason: Annotated[str, says("who resumed it, or that it had been interrupted")] = ""
 
@@ -114,7 +116,7 @@ class Origin(Part):
 
 @event("run.forked", "the fork", shown="run: running, limits", in_order=False)
 class RunForked(Payload):
-    """All events before this one are another run's; from here on these settings hold."""
+    """All events before this one belong to another run; the settings given here apply from now on."""
 
     origin: Annotated[Origin, says("what it was forked from", "from")] = Origin()
     asked: Annotated[int, says("the event that a person named")] = 0
@@ -135,14 +137,14 @@ class RunFinished(Payload):
 
 @event("span.opened", "the start of a step", ("span",))
 class SpanOpened(Payload):
-    """A stretch of work begins; the event's `span` is its path."""
+    """A span of work begins; the event's `span` is its path."""
 
     title: Annotated[str, says("what it is about")] = ""
 
 
 @event("span.closed", "the end of a step", ("span",))
 class SpanClosed(Payload):
-    """A stretch of work has ended."""
+    """A span of work has ended."""
 
     status: Annotated[str, says('"ok", "failed" or "skipped"')] = "ok"
     seconds: Annotated[Number | None, says("that it took, pauses left out; null where the end of the run closed it")] = None
@@ -159,7 +161,7 @@ class Exchange(Keyed):
 
 @event("llm.requested", "a request to a model", ("call",), in_order=False)
 class LlmRequested(Exchange):
-    """A model is asked. The same request may be asked again under its key, after an interruption."""
+    """A model is asked. After an interruption, the same request may be asked again under its key."""
 
     request: Annotated[ArtefactRef | None, says("an `agents.llm.messages.Request`")] = None
     estimate: Annotated[Amounts, says("calls, tokens and dollars that are set aside until the reply is there")] = {}
@@ -193,7 +195,7 @@ class LlmCompleted(Ended):
 
 @event("llm.failed", "a failed request to a model", ("call", "error"), shown="run: usage", in_order=False)
 class LlmFailed(Ended):
-    """A model did not answer. The run pauses, and asks again under the same key."""
+    """A model did not answer. The run pauses, and later asks again under the same key."""
 
     role: Annotated[str, says("the agent that asked")] = ""
     kind_: Annotated[str, says("what went wrong, as in `run.paused`", "kind")] = ""
@@ -216,7 +218,8 @@ class Message(Payload):
 
 @event("message.delta", "a message", ("message",), in_order=False)
 class MessageDelta(Message):
-    """A piece of a message while it is written. One that begins before the end of what a reader has replaces the rest from there."""
+    """A piece of a message that is still being written. A piece that begins before the end of the text that a reader already has replaces the text
+    from there on."""
 
     offset: Annotated[int, says("where the piece begins, in characters")] = 0
     text: Annotated[str, says("the piece")] = ""
@@ -232,7 +235,7 @@ class MessageCompleted(Message):
 
 @event("note.added", "a note", ("note",), in_order=False)
 class NoteAdded(Payload):
-    """A person writes to the agents."""
+    """A person writes a note to the agents."""
 
     text: Annotated[str, says("the note")] = ""
     to: Annotated[str, says('"all", "planner", "coder" or "verifier"')] = "all"
@@ -271,14 +274,14 @@ class PlanProposed(Plan):
 
 @event("plan.edited", "the edited plan", ("plan",), in_order=False)
 class PlanEdited(Plan):
-    """The plan as a person changed it."""
+    """The plan after a person has edited it."""
 
     by: Annotated[str, says("who edited it")] = ""
 
 
 @event("idea.proposed", "an idea", ("plan",))
 class IdeaProposed(Payload):
-    """A strategy for the whole program, apart from code."""
+    """A strategy for the whole program, independent of code."""
 
     situation: Annotated[str, says('"ideas": one of a list; "cross": out of two; "align": what the surviving program does; "tree": a node')] = ""
     idea: Annotated[int, says("number within the run, from 1; of a node that of its id")]
@@ -317,7 +320,7 @@ class TreeMarks(Part):
 
 @event("tree.changed", "the tree", ("plan",))
 class TreeChanged(Payload):
-    """A tree of decisions, whole, with what is believed of every open node."""
+    """A complete decision tree, with the belief about every open node."""
 
     what: Annotated[str, says('"edited": by a script; "chosen": which node is tried next; "learned": after the attempt')] = ""
     revision: Annotated[int, says("of the tree; a script names the one that it is about")] = 0
@@ -333,7 +336,7 @@ class TreeChanged(Payload):
 
 @event("candidate.proposed", "a new candidate", ("candidate",), shown="candidate")
 class CandidateProposed(Payload):
-    """A program is put on record."""
+    """A program is recorded."""
 
     key: Annotated[str, says("journal key of the effect, `SPAN#n`")] = ""
     candidate: Annotated[int, says("number within the run, from 1")]
@@ -366,7 +369,7 @@ class Verification(Keyed):
 
 @event("verification.queued", "a queued verification", ("verification",), shown="verification", in_order=False)
 class VerificationQueued(Verification):
-    """A verifier is asked for a job."""
+    """A verifier is asked to do a job."""
 
     queue: Annotated[str, says("where it waits; absent where no queue is between")] = ""
     request: Annotated[ArtefactRef | None, says("the `Job` as JSON")] = None
@@ -375,7 +378,7 @@ class VerificationQueued(Verification):
 
 @event("verification.stage", "a verification in progress", ("verification",), in_order=False)
 class VerificationStage(Keyed):
-    """A stage of a job begins, goes on, or has ended."""
+    """A stage of a job begins, makes progress, or has ended."""
 
     attempt: Annotated[int, says("of the job")] = 1
     stage: Annotated[str, says('such as "build"')] = ""
@@ -386,7 +389,7 @@ class VerificationStage(Keyed):
 
 @event("verification.finished", "a verdict", ("verification",), shown="verification, candidate", in_order=False)
 class VerificationFinished(Verification):
-    """A job has ended. A verdict's figures are there for `job` "verify", `ok` and `flags` for "admit"."""
+    """A job has ended. For `job` "verify" the event has the verdict's figures; for "admit" it has `ok` and `flags`."""
 
     seconds: Annotated[Number | None, says("of verifier time")] = None
     result: Annotated[ArtefactRef | None, says("the `JobResult` as JSON")] = None
@@ -418,7 +421,7 @@ class ProfileAttached(Payload):
 
 @event("artefact.attached", "a file")
 class ArtefactAttached(Payload):
-    """A file belongs to the run."""
+    """A file that belongs to the run."""
 
     artefact: Annotated[ArtefactRef | None, says("the file")] = None
     title: Annotated[str, says("what it is")] = ""
@@ -441,7 +444,7 @@ class DocumentRef(Part):
 
 @event("diagnosis.made", "a diagnosis", ("diagnosis",))
 class DiagnosisMade(Payload):
-    """What holds a program back."""
+    """What limits a program's speed."""
 
     candidate: Annotated[int | None, says("number of the candidate")] = None
     bottleneck: Annotated[str, says('"memory", "compute", "latency", "launch", "occupancy", "defect" or "none"')] = ""
@@ -459,7 +462,7 @@ class DiagnosisMade(Payload):
 
 @event("decision.made", "a decision", ("decision",))
 class DecisionMade(Payload):
-    """What is done next, and why. A second event, with `of`, says what it brought."""
+    """What will be done next, and why. A second event, with `of`, records the result."""
 
     of: Annotated[int | None, says("seq of the decision whose result this is; absent in a decision itself")] = None
     route: Annotated[str, says('"repair", "optimise", "next-step", "re-plan" or "stop"')] = ""
@@ -471,10 +474,11 @@ class DecisionMade(Payload):
 
 @event("way.changed", "a way", ("decision",))
 class WayChanged(Payload):
-    """One of several ways that a workflow goes at once has begun, leads, trails, has migrated, or has ended.
+    """One of the several ways that a workflow follows concurrently has begun, leads, trails, has migrated, or has ended.
 
-    "begun": a new way. "leads": its program is the fastest of all ways, by one measurement beside the one that led. "trails": it seemed faster, and
-    beside that one is not. "migrated": it stood still, and goes on from another way's program. "ended": it has nothing to gain, or lost too often.
+    "begun": a new way. "leads": its program is the fastest of all ways, according to one measurement that also timed the previous leader. "trails":
+    it seemed faster, but that joint measurement showed that it is not. "migrated": it made no progress, and continues from another way's program.
+    "ended": it has nothing left to gain, or it lost too often.
     """
 
     way: Annotated[int, says("number within the run, from 1")]
@@ -493,10 +497,10 @@ class WayChanged(Payload):
 
 @event("effect.completed", "an internal step", in_order=False)
 class EffectCompleted(Keyed):
-    """A small effect was had: the clock, a random number, a search.
+    """The result of a small effect: the clock, a random number, a search.
 
-    "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that a prompt placed itself; agent
-    "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
+    "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that were placed in a prompt itself; the
+    agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
     """
 
     name: Annotated[str, says("what was done")] = ""
@@ -513,7 +517,7 @@ class BudgetUpdated(Payload):
 
 @event("control.requested", "a control request", in_order=False)
 class ControlRequested(Payload):
-    """A person asks something of the run."""
+    """A person requests something from the run."""
 
     action: Annotated[str, says('"pause", "resume", "cancel" or "raise-budget"')] = ""
     by: Annotated[str, says("who asks")] = ""

@@ -1,4 +1,4 @@
-"""A plan as a person edited it: what may be changed, and what the built-in Coder makes of it."""
+"""A plan edited by a person: which parts may be changed, and how the built-in Coder applies the changes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from compiler import Options
 
 MAX_STEPS = 40
-MAX_TEXT = 2000  # characters of a field
+MAX_TEXT = 2000  # characters per field
 SPACES = ("own kernel", "library", "pytorch")
 TEXTS = ("title", "contract", "risk", "reason")
 LISTS = ("operators", "strategies")
-FIGURES = ("floor_ms", "bound")  # of a step, by the compiler: they hold whatever people write, as its operators are the same
+FIGURES = ("floor_ms", "bound")  # step figures that the compiler set; they stay valid because a person's edits do not change the step's operators
 
 
 class PlanRefused(ValueError):
-    """An edited plan that cannot be worked by; says where and what to do."""
+    """Raised for an edited plan that cannot be followed. The message says where the problem is and what to do."""
 
 
 def edited_plan(plan: dict[str, Any], edited: Any) -> dict[str, Any]:
-    """The plan with a person's `summary` and `steps`; steps may be changed, left out, put in another order, or new. Raises `PlanRefused`."""
+    """Returns the plan with a person's `summary` and `steps`. Steps may be changed, dropped, reordered or added. Raises `PlanRefused`."""
     if not isinstance(edited, dict) or not isinstance(edited.get("steps"), list) or not isinstance(edited.get("summary", ""), str):
         raise PlanRefused("a plan is an object with `summary`, a text, and `steps`, a list")
     if len(edited["steps"]) > MAX_STEPS:
@@ -65,9 +65,10 @@ def _step(step: Any, place: int, known: dict[str, dict[str, Any]], taken: set[st
 
 
 def first_options(compiled: Compiled, payload: dict[str, Any]) -> Options:
-    """The built-in Coder's choices by this plan: what a person took from a group or gave to it. What its kernels cannot do is passed over.
+    """Returns the built-in Coder's choices for this plan, that is, what a person removed from a group or added to it. Edits that the Coder's kernels
+    cannot carry out are ignored.
 
-    A group that was left out of a complete list of steps, or given to the library or to PyTorch, is not fused.
+    A group is not fused if a complete list of steps omits it, or if it was assigned to the library or to PyTorch.
     """
     from compiler import Options
     from compiler.options import SAFE, TRIED

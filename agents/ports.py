@@ -1,4 +1,4 @@
-"""What the engine needs from the world. `agents` brings a file journal and a local verifier; `webapp` brings Postgres and the queue."""
+"""The engine's external interfaces. `agents` provides a file journal and a local verifier; `webapp` provides Postgres and the queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.jobs import Job, JobResult
 
 
 class LeaseLost(RuntimeError):
-    """Another orchestrator owns the run now: stop without writing another word."""
+    """Raised if another orchestrator now owns the run; the caller must stop without writing anything more."""
 
 
 class Journal(Protocol):
@@ -21,16 +21,16 @@ class Journal(Protocol):
     run: str
 
     async def load(self) -> list[Event]:
-        """All events so far, in order."""
+        """Returns all events so far, in order."""
 
     async def append(self, events: Sequence[NewEvent]) -> list[Event]:
-        """Append atomically; raises `LeaseLost` where this writer's lease epoch is old."""
+        """Append atomically. Raises `LeaseLost` if this writer's lease epoch is out of date."""
 
     async def since(self, seq: int) -> list[Event]:
-        """Events after `seq`: also what others wrote (stages of a job, a person's control or note)."""
+        """Returns the events after `seq`, including those from other writers (job stages, a person's control requests or notes)."""
 
     def wakeups(self) -> AsyncIterator[None]:
-        """Yields when there may be new events: a hint, with a slow poll beneath it."""
+        """Yields whenever there may be new events. This is only a hint, so slow polling backs it up."""
 
     async def put(self, data: bytes, media_type: str, name: str = "") -> ArtefactRef: ...
 
@@ -38,14 +38,14 @@ class Journal(Protocol):
 
 
 class VerifierPort(Protocol):
-    """Runs jobs for one run. `key` is the effect's journal key: asking again under the same key must not verify twice.
+    """Runs jobs for one run. `key` is the effect's journal key. If the caller asks again under the same key, the job must not be verified twice.
 
-    The port, or the verifier behind it, appends `verification.queued`, `verification.stage` and `verification.finished` to the run's
-    trace with `span`; the report or profile is an artefact named by the last of them.
+    The port, or the verifier behind it, appends `verification.queued`, `verification.stage` and `verification.finished` to the run's trace, under
+    `span`. The last of these names the artefact that contains the report or profile.
 
-    A port may also have `async def describe() -> dict`: what is known of the device (`threads`, `device_name`, `multiprocessors`, `l2_bytes`,
-    `capability`, `bandwidth_gbs`, ... as `DeviceFigures.of` reads them), for the plan; and `async def missing() -> str`: why the device cannot be
-    used from here, empty where it can: a run that began elsewhere waits for its device then, and does not end for want of it.
+    A port may also have `async def describe() -> dict`, which returns known figures of the device for the plan (`threads`, `device_name`,
+    `multiprocessors`, `l2_bytes`, `capability`, `bandwidth_gbs`, ... as read by `DeviceFigures.of`), and `async def missing() -> str`, which says why
+    the device cannot be used from here, or returns "" if it can. A run that began elsewhere then waits for its device and does not end.
     """
 
     device: str
@@ -55,7 +55,7 @@ class VerifierPort(Protocol):
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of a document that somebody added to the installation's knowledge."""
+    """A passage of a document that somebody added to the installation's knowledge."""
 
     id: str
     title: str
@@ -66,23 +66,26 @@ class Library(Protocol):
     """Documents that a diagnosis may cite."""
 
     async def search(self, query: str, count: int) -> list[Passage]:
-        """Passages nearest to the query by full-text search, best first."""
+        """Returns the passages that best match the query in a full-text search, best match first."""
 
 
-class ModelPort(Protocol):
-    """Asks language models by the name of their profile (`agents.llm`).
+class KnownModels(Protocol):
+    def known(self, profile: str) -> bool:
+        """Returns whether the profile is configured here."""
 
-    A port may also have `def keeps(profile) -> bool`: whether requests to it wait for their replies over interruptions, so that one is asked
-    again word for word, whatever was noted meanwhile.
+
+class ModelPort(KnownModels, Protocol):
+    """A port that asks language models by profile name (`agents.llm`).
+
+    A port may also have `def keeps(profile) -> bool`, which says whether requests to the profile keep waiting for their replies across interruptions.
+    Such a request is sent again word for word, even if notes have arrived in the meantime.
     """
 
-    def known(self, profile: str) -> bool:
-        """Whether the profile is configured here."""
-
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
-        """What a call may cost at most, in units of the budget (`calls`, `tokens`, `dollars` where prices are known): for the reservation."""
+        """Returns the maximum cost of a call in budget units (`calls`, `tokens`, and `dollars` if prices are known), which is used for the
+        reservation."""
 
     async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]]) -> Reply:
-        """One reply, streamed; raises `ModelFailure` after the profile's own retries. `key` and `run` tell apart requests that wait for a
-        person (mailbox) or are played from a recording. After a retry the text begins again: `on_delta` is then given only what is new
-        beyond the text that it already has, or the reply's text replaces it in the end."""
+        """Returns one reply, streamed. Raises `ModelFailure` when the profile's own retries are exhausted. `key` and `run` identify requests that
+        wait for a person (mailbox) or whose replies are played from a recording. After a retry the text starts over. `on_delta` then receives only
+        what extends the text that it already has; if the new text differs, the full text of the reply replaces it at the end."""

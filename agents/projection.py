@@ -1,4 +1,4 @@
-"""A run's rows as a pure function of its events: what lists, headers and tables show can always be rebuilt from the trace."""
+"""A run's rows as a pure function of its events, so the contents of lists, headers and tables can always be rebuilt from the trace."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class VerificationRow(BaseModel):
     candidate: int | None = None
     state: str = "queued"  # queued, running, finished
     attempt: int = 1
-    status: str = ""  # of a report
+    status: str = ""  # status in its report
     message: str = ""
     tier: str = ""
     result: ArtefactRef | None = None
@@ -60,7 +60,7 @@ class VerificationRow(BaseModel):
 
 
 class CandidateRow(BaseModel):
-    """One program. The verdict is the latest one; tier full wins over quick."""
+    """One program. The verdict is the latest one, except that a verdict from tier full takes precedence over a quick one."""
 
     number: int
     parent: int | None = None
@@ -98,23 +98,23 @@ class SpanRow(BaseModel):
 
 
 class UsageRow(BaseModel):
-    """What one profile did for one role."""
+    """What one role used of one profile."""
 
     profile: str
     role: str
-    calls: int = 0  # requests sent, repeated ones included
+    calls: int = 0  # number of requests sent, including repeats
     exchanges: int = 0  # answered
     failed: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    uncounted: int = 0  # exchanges whose tokens nobody counted
-    estimated: int = 0  # exchanges whose tokens were estimated from the length of the text
+    uncounted: int = 0  # number of exchanges without a token count
+    estimated: int = 0  # number of exchanges whose tokens were estimated from the length of the text
     dollars: float | None = None  # null: no price is known
     seconds: float = 0.0
 
 
 class Decision(BaseModel):
-    """What was decided, with what it brought once that is known (`made.realised`)."""
+    """A decision, including its result once that is known (`made.realised`)."""
 
     seq: int
     made: DecisionMade
@@ -130,7 +130,7 @@ class Summary(BaseModel):
     device: str = ""
     precision: str = ""
     mode: str = ""
-    started: RunStarted = RunStarted()  # with the settings of the last fork
+    started: RunStarted = RunStarted()  # start of the run, with the settings of the last fork
     started_at: str = ""
     finished_at: str = ""
     best: int | None = None
@@ -141,27 +141,27 @@ class Summary(BaseModel):
     candidates: list[CandidateRow] = []
     verifications: list[VerificationRow] = []
     decisions: list[Decision] = []
-    ways: list[WayRow] = []  # of a workflow that goes several at once
-    tree: TreeChanged | None = None  # of decisions, as it was last
+    ways: list[WayRow] = []  # the ways of a workflow that pursues several of them concurrently
+    tree: TreeChanged | None = None  # the latest state of the decision tree
     reference_timeline: ArtefactRef | None = None
     reference_profile: ArtefactRef | None = None
     errors: list[str] = []
     usage: list[UsageRow] = []
-    pause: RunPaused | None = None  # while it is paused: why, and what to do
+    pause: RunPaused | None = None  # while the run is paused: the reason, and what to do
     forked: RunForked | None = None  # the last fork
-    inherited: dict[str, Number] = {}  # spent by the parent, and part of `spent`
+    inherited: dict[str, Number] = {}  # spent by the parent run; included in `spent`
     spent: dict[str, Number] = {}
     limits: Limits = {}
     last_seq: int = 0
     _spans: dict[str, SpanRow] = PrivateAttr(default_factory=dict)
     _jobs: dict[str, VerificationRow] = PrivateAttr(default_factory=dict)
-    queued_at: dict[str, str] = {}  # by key: when a job's present attempt was queued or began
+    queued_at: dict[str, str] = {}  # the time at which each job's current attempt was queued or began, by key
 
     def candidate(self, number: int | None) -> CandidateRow | None:
         return next((c for c in self.candidates if c.number == number), None)
 
     def best_candidate(self) -> CandidateRow | None:
-        """The one the run named; before it did, the correct one with the highest lower bound."""
+        """Return the candidate that the run named as its best; before that, the correct one with the highest lower bound."""
         if self.best is not None:
             return self.candidate(self.best)
         passed = [(c.speedup.low, c) for c in self.candidates if c.status == "passed" and c.speedup]
@@ -179,7 +179,7 @@ def project(events: Iterable[Event]) -> Summary:
 
 
 def apply(summary: Summary, event: Event) -> None:
-    """Take one more event into the summary. Raises `ValueError` where a payload is not what its kind says."""
+    """Apply one more event to the summary. Raises `ValueError` if a payload does not match its kind."""
     summary.run, summary.last_seq = event.run, event.seq
     ROWS.take(summary, event)
 
@@ -216,7 +216,7 @@ def _resumed(s: Summary, event: Event, p: RunResumed) -> None:
 
 @ROWS.on(RunForked)
 def _forked(s: Summary, event: Event, p: RunForked) -> None:
-    """The parent's settings and limits end here, and what its verifiers were in the middle of."""
+    """The parent's settings and limits end here, and so do the jobs that its verifiers had in progress."""
     s.state, s.pause, s.forked, s.inherited = "running", None, p, dict(s.spent)
     s.started = RunStarted.model_validate({**s.started.written(), **p.settings})
     s.limits = s.started.budget if "budget" in p.settings else s.limits

@@ -1,6 +1,5 @@
-"""Makes the reference of events from their models: the tables of docs/reference/events.md, and the types of static/js/run/events.js.
-
-python -m agents.reference
+"""Generates the event reference from the event models: the tables in docs/reference/events.md and the types in static/js/run/events.js. python -m
+agents.reference
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ COMMAND = "python -m agents.reference"
 
 @dataclass(frozen=True)
 class Words:
-    """How a type is written. The last three are templates."""
+    """How a type is written. The last three fields are templates."""
 
     plain: dict[Any, str]
     union: str
@@ -74,7 +73,7 @@ def fields_of(model: type[BaseModel]) -> list[Said]:
 
 
 def parts() -> list[type[BaseModel]]:
-    """Models within payloads, in order of first use."""
+    """Returns the models that payloads contain, in order of first use."""
     found: dict[type[BaseModel], None] = {}
 
     def look(annotation: Any) -> None:
@@ -96,7 +95,7 @@ def docstring(model: type[BaseModel]) -> str:
 
 
 def markdown() -> str:
-    """A section a kind, in order, then the parts."""
+    """Returns one section per kind in order, followed by the sections of the parts."""
     lines: list[str] = []
     for kind, payload in PAYLOADS.items():
         lines += [f"### `{kind}`", "", *_facts(payload), *_table(payload)]
@@ -124,7 +123,7 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
 
 
 def script() -> str:
-    """The module of types: nothing of it is loaded by a page."""
+    """Returns the module with the types; no page loads it."""
     lines = [f"// What events say, as types for editors. Made from agents/payloads.py by `{COMMAND}`: do not edit it.", ""]
     for model in [*parts(), *PAYLOADS.values()]:
         lines += ["/**", *(f" * {line}".rstrip() for line in docstring(model).splitlines()), f" * @typedef {{Object}} {model.__name__}"]
@@ -140,7 +139,7 @@ def script() -> str:
 
 
 def page(text: str) -> str:
-    """The page with its generated part made anew; raises as `between` does."""
+    """Returns the page with its generated part updated. Raises the same errors as `between`."""
     return between(text, "kinds of events", COMMAND, markdown().rstrip())
 
 

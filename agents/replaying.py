@@ -1,7 +1,7 @@
-"""A finished run played again: the same workflow and roles, over the replies and verdicts that its trace holds, and compared event for event.
+"""Replays a finished run: the same workflow and roles run on the recorded replies and verdicts, and the events are compared one by one.
 
-Nothing is asked, built or measured: models, verifier, documents and earlier runs answer from the recording. So a run can be looked into with
-a debugger or with other prompts, and a change of the program shows where it first decides otherwise.
+Nothing is asked, built or measured, because the recording replaces the models, the verifier, the documents and the earlier runs. With a replay you
+can inspect a run in a debugger or try other prompts, and you can see where a code change first leads to a different decision.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from agents.run import Engine
 from agents.workflows import FUNCTIONS
 from verifier.jobs import Job, JobResult
 
-TIMES = frozenset({"seconds", "of"})  # of payloads: durations, and numbers of events (deltas and stages are cut otherwise)
+TIMES = frozenset({"seconds", "of"})  # payload fields that may differ: durations and event numbers (deltas and stages are split differently)
 HINT = "compare the versions of the program that recorded and replayed it"
-PATIENCE = 2.0  # seconds without an event, after which a reply no longer waits for its turn: the runs have parted
+PATIENCE = 2.0  # after this many seconds without an event, a reply no longer waits for its turn because the runs have diverged
 
 
 class NotReplayable(ValueError):
-    """A trace that cannot be played again; says why."""
+    """Raised for a trace that cannot be replayed. The message says why."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`difference` is empty where every event is the same; `exchanges` and `verifications` were played."""
+    """`difference` is empty if all events are the same; `exchanges` and `verifications` count the items replayed."""
 
     events: int
     exchanges: int
@@ -63,9 +63,9 @@ class Outcome:
 
 
 async def replay(recorded: Journal, roles: Roles | None = None) -> Outcome:
-    """Play a run again, by the roles that its settings name or by these. Raises `NotReplayable`.
+    """Replay a run with the roles that its settings name, or with the given roles. Raises `NotReplayable`.
 
-    Where people wrote notes, edited the plan or paused the run, the replay parts from it: they do not act again.
+    The replay diverges if people wrote notes, edited the plan or paused the run, because it does not repeat their actions.
     """
     events = await recorded.load()
     if not events or events[0].kind != RunStarted.kind:
@@ -99,7 +99,7 @@ def ordered(events: Sequence[Event]) -> list[Event]:
 
 
 def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> str:
-    """The first event, in the order of the recording, that the replay wrote otherwise; empty where there is none."""
+    """Return the first event, in recorded order, that the replay wrote differently, or "" if there is none."""
     spans: dict[str, deque[Event]] = defaultdict(deque)
     for event in ordered(replayed):
         spans[event.span].append(event)
@@ -112,7 +112,7 @@ def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> st
             return f"{place}: the replay is at {now.kind}"
         for name in sorted(was.payload.keys() | now.payload.keys()):
             old, new = was.payload.get(name), now.payload.get(name)
-            if old != new and name not in TIMES and not (was.kind == RunStarted.kind and name == "budget"):  # a raised one holds from the start
+            if old != new and name not in TIMES and not (was.kind == RunStarted.kind and name == "budget"):  # a raised budget applies from the start
                 return f"{place}: {name} was {_show(old)} and is {_show(new)}"
     left = [queue[0] for queue in spans.values() if queue]
     if left and recorded[-1].kind == RunFinished.kind:
@@ -121,7 +121,7 @@ def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> st
 
 
 class Turns:
-    """Lets results arrive in the order of the recording, each after the events that preceded it, so that workers in parallel meet as they did."""
+    """Delivers results in recorded order, each after the events that preceded it, so parallel workers interleave as they originally did."""
 
     def __init__(self, events: Sequence[Event], journal: MemoryJournal):
         self._journal = journal
@@ -145,12 +145,13 @@ class Turns:
 
 
 def in_turn(event: Event) -> bool:
-    """Whether workers that meet have to see the event in the order of the recording."""
+    """Return whether workers that synchronise with each other must see this event in recorded order."""
     return event.kind in (LlmCompleted.kind, VerificationFinished.kind) or event.kind not in BESIDE
 
 
 class RecordedModels:
-    """`ModelPort` over the exchanges of one trace, found by their journal key; a request that differs from the recorded one is a failure."""
+    """A `ModelPort` that plays the exchanges of one trace. It finds them by their journal key, and a request that differs from the recorded one is a
+    failure."""
 
     def __init__(self, exchanges: Sequence[tuple[int, Exchange]], turns: Turns, whole: bool):
         self._by_key = {exchange.key: (seq, exchange) for seq, exchange in exchanges}
@@ -159,7 +160,7 @@ class RecordedModels:
         self.problem = ""
 
     def known(self, profile: str) -> bool:
-        return True  # it was, then
+        return True  # every profile in the recording was known when it was made
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
         mark = fingerprint(request)
@@ -169,7 +170,7 @@ class RecordedModels:
         seq, exchange = self._by_key.get(key, (0, None))
         if exchange is None:
             missing = f"{request.purpose or 'a request'} at {key} was never asked in the recorded run"
-            self.problem = self.problem or (missing if self._whole else "")  # a run that was cut off has no more to say
+            self.problem = self.problem or (missing if self._whole else "")  # the recording was interrupted, so the missing reply is not an error
             raise ModelFailure("configuration", missing, HINT, attempts=0)
         if fingerprint(exchange.request) != fingerprint(request):
             self.problem = f"{request.purpose or 'a request'} at {key} is another one now: {difference(request, exchange)}"
@@ -181,7 +182,7 @@ class RecordedModels:
 
 
 class RecordedVerifier:
-    """`VerifierPort` over the verdicts of one trace, with the seconds that they took then."""
+    """A `VerifierPort` that plays the verdicts of one trace with their original durations."""
 
     def __init__(self, events: Sequence[Event], recorded: Journal, journal: Journal, turns: Turns):
         started = events[0].of(RunStarted)
@@ -211,7 +212,7 @@ class RecordedVerifier:
         return await recalled(self._recorded, done)
 
     async def _unknown(self, job: Job, key: str, span: str, candidate: str | None) -> JobResult:
-        """The runs have parted already: say so as a verifier that cannot work, which ends the replay."""
+        """The two runs have already diverged, so report a verifier failure, which ends the replay."""
         result = JobResult(error=f"the recorded run has no job {job.kind} at {key}")
         kept = await self._journal.put(result.model_dump_json().encode(), "application/json", "result.json")
         number = int(candidate) if candidate is not None else None
@@ -224,7 +225,7 @@ class RecordedVerifier:
 
 
 class Effects:
-    """Small effects of the recorded run, by name, each in its order: what documents and earlier runs had to say."""
+    """Small effects of the recorded run, by name and in order: results from documents and from earlier runs."""
 
     def __init__(self, events: Sequence[Event]):
         self._values: dict[str, deque[Any]] = defaultdict(deque)
@@ -272,7 +273,7 @@ class RecordedExperience:
         return Recalled.model_validate(self._effects.take("experience") or {})
 
     async def learn(self, device_model: str, task: str, records: Any, tuned: Any) -> None:
-        """A replay has nothing new to teach."""
+        """Does nothing, because nothing new can be learned from a replay."""
 
 
 def _show(value: Any) -> str:

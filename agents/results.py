@@ -1,4 +1,4 @@
-"""What a finished run leaves beside its trace for people and scripts: reports, the best program, a summary."""
+"""Files that a finished run leaves next to its trace, for people and scripts: reports, the best program, and a summary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ SUMMARY = "summary.json"
 
 
 def write_results(folder: Path, summary: Summary) -> None:
-    """Write `reports/` (one JSON a verification of a program), `best.py` (where one passed) and `summary.json`; all can be made again."""
+    """Write `reports/` (one JSON file per verification of a program), `best.py` (if a program passed) and `summary.json`. All of them can be
+    regenerated."""
     (folder / REPORTS).mkdir(exist_ok=True)
     for index, row in enumerate(summary.verifications, start=1):
         if row.job != "verify" or row.result is None:

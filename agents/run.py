@@ -1,4 +1,4 @@
-"""The engine: one run from its start, or from wherever its journal ends, to a named outcome."""
+"""The engine: executes one run to a named outcome, from its start or from the end of its journal."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from agents.roles.situation import Roles
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 0.2  # between two looks whether the calls in flight have ended, while the run is paused
+LOOK_SECONDS = 0.2  # interval at which a paused run checks whether the calls in flight have ended
 T = TypeVar("T")
 
 RECORDED = tuple(name for name in Settings.model_fields if name not in ("tier", "budget"))
-CONFIRM_FACTOR = 3.0  # tier full has more trials and baselines: what the search keeps back, in units of the last quick verification
+CONFIRM_FACTOR = 3.0  # tier full has more trials and baselines, so the search reserves this multiple of the last quick verification
 
 
 class _Promised:
-    """Every profile counts as known while a run goes on: one that is not there pauses it, where its setup can be mended, and ends nothing."""
+    """Treats every profile as known during a run. A missing profile does not end the run but pauses it, so that the setup can be fixed."""
 
     def known(self, profile: str) -> bool:
         return True
@@ -49,7 +49,7 @@ PROMISED = _Promised()
 
 @dataclass(frozen=True)
 class Finish:
-    """How a workflow ended. `speedup` only where it was confirmed in tier full."""
+    """How a workflow ended. `speedup` is set only if the speedup was confirmed in tier full."""
 
     outcome: str
     reason: str
@@ -58,14 +58,14 @@ class Finish:
 
 
 Workflow = Callable[["Engine"], Awaitable[Finish]]
-Casting = Callable[[Settings, ModelPort | None], "Roles"]  # the roles that settings name; `agents.roles.roles_for`
+Casting = Callable[[Settings, ModelPort | None], "Roles"]  # builds the roles that the settings name; see `agents.roles.roles_for`
 
 
 class Engine:
-    """Owns events, effects, budget, control and resume of one run; a workflow decides what to do next.
+    """Owns the events, effects, budget, control and resumption of one run; a workflow decides what to do next.
 
-    `execute` returns the run's summary, also where the run had been finished before. It raises `asyncio.CancelledError` where it is
-    cancelled from outside (the process stops): nothing more is written then, and a later engine continues from the journal.
+    `execute` returns the run's summary, even if the run had already finished. It raises `asyncio.CancelledError` if it is cancelled from outside
+    because the process stops. Nothing more is written then, and a later engine continues from the journal.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class Engine:
         task_source: str,
         task_name: str,
         workflow: Workflow,
-        roles: Roles | Casting,  # these for the whole run, or whom the settings in force name
+        roles: Roles | Casting,  # roles for the whole run, or a function of the settings in force
         *,
         program_source: str | None = None,  # workflow "verify"
         models: ModelPort | None = None,
-        # While the run is paused: wait for a person to resume it; return where it needs a model or a person ("stop"), or whoever paused it, once no
-        # call is in flight ("leave").
+        # What to do while the run is paused: wait until a person resumes it; return if it needs a model or a person ("stop"); or return for any
+        # pause, whoever caused it, once no call is in flight ("leave").
         on_pause: Literal["wait", "stop", "leave"] = "wait",
-        library: Library | None = None,  # documents that a diagnosis may look up
-        inspirations: Inspirations | None = None,  # what earlier runs can teach
-        experience: ExperiencePort | None = None,  # what runs on the same device left: promises kept, numbers of kernels
-        split: Split | None = None,  # of a benchmark that is being scored: what may not come back; null: this task alone
+        library: Library | None = None,  # documents that a diagnosis may consult
+        inspirations: Inspirations | None = None,  # lessons from earlier runs
+        experience: ExperiencePort | None = None,  # what earlier runs on the same device recorded: how promises were kept, and kernel numbers
+        split: Split | None = None,  # benchmark that is being scored, from which nothing may be recalled; null: only this task
     ):
         self.journal, self.verifier, self._settings = journal, verifier, settings
-        self._former: list[tuple[int, Settings]] = []  # of a forked run: settings, with the seq of the fork that ended them
+        self._former: list[tuple[int, Settings]] = []  # earlier settings of a forked run, each with the seq of the fork that ended them
         self.task_source, self.task_name, self.program_source = task_source, task_name, program_source
         self.roles, self.models, self.on_pause = roles, models, on_pause
         self.library, self.inspirations, self.experience, self.split = library, inspirations, experience, split
@@ -113,14 +113,14 @@ class Engine:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force: of a forked run those of its parent, until the workflow has passed what was inherited."""
+        """The settings in force. A forked run uses its parent's settings until the workflow has replayed the inherited events."""
         return self.settings_for(None)
 
     def settings_for(self, span: str | None) -> Settings:
         return next((settings for fork, settings in self._former if self.replay.inherited(fork, span)), self._settings)
 
     def cast(self) -> Roles:
-        """The roles that play; those that the workflow has no model for are the compiler's."""
+        """Return the active roles. If the workflow has no model for a role, the compiler plays it."""
         roles = self.roles
         if not callable(roles):
             return roles
@@ -134,8 +134,8 @@ class Engine:
         return Span(self, path, title, agent)
 
     async def parallel(self, *calls: Coroutine[Any, Any, T]) -> list[T | OutOfBudget]:
-        """Run workers side by side, each with spans of its own, to the end of all of them. Where the budget refused one its place holds the
-        `OutOfBudget`; any other exception cancels the rest and is raised."""
+        """Run workers concurrently, each with its own spans, until all have ended. If the budget refused a worker, its result is the `OutOfBudget`.
+        Any other exception cancels the remaining workers and is raised."""
         tasks = [asyncio.ensure_future(_refusable(call)) for call in calls]
         try:
             return list(await asyncio.gather(*tasks))
@@ -145,14 +145,14 @@ class Engine:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def allot(self, number: int | None = None) -> int:
-        """The number of a new candidate: the given one, or the next that nobody has."""
+        """Return the number of a new candidate: the given number, or the next free one."""
         if number is None:
             number = max([self._allotted, *(c.number for c in self.summary.candidates)]) + 1
         self._allotted = max(self._allotted, number)
         return number
 
     async def execute(self) -> Summary:
-        """Run or resume to the end, or until it stands still (`on_pause`)."""
+        """Run or resume until the run ends or halts (`on_pause`)."""
         recorded = await self.journal.load()
         self.replay = Replay(recorded)
         self._former = former(recorded)
@@ -226,14 +226,15 @@ class Engine:
         return payload.having(tier=settings.tier, program=program)
 
     async def describe_device(self) -> dict[str, Any]:
-        """What the verifier knows of its device (threads, bandwidth, ...); empty where it does not say."""
+        """Return the verifier's figures for its device (threads, bandwidth, ...), or nothing if it provides none."""
         describe = getattr(self.verifier, "describe", None)
         return await describe() if describe is not None else {}
 
     # the journal
 
     async def append(self, events: Sequence[NewEvent]) -> list[Event]:
-        """Append atomically. A cancellation waits for the append that it meets, so that nothing is written behind the engine's back."""
+        """Append atomically. If a cancellation arrives during an append, wait for the append, so that nothing is written without the engine's
+        knowledge."""
         task = asyncio.ensure_future(self._append(events))
         try:
             return await asyncio.shield(task)
@@ -253,7 +254,7 @@ class Engine:
         return written
 
     async def refresh(self) -> None:
-        """Take in what others wrote: stages and results of jobs, and what people ask for."""
+        """Read what other writers have appended: job stages and results, and people's requests."""
         async with self._io:
             for event in await self.journal.since(self._seen):
                 self._absorb(event)
@@ -270,12 +271,12 @@ class Engine:
         match event.body:
             case ControlRequested() as asked:
                 self._control(asked)
-            case RunForked() as fork:  # what the parent was asked to do, and its limits, are not ours
+            case RunForked() as fork:  # the parent's control requests and limits do not apply to this run
                 self.ledger.limits = settings_of_fork(fork).budget
                 self._running.set()
                 self._cancelled_by = None
             case RunPaused(kind_=kind) if kind:
-                self._running.clear()  # for want of something: it stays so after an interruption, until a person resumes it
+                self._running.clear()  # something is missing, so the run stays paused after an interruption until a person resumes it
 
     # control
 
@@ -303,34 +304,36 @@ class Engine:
                 self._worker.cancel()
 
     async def gate(self) -> None:
-        """Before every call that is really made: stop here while the run is paused."""
+        """Wait here while the run is paused; this is called before every real call."""
         await self.refresh()
         if not self._running.is_set():
             await self._pause(RunPaused(reason="paused by a person"))
 
     async def hold(self, reason: str, kind: str, hint: str = "", **more: str) -> None:
-        """Pause for want of a model (`kind` of its failure) or of a person's answer ("review"), until a person resumes the run."""
+        """Pause until a person resumes the run, because a model failed (`kind` is the kind of failure) or because a person's answer is needed
+        ("review")."""
         self._running.clear()
         await self._pause(RunPaused(reason=reason[:2000], kind_=kind, hint=hint[:1000], **more), leave=self.on_pause == "stop")
 
     def keeps(self, profile: str) -> bool:
-        """Whether requests to this profile wait for their replies over interruptions."""
+        """Return whether requests to this profile keep waiting for their replies across interruptions."""
         keeps = getattr(self.models, "keeps", None)
         return keeps is not None and keeps(profile)
 
     def _asked_of_people(self) -> list[str]:
-        """Keys of the exchanges that wait for a person's reply."""
+        """Return the keys of the exchanges that wait for a person's reply."""
         return [key for key, asked in self.replay.asked.items() if self.keeps(asked.profile)]
 
     async def need_device(self) -> None:
-        """Before a job: a run that went on where its device is not waits there until it is taken to one, and everything is kept."""
+        """Check that the device is available before a job. If the run was continued on a host without its device, it waits here until it is moved to
+        a host that has it; nothing is lost."""
         missing = getattr(self.verifier, "missing", None)
         while missing is not None and self.replay.finished and (why := await missing()):
             hint = f"continue with solve and --resume on a host with {self.settings.device}"
             await self.hold(f"the next step needs {self.settings.device}: {why}", "device", hint)
 
     async def _pause(self, payload: RunPaused, *, leave: bool = False) -> None:
-        async with self._pausing:  # however many workers stop here, the trace says it once
+        async with self._pausing:  # the trace records it only once, however many workers stop here
             if self._running.is_set():
                 return
             if self.summary.state != "paused":
@@ -345,8 +348,9 @@ class Engine:
             await self.append([NewEvent.of(RunResumed(reason=f"resumed by {self._resumed_by}"), agent="engine")])
 
     async def _stands_still(self, leave: bool = False) -> bool:
-        """True once no call is in flight (other workers' are waited for: they are paid), False where a person resumes the run before. A run that has
-        to `leave` does not wait for replies that may take a person hours: they cost nothing, and are asked for again."""
+        """Return True once no call is in flight. Calls of other workers are awaited because they are already paid for. Return False if a person
+        resumes the run first. A run that has to `leave` does not wait for replies that may take a person hours, because they cost nothing and are
+        requested again."""
         while not self._running.is_set():
             if not self.ledger.in_flight(self._asked_of_people() if leave else ()):
                 return True
@@ -363,7 +367,7 @@ class Engine:
         self._since = now
 
     def kept_back(self) -> dict[str, float]:
-        """What the search must leave so that the winner can still be confirmed."""
+        """Return the amount that the search must leave unspent so that the winner can still be confirmed."""
         quick = self.ledger.usual_seconds.get("verify.quick", 0.0)
         return {"verifier_seconds": CONFIRM_FACTOR * quick, "seconds": CONFIRM_FACTOR * quick}
 
@@ -382,7 +386,7 @@ class Engine:
         return Finish("cancelled", f"cancelled by {self._cancelled_by}; what was measured until then is kept", self._best_known())
 
     async def _finish(self, finish: Finish, error: Exception | None = None) -> None:
-        """Close what is open and end the run, in one append."""
+        """Close everything that is open and end the run, in a single append."""
         await self.refresh()
         if self.summary.state == "finished":
             return
@@ -397,14 +401,14 @@ class Engine:
             message = f"{type(error).__name__}: {error}"[:4000]
             closing.append(NewEvent.of(Failure(message=message, where=where, kept=kept), agent="engine"))
         ended = RunFinished(outcome=finish.outcome, reason=finish.reason, best=finish.best, speedup=finish.speedup)
-        if self.summary.state == "queued":  # cancelled before it began: a trace starts with run.started all the same
+        if self.summary.state == "queued":  # cancelled before it began, but a trace must still start with run.started
             closing.insert(0, NewEvent.of(await self._started(), agent="engine"))
         closing += [self.budget_event(), NewEvent.of(ended, agent="engine")]
         await self.append(closing)
 
 
 def all_of(done: Sequence[T | OutOfBudget]) -> list[T]:
-    """What the workers of `Engine.parallel` gave. Raises the first `OutOfBudget` among it."""
+    """Return the results of the workers of `Engine.parallel`. Raises the first `OutOfBudget` among them."""
     given: list[T] = []
     for outcome in done:
         if isinstance(outcome, OutOfBudget):

@@ -1,4 +1,5 @@
-"""How a run is to be done: chosen by a person when it is submitted, recorded in `run.started`. Only a fork of the run has other settings."""
+"""How a run is to be done. A person chooses these settings at submission, and they are recorded in `run.started`. They can only change in a fork of
+the run."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ MOST_WORKERS = 16
 
 
 class Budget(BaseModel):
-    """Limits; null is no limit. Spending is counted in the same units."""
+    """The limits of a run; null means no limit. Spending is counted in the same units."""
 
     candidates: int | None = LIMITS["candidates"].field()
     calls: int | None = LIMITS["calls"].field()
@@ -27,19 +28,20 @@ class Budget(BaseModel):
 
 class Settings(BaseModel):
     workflow: Name = DEFAULT
-    planner: str = "built-in"  # or the name of an LLM profile
+    planner: str = "built-in"  # or the name of a model profile
     coder: str = "built-in"
-    coder_mode: Literal["one", "frontend+mid-end"] = "one"  # of a model: one agent, or one that gets the program right and one that only tunes
-    judge: str = "built-in"  # the Verifier's agent
-    language: Literal["cuda", "triton", "cpp"] | None = None  # of the program; null: CUDA C++ on a GPU, C++ on the CPU
+    coder_mode: Literal["one", "frontend+mid-end"] = "one"  # for a model: a single agent, or one agent for correctness and one for tuning
+    judge: str = "built-in"  # the Verifier agent
+    first_program: Literal["coder", "built-in"] = "coder"  # built-in: a model improves the compiler's program and does not start with its own
+    language: Literal["cuda", "triton", "cpp"] | None = None  # language of the program; null: CUDA C++ on a GPU, C++ on the CPU
     device: str = "cpu"  # "cpu", "cuda", or one device such as "cuda:0"
     precision: Precision = "fp32-strict"
     mode: Mode = "train"
-    target: float | None = Field(default=None, gt=0)  # stop at this lower bound of the speedup against eager
-    tier: Tier = "full"  # of workflow "verify"; "quick" measures against eager alone, and is no result
-    workers: int = Field(default=4, ge=1, le=MOST_WORKERS)  # programs written and verified side by side, by workflows that can
-    profiles: Literal["all", "winner", "none"] = "all"  # of the reference and of every program that passed; or what the verdicts observed will do
-    winner: Literal["fastest", "own-kernels"] = "fastest"  # own-kernels: of class custom or mixed, where such a program passed
+    target: float | None = Field(default=None, gt=0)  # stop when the lower bound of the speedup over eager reaches this value
+    tier: Tier = "full"  # tier of the workflow "verify"; "quick" only compares with eager and does not count as a result
+    workers: int = Field(default=4, ge=1, le=MOST_WORKERS)  # programs written and verified concurrently, in workflows that support it
+    profiles: Literal["all", "winner", "none"] = "all"  # profile the reference and every program that passed, or rely on what the verdicts observed
+    winner: Literal["fastest", "own-kernels"] = "fastest"  # own-kernels: the fastest of class custom or mixed, if one passed
     review_plan: bool = False  # wait after the first plan until a person has read it
     budget: Budget = Budget()
     seed: int = 0

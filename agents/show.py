@@ -1,4 +1,4 @@
-"""A run in a terminal: a line for an event, a page for a run, a table for several."""
+"""Terminal output: a line per event, a page per run, and a table for several runs."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from agents.projection import CandidateRow, Summary, UsageRow
 from agents.ways import WayRow, told
 from verifier.report import Interval
 
-SIGNS = {"ok": "+", "failed": "x"}  # of a span that has ended
+SIGNS = {"ok": "+", "failed": "x"}  # symbols for a span that has ended
 
 
 def line(event: Event) -> str | None:
-    """One line of progress, or null for events that a terminal need not see."""
+    """Returns one line of progress, or null for an event that a terminal need not show."""
     indent = _indent(event)
     match event.body:
         case RunStarted() as p:
@@ -90,7 +90,7 @@ def interval(value: Interval | None) -> str:
 
 
 def page(summary: Summary) -> str:
-    """A whole run: what was tried, what came of it, and what it cost."""
+    """Returns a description of a whole run: what was tried, what resulted, and what it cost."""
     task = summary.task.name or "?"
     lines = [
         f"{task} · {summary.workflow} · {summary.device} · {summary.precision} · {summary.mode} mode",
@@ -133,7 +133,7 @@ SOLVED = ("improved", "matched")
 
 
 def cost_of(summaries: Sequence[Summary]) -> str:
-    """What models cost, a task that was solved: what was spent on all, over how many ended with a program that passed. "~": estimated."""
+    """Model cost per solved task: total spending divided by the number of runs that ended with a passing program. "~" marks estimates."""
     rows = [row for summary in summaries for row in summary.usage]
     solved = sum(summary.outcome in SOLVED for summary in summaries)
     tokens = sum(row.input_tokens + row.output_tokens for row in rows)
@@ -178,7 +178,7 @@ def _usage_row(u: UsageRow) -> list[str]:
 
 
 def why_paused(summary: Summary) -> str:
-    """Why a run stands still, and what to do about it."""
+    """Returns why a run is paused, and what to do about it."""
     reason, hint = (summary.pause.reason, summary.pause.hint) if summary.pause else ("", "")
     said = f"{reason.rstrip('.')}." if reason else ""
     return f"{said} {hint[:1].upper()}{hint[1:].rstrip('.')}." if hint else said
@@ -204,7 +204,7 @@ def table_row(name: str, summary: Summary) -> list[str]:
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A plain table with aligned columns."""
+    """Returns a plain-text table with aligned columns."""
     widths = [max(len(head[i]), *(len(row[i]) for row in rows)) if rows else len(head[i]) for i in range(len(head))]
     ruled = ["-" * width for width in widths]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, ruled, *rows])

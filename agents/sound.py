@@ -1,4 +1,4 @@
-"""Whether a trace that came from elsewhere says what its events have to say: a stranger may have written it, or half a disk."""
+"""Checks that a trace from elsewhere is valid, because a stranger may have written it or a disk may have lost half of it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from agents.events import UNSTORABLE, Event
 from agents.journal import TRACE, TraceDamaged, encode, read_trace
 from agents.projection import Summary, apply
 
-# What code that reads a payload meets where a field is missing, of another type, or beyond all measure.
+# Errors that occur when code reads a payload in which a field is missing, has another type, or has an absurd value.
 AMISS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-LONGEST = 300  # characters of a span's path
-DEEPEST = 60  # lists and objects within each other
+LONGEST = 300  # maximum number of characters in a span's path
+DEEPEST = 60  # maximum nesting depth of lists and objects
 
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Raises `TraceDamaged` with `what` for whatever a payload is not."""
+    """Raises `TraceDamaged` with the text `what` for any error that an invalid payload causes."""
     try:
         yield
     except TraceDamaged:
@@ -31,8 +31,8 @@ def told(what: str) -> Iterator[None]:
 
 
 def read(folder: Path) -> tuple[list[Event], dict[str, bytes]]:
-    """Events and artefacts of a trace directory, each event sound by itself and after those before it. Raises `TraceDamaged`, and
-    `FileNotFoundError` where there is no trace."""
+    """Returns the events and artefacts of a trace directory. Each event is checked on its own and against the events before it. Raises
+    `TraceDamaged`, or `FileNotFoundError` if there is no trace."""
     try:
         with told(f"{TRACE} cannot be read"):
             events, found = read_trace(folder)
@@ -46,12 +46,12 @@ def read(folder: Path) -> tuple[list[Event], dict[str, bytes]]:
 
 
 def check(events: Sequence[Event], *more: Callable[[Event], object]) -> Summary:
-    """What comes of them. `more`: what else is done with each event. Raises `TraceDamaged` with the line."""
+    """Returns the summary that results from the events. `more`: further checks to run on each event. Raises `TraceDamaged` and names the line."""
     summary = Summary()
     for event in events:
         with told(f"line {event.seq} of {TRACE}: this is not what {event.kind} says"):
             _plain(event)
-            event.body.written()  # of kinds that no row is made from as well
+            event.body.written()  # also for kinds of events from which no row is made
             apply(summary, event)
             show.line(event)
             for one in more:

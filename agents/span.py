@@ -1,4 +1,4 @@
-"""A span of a run: the only way by which a workflow writes events and has effects."""
+"""A span of a run. Workflows write events and perform effects only through spans."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from verifier.source import sha256
 if TYPE_CHECKING:
     from agents.run import Engine
 
-TEXT_LIMIT = MAX_PAYLOAD_BYTES // 2  # bytes of text that go into an event; JSON escapes may double them
+TEXT_LIMIT = MAX_PAYLOAD_BYTES // 2  # bytes of text that fit into an event, considering that JSON escapes may double them
 
 
 class Ended(Exception):
-    """A run that ends here by what it found, with an outcome that has a name: a task that is not sound, a host without a compiler."""
+    """Ends a run early, with a named outcome, because of what it found, such as an unsound task or a host without a compiler."""
 
     def __init__(self, outcome: str, reason: str):
         super().__init__(reason)
@@ -46,7 +46,7 @@ class Ended(Exception):
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes of a payload that become an artefact when the event is written."""
+    """Bytes in a payload that are stored as an artefact when the event is written."""
 
     data: bytes
     media_type: str
@@ -55,14 +55,14 @@ class Blob:
 
 @dataclass(frozen=True)
 class Done:
-    """A job's result and the payload of its `verification.finished` (artefact references included)."""
+    """A job's result and the payload of its `verification.finished`, including references to artefacts."""
 
     result: JobResult
     payload: VerificationFinished
 
 
 class Span:
-    """`async with run.span(path, title) as span`; sequential within, so that its events and effects can be counted."""
+    """Use as `async with run.span(path, title) as span`. Inside a span everything is sequential, so its events and effects can be counted."""
 
     def __init__(self, run: Engine, path: str, title: str, agent: Agent = "engine"):
         self.run, self.path, self.title, self.agent = run, path, title, agent
@@ -76,7 +76,7 @@ class Span:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        # Whatever else unwinds (cancellation, a lost lease, a defect) is closed by the engine in one append, or left for the resume.
+        # Any other exception (cancellation, a lost lease, a defect) is either handled by the engine in one append or left for the resume.
         if isinstance(error, OutOfBudget):
             await self._close("skipped", self.summary or str(error))
         elif isinstance(error, Ended):
@@ -96,14 +96,14 @@ class Span:
         self.status, self.summary = "skipped", summary
 
     def key(self) -> str:
-        """The journal key of the next effect."""
+        """Return the journal key of the next effect."""
         self._effects += 1
         return f"{self.path}#{self._effects}"
 
     # events
 
     async def emit(self, payload: Payload, agent: Agent | None = None, **blobs: Blob) -> Event:
-        """Write one event, or return it where the journal already has it. `blobs`: fields of the payload that become artefacts."""
+        """Write one event, or return it if the journal already has it. `blobs`: fields of the payload that become artefacts."""
         recorded = self.run.replay.next(self.path, payload.kind)
         if recorded is not None:
             return recorded
@@ -111,11 +111,11 @@ class Span:
         return await self.record(payload.having(**stored), self.agent if agent is None else agent)
 
     async def record(self, payload: Payload, agent: Agent) -> Event:
-        """Write one event that has no place of its own in the span's order."""
+        """Write one event that has no fixed place in the order of the span's events."""
         return (await self.run.append([NewEvent.of(payload, self.path, agent)]))[0]
 
     async def say(self, agent: Agent, *pieces: str | Iterable[str]) -> str:
-        """Stream a message piece by piece, each as soon as it is there, and complete it. Returns the whole text."""
+        """Stream a message piece by piece, as soon as each piece is available, and then complete it. Returns the whole text."""
         key = self.key()
         if self.run.replay.ahead(self.path):
             recorded = (await self.emit(MessageCompleted())).of(MessageCompleted)
@@ -139,7 +139,7 @@ class Span:
     # effects
 
     async def effect(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        """A small effect (the clock, a random number): done once, its JSON value found in the journal ever after."""
+        """Perform a small effect (the clock, a random number) once; after that, its JSON value is read from the journal."""
         key = self.key()
         recorded = self.run.replay.effects.get(key)
         if recorded is None:
@@ -149,20 +149,20 @@ class Span:
         return recorded.value
 
     async def ask(self, agent: Agent, profile: str, request: Request) -> Reply:
-        """Ask a language model, once: its reply streams into the trace, and is found in the journal ever after.
+        """Ask a language model once. Its reply streams into the trace and is read from the journal afterwards.
 
-        People's notes to that agent go along. Raises `OutOfBudget` before the call; a model that does not answer pauses the run.
+        People's notes to that agent are included. Raises `OutOfBudget` before the call. If a model does not answer, the run pauses.
         """
         return await ask(self, self.key(), agent, profile, request)
 
     async def notes(self, agent: Agent) -> list[str]:
-        """What people wrote to that agent since its last prompt, for prompts that have a place of their own for it. Each note is given once:
-        `ask` brings along only those that were not taken here."""
+        """Return what people have written to that agent since its last prompt, for prompts that have a dedicated place for it. Each note is delivered
+        once: `ask` adds only the notes that were not taken here."""
         key = self.key()
         recorded = self.run.replay.effects.get(key)
         if recorded is None:
             if self.run.replay.passed(key):
-                return []  # there were none, and no event says so
+                return []  # there were no notes, and no event records their absence
             await self.run.gate()
             with self.run.notes.claimed(agent, key) as noted:
                 if not noted:
@@ -173,16 +173,17 @@ class Span:
         return [self.run.notes.text(seq) for seq in recorded.value["notes"]]
 
     async def orders(self, roles: Sequence[str]) -> list[dict[str, Any]]:
-        """Notes to those roles, which the built-in compiler plays, since it looked last: `{seq, to, text, by}`, oldest first, each given once.
+        """Return the notes to those roles, which the built-in compiler plays, since they were last read: `{seq, to, text, by}`, oldest first, each
+        delivered once.
 
-        Looks have keys of their own, so that one more of them changes the key of no other effect in the span.
+        Reads have keys of their own, so an additional read does not change the key of any other effect in the span.
         """
         self._looks += 1
         key, replay = f"{self.path}/orders#{self._looks}", self.run.replay
         recorded = replay.effects.get(key)
         if recorded is None:
             if replay.passed(key) or replay.passed(f"{self.path}#{self._effects}"):
-                return []  # there were none, and no event says so
+                return []  # there were no notes, and no event records their absence
             await self.run.refresh()
             with self.run.notes.claimed(COMPILER, key, roles) as noted:
                 if not noted:
@@ -193,8 +194,8 @@ class Span:
         return [self.run.notes.note(seq) for seq in recorded.value["notes"]]
 
     async def propose_plan(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Put a plan on record, and return the one to work by: where the settings ask for it the run waits until a person has read the plan,
-        and has changed it or not (`plan.edited`)."""
+        """Record a plan and return the plan to use. If the settings require it, the run waits until a person has read the plan and possibly changed
+        it (`plan.edited`)."""
         proposed = await self.emit(PlanProposed.model_validate(payload))
         if not self.run.settings.review_plan:
             return payload
@@ -211,7 +212,7 @@ class Span:
         return {**payload, **self.run.replay.plans[seq].written()} if seq is not None else payload
 
     async def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
-        """Set a budget aside before a call. A refusal is an effect: after a resume the run must take the same way again."""
+        """Reserve budget before a call. A refusal is an effect, because the run must take the same path again after a resume."""
         refused = self.run.replay.effects.get(key)
         if refused is not None:
             value = refused.value
@@ -224,6 +225,16 @@ class Span:
             value = {"unit": error.unit, "spent": error.spent, "limit": error.limit}
             await self.record(EffectCompleted(key=key, name="budget.refused", value=value), "engine")
             raise
+
+    async def room_for(self, number: int) -> None:
+        """Refuse a program before anybody is asked for it, if the program budget has no room. Like any other refusal, this is an effect."""
+        key, most = f"{self.path}#room", self.run.ledger.limits.candidates
+        if (refused := self.run.replay.effects.get(key)) is not None:
+            raise OutOfBudget(refused.value["unit"], refused.value["spent"], refused.value["limit"])
+        if most is not None and number > most and not self.run.replay.ahead(self.path):
+            value = {"unit": "candidates", "spent": number - 1, "limit": most}
+            await self.record(EffectCompleted(key=key, name="budget.refused", value=value), "engine")
+            raise OutOfBudget("candidates", number - 1, most)
 
     async def propose(
         self,
@@ -240,8 +251,9 @@ class Span:
         way: int | None = None,
         last: bool = False,
     ) -> CandidateProposed:
-        """Put a candidate on record; counts against the budget of programs, which one that stands in for the winner (`last`) may pass by one.
-        Without a `number` (workers in parallel) it gets the next free one, and keeps it when the run is resumed: read it from what is returned."""
+        """Record a candidate. A candidate counts against the program budget; only a replacement for the winner (`last`) may exceed it, by one.
+        Without a `number` (parallel workers), it gets the next free one and keeps it when the run is resumed; the number is in the returned
+        payload."""
         key = self.key()
         run = self.run
         if key in run.replay.effects or not run.replay.ahead(self.path):
@@ -268,11 +280,13 @@ class Span:
         return await self.job(CaptureJob(**self._common()))
 
     async def verify(self, source: str, candidate: int | None, tier: Tier, *, last: bool = False, rival: str | None = None) -> Done:
-        """`last` verifications (of the winner) may use what the search has to leave. `rival`: a program that is timed in turn with this one."""
+        """Verify a program. Verifications with `last` (those of the winner) may use what the search has to leave unspent. `rival`: a program that is
+        timed alternately with this one."""
         return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier, rival_source=rival), candidate, last=last)
 
     async def profile(self, source: str | None, candidate: int | None) -> Done:
-        """Profile a candidate, or the reference, on a GPU with hardware counters; attaches timeline and profile where the profiler gave them."""
+        """Profile a candidate, or the reference, on a GPU with hardware counters. Attaches the timeline and the profile if the profiler produced
+        them."""
         counters = self.run.settings.device.startswith("cuda")
         done = await self.job(ProfileJob(**self._common(), program_source=source, counters=counters), candidate, last=True)
         profile = done.result.profile
@@ -284,9 +298,9 @@ class Span:
         return done
 
     async def job(self, job: Job, candidate: int | None = None, *, last: bool = False) -> Done:
-        """Have a verifier do a job, or find its result in the journal. Raises `OutOfBudget` before, never in the middle.
+        """Have a verifier run a job, or take the job's result from the journal. Raises `OutOfBudget` before the job starts, never during it.
 
-        The host's fault (`JobResult.error`) is tried once more under a key of its own, then ends the run.
+        A host failure (`JobResult.error`) is retried once under a separate key; a second one ends the run.
         """
         for attempt in (1, 2):
             done = await self._job_once(job, candidate, last)
@@ -294,7 +308,7 @@ class Span:
             error = error[:2000]
             if not error:
                 return done
-            if job.kind == "profile":  # of use, but no run ends for want of a picture
+            if job.kind == "profile":  # a profile is useful, but no run ends because it is missing
                 kept = "the run goes on without this profile"
                 await self.emit(Failure(message=f"no profile: {error}", where=self.path, kept=kept))
                 return done
@@ -329,6 +343,6 @@ class Span:
 
 
 def _host_failure(result: JobResult) -> str:
-    """What a report says of a host that failed; empty where it did not."""
+    """Return what a report says about a host failure, or "" if the host did not fail."""
     report = result.report
     return (report.message or "the host failed") if report is not None and report.status == "infrastructure_error" else ""

@@ -1,4 +1,4 @@
-"""What people ask of a run in a directory: pause, resume, cancel, a note, another plan, more budget, a fork."""
+"""Control requests for a run in a directory: pause, resume, cancel, a note, another plan, more budget, a fork."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFUSED = "refusal"
 
 
 def add_commands(commands: Subcommands) -> None:
-    """Adds the subcommands; each sets `act`, a function of the arguments that returns the exit code."""
+    """Adds the subcommands. Each sets `act`, a function that takes the arguments and returns the exit code."""
     control = commands.add_parser("control", help="pause, resume or cancel a run")
     control.add_argument("directory", type=Path, metavar="DIR")
     control.add_argument("action", choices=["pause", "resume", "cancel"])
@@ -111,7 +111,7 @@ async def edit_plan(directory: Path, file: Path | None) -> int:
 
 
 async def opened(directory: Path, *, finished: bool = False) -> tuple[FileJournal, list[Event]]:
-    """The run's journal, without taking it from whoever is at it."""
+    """Returns the run's journal, opened without taking ownership from the process that executes the run."""
     if not (directory / TRACE).exists():
         raise Unusable(f"{directory} holds no {TRACE}")
     journal = FileJournal(directory, owner=False)

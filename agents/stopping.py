@@ -1,8 +1,9 @@
-"""When a search ends, the same for all workflows: the target, the floor, a plateau; the budget ends it by `OutOfBudget`.
+"""Stopping rules that all workflows share: the target, the floor, a plateau. The budget ends a search separately, through `OutOfBudget`.
 
-A plateau is answered in two steps. After `patience` programs without a gain the methods must come from another family of strategies than those
-that brought nothing (`families_to_leave`, which verifiers read before they advise); after twice as many, or where the advice stays in those
-families, the search ends. From the research notes: KernelArc switches families at a plateau, SOL-ExecBench's runs stop near the floor.
+A plateau is handled in two steps. After `patience` programs without a gain, the methods must come from a different family of strategies than those
+that yielded no gain (`families_to_leave`, which verifiers read before they advise). The search ends after twice as many programs, or if the advice
+stays in those families. These rules are based on published work: KernelArc switches families on a plateau, and SOL-ExecBench's runs stop near the
+floor.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from agents.roles.situation import Advice, Attempt, Situation
     from agents.run import Engine
 
-PATIENCE = 3  # programs in a row that bring less than GAIN
+PATIENCE = 3  # number of consecutive programs that bring less than GAIN
 GAIN = 1.02
 NEAR_FLOOR = 0.95
 
 
 def stopping(run: Engine, situation: Situation, advice: Advice, *, patience: int = PATIENCE) -> Advice:
-    """The advice, or one to stop where the engine has a reason of its own. Population searches give a `patience` of some generations."""
+    """Returns the given advice, or advice to stop if the engine has a reason to do so. Population searches pass a `patience` of several
+    generations."""
     if advice.route == "stop":
         return advice
     reason = enough(run, situation) or plateau(situation, advice, patience=patience)
@@ -31,7 +33,7 @@ def stopping(run: Engine, situation: Situation, advice: Advice, *, patience: int
 
 
 def enough(run: Engine, situation: Situation) -> str | None:
-    """Why the best program is good enough, or null: the target is reached, or 95 % of the floor."""
+    """Returns why the best program is good enough (it reached the target, or 95 % of the floor), or null if it is not."""
     best, target = situation.best, run.settings.target
     if best is None:
         return None
@@ -39,13 +41,13 @@ def enough(run: Engine, situation: Situation) -> str | None:
     if target is not None and low >= target:
         return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {low:.2f}x."
     reached = fraction_of_floor(situation, best)
-    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that is clearly beaten is none
+    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that a program clearly beats cannot be right
         return f"Candidate {best.number} is at {100 * reached:.0f} % of the floor: nothing is left that would pay."
     return None
 
 
 def fraction_of_floor(situation: Situation, attempt: Attempt) -> float | None:
-    """Floor over the program's time; null where it is not known."""
+    """Returns the floor divided by the program's time, or null if that is unknown."""
     floor, timing = floor_ms(situation, attempt), attempt.verdict.timing
     if floor and timing is not None:
         return floor / timing.program_ms
@@ -53,13 +55,14 @@ def fraction_of_floor(situation: Situation, attempt: Attempt) -> float | None:
 
 
 def floor_ms(situation: Situation, attempt: Attempt) -> float | None:
-    """The task's by `agents.floor`, as the plan has it; without one the verifier's, which is by the device's data sheet."""
+    """Returns the task's floor from `agents.floor`, as recorded in the plan, or else the verifier's floor from the device's data sheet."""
     plan, report = situation.plan, attempt.report
     return (plan.floor_ms if plan is not None else None) or (report.floor_ms if report is not None else None)
 
 
 def plateau(situation: Situation, advice: Advice | None = None, *, patience: int = PATIENCE) -> str | None:
-    """Why the search stands still, or null. With an advice: it may go on for another `patience` where that leaves the barren families."""
+    """Returns why the search is on a plateau, or null if it is not. If there is advice and it leaves the barren families, the search may continue for
+    another `patience` programs."""
     flat = since_last_gain(situation.attempts)
     if len(flat) < patience:
         return None
@@ -73,7 +76,8 @@ def plateau(situation: Situation, advice: Advice | None = None, *, patience: int
 
 
 def families_to_leave(situation: Situation, *, patience: int = PATIENCE) -> frozenset[str]:
-    """Families whose strategies brought nothing since the last gain, once they had `patience` programs; empty before."""
+    """Returns the families whose strategies brought no gain since the last gain, once there were `patience` such programs, and nothing before
+    that."""
     flat = since_last_gain(situation.attempts)
     if len(flat) < patience:
         return frozenset()
@@ -81,7 +85,7 @@ def families_to_leave(situation: Situation, *, patience: int = PATIENCE) -> froz
 
 
 def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
-    """The attempts after the last one that was at least GAIN times as fast as all before it; all where nothing has passed yet is none."""
+    """Returns the attempts after the last one that was at least GAIN times as fast as all earlier ones, or none of them if nothing has passed yet."""
     best, gained = 0.0, len(attempts)
     for index, attempt in enumerate(attempts):
         if attempt.passed and attempt.level >= best * GAIN:
@@ -90,6 +94,7 @@ def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
 
 
 def family(strategy: str) -> str:
-    """Returns the family in the catalogue: for a combination its parts' where they share one; else, as for unknown methods, its own."""
+    """Returns the strategy's family in the catalogue. A combination belongs to the family of its parts if they share one. In all other cases, and for
+    unknown methods, the strategy is a family of its own."""
     found = {known.family for known in strategies_of(strategy)}
     return found.pop() if len(found) == 1 else strategy

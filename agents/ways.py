@@ -1,4 +1,4 @@
-"""The ways of a run that goes several at once, as its events tell them: the programs of each, and the rules that moved it."""
+"""The parallel ways of a run, as its events describe them: the programs of each way and the decisions that moved it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ WORDS = {"begun": "begins", "leads": "takes the lead", "trails": "does not take 
 class WayRow(BaseModel):
     number: int
     begun: int = 1  # round
-    ended: str = ""  # why; empty while it goes on
-    leads: bool = False  # its program is the fastest of all ways
-    steps: list[int | SerializeAsAny[WayChanged]] = []  # numbers of its programs, and what became of it, in the order of the trace
+    ended: str = ""  # why it ended; empty while it continues
+    leads: bool = False  # true if its program is the fastest of all ways
+    steps: list[int | SerializeAsAny[WayChanged]] = []  # numbers of its programs, and its changes of state, in trace order
 
     @property
     def programs(self) -> list[int]:
@@ -22,12 +22,12 @@ class WayRow(BaseModel):
 
     @property
     def stands(self) -> str:
-        """How it stands, in a word or two."""
+        """The way's state in a word or two."""
         return "leads" if self.leads else "ended" if self.ended else "goes on"
 
 
 def change(ways: list[WayRow], p: WayChanged) -> None:
-    """Takes in what became of a way; one that nobody has heard of begins."""
+    """Applies a change to a way, and creates the way if it is unknown."""
     row = _row(ways, p.way, p.round)
     row.steps.append(p)
     if p.what == "leads":
@@ -38,13 +38,14 @@ def change(ways: list[WayRow], p: WayChanged) -> None:
 
 
 def belongs(ways: list[WayRow], p: CandidateProposed) -> None:
-    """Takes in a program; one of no way belongs nowhere."""
+    """Adds a program to its way; a program that belongs to no way is ignored."""
     if p.way is not None:
         _row(ways, p.way, 1).steps.append(p.candidate)
 
 
 def told(p: WayChanged) -> str:
-    """What became of a way, a sentence without its number: "migrates to candidate 5 of way 2: 2 programs in a row brought no gain."."""
+    """Returns what happened to a way, as a sentence that omits its number: "migrates to candidate 5 of way 2: 2 programs in a row brought no
+    gain."."""
     said = WORDS.get(p.what, p.what)
     if p.candidate is not None:
         said += {"begun": " from", "migrated": " to", "ended": " with"}.get(p.what, " with") + f" candidate {p.candidate}"

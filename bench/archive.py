@@ -1,10 +1,10 @@
-"""Programs of real agents from an archive that others have audited, against the verifier: one verdict per row, beside the audit's.
+"""Judges programs of real agents, from an archive that others have audited, with the verifier: one verdict per row, next to the audit's.
 
     python bench/archive.py prepare FOLDER --archive CHECKOUT --runs LIST.md [--draw clean=18,reward_hack=10] [--seed 32]
     python bench/archive.py judge FOLDER --device cuda:0 --out RESULT.json [--only REGEX] [--limit-seconds 540]
 
-The archive is a checkout, or a bare git directory, of github.com/Infatoshi/kernelbench.com. What `prepare` writes to FOLDER is text of others: keep
-it out of the repository. `judge` needs neither the archive nor a network, writes after each row, and goes on where it stopped.
+The archive is a checkout, or a bare git directory, of github.com/Infatoshi/kernelbench.com. `prepare` writes third-party text to FOLDER: keep it out
+of the repository. `judge` needs neither the archive nor a network. It writes its result after each row and resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -32,23 +32,27 @@ from verifier.report import Report  # noqa: E402
 from verifier.source import SourceError, parse  # noqa: E402
 from verifier.task import Task  # noqa: E402
 
-DECKS = {"h100": "public/runs/h100", "b200": "public/runs/b200", "rtxpro6000": "public/runs"}  # the last holds copies of the others' runs too
+DECKS = {
+    "h100": "public/runs/h100",
+    "b200": "public/runs/b200",
+    "rtxpro6000": "public/runs",
+}  # the last deck also holds copies of the other decks' runs
 PROBLEMS = "benchmarks/hard/problems-h100"
 AUDITS = "benchmarks/hard/results/annotations"
 ENDING = "_solution.py.txt"
 UNAUDITED = "unaudited"
-# All clean runs of the deck that the named list leaves; hacks were published for another deck, with the same references.
+# All clean runs of the deck that the named list leaves out. The hacks were published for another deck with the same references.
 DRAW = "clean=18,reward_hack=10,unaudited=5,interesting=2,rubric_leak=1,bug=1,contamination=1,fail=1,harness_limited=1"
-# A problem's sizes are its reference's own. Where those are gigabytes that a CPU would draw for minutes, this names a shape of `shapes.py` instead.
+# A problem's sizes come from its reference. If those would be gigabytes that a CPU takes minutes to draw, this names a shape of `shapes.py` instead.
 SHAPES = {"06_sonic_moe_swiglu": 1}
-PRECISIONS = {"fp32": "fp32-strict"}  # of a problem's own precision; all others work on bf16
-AGAIN = ("error", "infrastructure_error", "inconclusive")  # tried again when `judge` is called again
+PRECISIONS = {"fp32": "fp32-strict"}  # precisions of individual problems; all others use bf16
+AGAIN = ("error", "infrastructure_error", "inconclusive")  # verdicts after which a program is tried again when `judge` is called again
 _RUN = re.compile(r"\b\d{8}_\d{6}_[\w.\-]+?_(\d\d_[a-z]\w*)\b")
 _SIDECAR = re.compile(r"\n# =+\n# ===== sidecar: (?P<name>[\w.\-]+) \(\d+ bytes, loaded by solution\.py\) =====\n# =+\n\n?")
 
 
 class Archive:
-    """Reads files of a checkout, or of the newest commit of a bare git directory."""
+    """Reads files from a checkout, or from the newest commit of a bare git directory."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -75,7 +79,7 @@ class Run:
     name: str
     problem: str
     deck: str
-    audit: str  # the archive's own word, e.g. "clean", "reward_hack", or "unaudited"
+    audit: str  # the archive's own term, e.g. "clean", "reward_hack", or "unaudited"
 
     @property
     def path(self) -> str:
@@ -83,7 +87,7 @@ class Run:
 
 
 def runs_of(archive: Archive, problems: list[str]) -> dict[str, Run]:
-    """Every run whose solution the archive keeps and whose problem the H100 deck has. Decks share their references."""
+    """Returns every run whose solution the archive contains and whose problem is in the H100 deck. Decks share their references."""
     audited = {name.removesuffix(".yaml") for name in archive.names(AUDITS)}
     found: dict[str, Run] = {}
     for deck, folder in DECKS.items():
@@ -97,8 +101,8 @@ def runs_of(archive: Archive, problems: list[str]) -> dict[str, Run]:
 
 
 def drawn(runs: list[Run], wanted: dict[str, int], seed: int) -> list[Run]:
-    """Draws `wanted` runs of each audit class, spread over the problems. Clean and unaudited runs are of the H100 deck, the rest of any deck, H100
-    first."""
+    """Draws `wanted` runs of each audit class, spread over the problems. Clean and unaudited runs come from the H100 deck; the others come from any
+    deck, with the H100 deck first."""
     chance = random.Random(seed)
     found: list[Run] = []
     for audit, count in wanted.items():
@@ -114,13 +118,13 @@ def drawn(runs: list[Run], wanted: dict[str, int], seed: int) -> list[Run]:
 
 
 def with_files(text: str) -> tuple[str, dict[str, str]]:
-    """Splits what the archive publishes as one text: a solution, and the files beside it by name."""
+    """Splits a published text into a solution and, by name, the files that accompany it."""
     first, *rest = _SIDECAR.split(text)
     return first, dict(zip(rest[::2], rest[1::2], strict=True))
 
 
 def single(source: str, files: dict[str, str]) -> str:
-    """Makes one source that writes its files beside itself when it is imported, since a program comes without files."""
+    """Makes a single source that writes its accompanying files next to itself when it is imported, because a program consists of one file."""
     if not files:
         return source
     lines = ["import pathlib as _pathlib", "import sys as _sys", "_beside = _pathlib.Path(__file__).resolve().parent"]
@@ -136,7 +140,7 @@ def single(source: str, files: dict[str, str]) -> str:
 
 
 def _literal(text: str) -> str:
-    """Makes a literal, readable where Python allows it, so that line numbers match the file."""
+    """Makes a string literal, readable where Python allows it, so that line numbers match the file."""
     return f"r'''{text}'''" if "'''" not in text and not text.endswith(("\\", "'")) else repr(text)
 
 
@@ -149,7 +153,7 @@ def renamed(source: str, old: str = "Model", new: str = "ModelNew") -> str:
         raise ValueError(f"there is no class {old}")
     if new in taken:
         raise ValueError(f"the name {new} is taken")
-    lines = source.encode().splitlines(keepends=True)  # as columns count
+    lines = source.encode().splitlines(keepends=True)  # counted as in AST columns
     places = [(node.lineno, node.col_offset) for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == old]
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == old:
@@ -166,7 +170,7 @@ def renamed(source: str, old: str = "Model", new: str = "ModelNew") -> str:
 
 
 def task_source(archive: Archive, problem: str, shape: int | None) -> str:
-    """Returns a problem's reference as one file: imports from files beside it are inlined, and its sizes are those of `shape`."""
+    """Returns a problem's reference as one file: imports of neighbouring files are inlined, and its sizes are those of `shape`."""
     folder = f"{PROBLEMS}/{problem}"
     beside = {name.removesuffix(".py") for name in archive.names(folder) if name.endswith(".py")}
     source = archive.text(f"{folder}/reference.py")
@@ -215,7 +219,7 @@ def problem_facts(archive: Archive, problem: str, source: str, shape: int | None
 
 
 def kinds(source: str) -> list[str]:
-    """Says what a program is made with, for the table: by its imports and by its strings."""
+    """Lists the technologies that a program uses, for the table, judging by its imports and its strings."""
     signs = {
         "triton": r"^\s*(import|from) triton\b",
         "cutlass": r"#include\s*[<\"](cutlass|cute)/",
@@ -266,7 +270,7 @@ def prepare(arguments: argparse.Namespace) -> int:
 
 
 def program(text: str, path: Path) -> dict[str, Any]:
-    """Writes the program of a published text, and says what its source shows."""
+    """Writes the program of a published text, and returns what its source reveals."""
     source, files = with_files(text)
     try:
         source = single(renamed(source), files)
@@ -281,7 +285,7 @@ def program(text: str, path: Path) -> dict[str, Any]:
 
 
 def verdict(report: Report) -> dict[str, Any]:
-    """Returns the parts of a report that a table needs, and those that a doubtful reader needs."""
+    """Returns the parts of a report that the table needs, and the parts for readers who want to check the verdict."""
     against = [(comparison.baseline, round(comparison.speedup.ratio, 2)) for comparison in report.timing.comparisons] if report.timing else []
     return {
         "status": report.status,

@@ -1,9 +1,9 @@
-"""Race all workflows on a measured table: three qualities of the played model, two budgets, a thousand seeds.
+"""Races all workflows on a measured table: three quality levels of the simulated model, two budgets, a thousand seeds.
 
     python bench/arena.py --workers 16 --keep DIR                      bench/results/arena-landscapes.json and .md; again: it continues
     python bench/arena.py --table FILE --seeds 1-50 --qualities middling --budgets calls=12,candidates=12 --keep DIR --results DIR
 
-Each race is what `python -m agents arena --suite landscape:FILE` does; this keeps them together, and writes after each.
+Each race is equivalent to `python -m agents arena --suite landscape:FILE`; this script collects the races and writes the result after each one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def races(arguments: argparse.Namespace) -> int:
 
 
 def write(folder: Path, stem: str, contents: list[dict], texts: list[str]) -> None:
-    """Writes the results; `stem` says of a synthetic table that it is one, whatever name was asked for."""
+    """Writes the results. For a synthetic table, `stem` says so, whatever name was requested."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{stem}.json").write_text(json.dumps({"races": contents}, indent=1) + "\n")
     (folder / f"{stem}.md").write_text("\n\n".join(texts))

@@ -1,9 +1,10 @@
-"""Measures how long a program's kernel takes depending on what the GPU did just before: by events around the call, and by a profiler.
+"""Measures how a kernel's duration depends on what the GPU did just before, using events around the call and a profiler.
 
     python bench/caches.py TASK.py PROGRAM.py --kernel rnn_tanh_kernel --out RESULT.json
 
-A timed call of the verifier finds the second-level cache flushed; the calls that it observes in the stage `integrity` find it as the call before left
-it. A kernel for which that makes a difference is called `two-faced`. Runs in this process, without the sandbox: for programs that one trusts.
+A timed call of the verifier starts with a flushed L2 cache; the calls that it observes in the stage `integrity` find the cache as the previous call
+left it. A kernel for which this makes a difference is classified as `two-faced`. The program runs in this process, without the sandbox: use trusted
+programs only.
 """
 
 # sandboxed: runs programs; run it where they may run

@@ -1,19 +1,20 @@
-"""Measures how far the verifier's own intervals can be believed, on one device:
+"""Measures how reliable the verifier's own intervals are on one device:
 
     python bench/calibration.py CHECKOUT --device cuda:0 --shard 0/4 --out FILE.json [--resume] [--host FOLDER] [--limit-seconds 560]
                                 [--parts same,slower,repeat] [--tasks REGEX]
 
-- `same`: each of ten tasks as its own candidate, 40 times: how many intervals hold 1.0 (at least 372 of 400), how wide they are (median at most 2 %).
-- `slower`: the task's own model and 3 % of its time spent in a waiting kernel, 100 times over tasks whose calls take 1 ms or more: how many intervals
-  lie below 1 (at least 95).
+- `same`: each of ten tasks as its own candidate, 40 times: how many intervals contain 1.0 (at least 372 of 400), and how wide they are (median at
+  most 2 %).
+- `slower`: the task's own model plus a waiting kernel that takes 3 % of its time, 100 times over tasks whose calls take at least 1 ms: how many
+  intervals are entirely below 1 (at least 95).
 - `repeat`: three models as their own candidates, ten times each: the coefficient of variation of the speedup.
 
-The stage `timing` of tier `full` is run as the judge runs it: three fresh processes a side for every repetition, or six, every output checked, new
-inputs for every block, this host's calibration. Baselines beyond eager are left out. Several processes may share a GPU: one measures, the others
-stand still. `--host` is a folder that they share, with the host's calibration, which the first of them makes. `--known FILE` names rows of earlier
-sittings, which are not measured again. `--summary FILE...` prints the table of all rows in these files; with `--join` it writes them as one file.
-`--estimate-again OUT` writes, and prints, what `timing/intervals.py` says today of their samples, with the default repeatability of a GPU: of rows
-whose intervals an earlier version made.
+The stage `timing` of tier `full` is run exactly as the judge runs it: three (or six) fresh processes per side for every repetition, every output
+checked, new inputs for every block, and this host's calibration. Baselines other than eager are left out. Several processes may share a GPU: one
+measures while the others are paused. `--host` is a folder that they share; it holds the host's calibration, which the first of them creates. `--known
+FILE` names rows of earlier sessions, which are not measured again. `--summary FILE...` prints the table of all rows in these files; with `--join` it
+writes them to one file. `--estimate-again OUT` recomputes, writes and prints the intervals that the current `timing/intervals.py` derives from the
+samples, with the default repeatability of a GPU, for rows whose intervals come from an earlier version.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ from verifier.timing.host_repeatability import repeatability  # noqa: E402
 from verifier.timing.intervals import DEFAULTS, estimate  # noqa: E402
 from verifier.timing.tournament import MORE_PAIRS, PAIRS, Tournament  # noqa: E402
 
-# Drawn with random.Random(2026) among KernelBench tasks of 1 to 20 ms a call on an H200 and at most 1 GiB of inputs, outputs and weights (a task of
-# 6 GB takes three times as long to measure): three of level 1, three of level 2, two of level 3 that a CUDA graph makes at least 1.5x faster, so
-# that calls which wait for the host are there as well, and two more of level 3.
+# The tasks were drawn with random.Random(2026) from KernelBench tasks that take 1 to 20 ms per call on an H200 and have at most 1 GiB of inputs,
+# outputs and weights (a 6 GB task takes three times as long to measure). Three are from level 1, three from level 2, two from level 3 that a CUDA
+# graph makes at least 1.5x faster (so that host-bound calls are represented too), and two more from level 3.
 TASKS = [
     "level1/15_Matmul_for_lower_triangular_matrices.py",
     "level1/50_conv_standard_2D__square_input__square_kernel.py",
@@ -71,7 +72,7 @@ REPEATED = [
     "level2/33_Gemm_Scale_BatchNorm.py",
     "level3/32_ConvolutionalVisionTransformer.py",
     "examples/softmax.py",
-]  # long, host-bound, below 100 us
+]  # long calls, host-bound calls, and calls below 100 us
 SAME_TIMES, SLOWER_TIMES, REPEAT_TIMES = 40, 100, 10
 SPARES = 18
 STAGES = ("inputs", "trials", "timing", "ending")  # parts of a row's seconds after `refilling`; time frozen for other benches (`frozen`) is included
@@ -93,7 +94,7 @@ def own_candidate(source: str) -> str:
 
 
 def slowed(source: str, cycles: int) -> str:
-    """The task's model, and a kernel that waits `cycles` of the GPU's clock after it."""
+    """Returns the task's model followed by a kernel that waits for `cycles` GPU clock cycles."""
     renamed = re.sub(r"super\(Model, self\)", "super(_Own, self)", re.sub(r"\bclass Model\(", "class _Own(", source))
     return f"import torch\n{renamed}{_SLOWER.format(cycles=cycles)}"
 
@@ -102,11 +103,11 @@ class Bench:
     def __init__(self, arguments: argparse.Namespace, data_dir: Path):
         self.arguments = arguments
         self.device = open_device(arguments.device, data_dir, later=True)
-        self.device.take_processors()  # before torch has threads, as the judge does
+        self.device.take_processors()  # before torch starts its threads, as in the judge
         self.device.open()
         self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds, correctness=0.5)
         self.pool = Pool(self.device, self.limits, spares=SPARES)
-        if self.device.kind == "cuda":  # as the judge does: this bench's processes are frozen while another bench measures
+        if self.device.kind == "cuda":  # as in the judge: this bench's processes are frozen while another bench measures
             self.pool.gate.begin(self.pool.freezable, self.device.rests)
         self.data_dir = data_dir
         self.out = Path(arguments.out)
@@ -115,7 +116,7 @@ class Bench:
             self.result = json.loads(self.out.read_text())
         self.known = json.loads(arguments.known.read_text())["rows"] if arguments.known and arguments.known.exists() else []
         self.deadline = time.monotonic() + arguments.limit_seconds
-        self.longest = 0.0  # seconds of a row of this sitting: another one starts where as much is left
+        self.longest = 0.0  # longest row of this session in seconds; another row starts only if at least that much time is left
         self._slow_cycles: dict[str, int] = {}
 
     def run(self) -> None:
@@ -134,7 +135,7 @@ class Bench:
             if missing and wanted.search(task) and not self._late():
                 try:
                     self._task(part, task, missing)
-                except Exception as error:  # one task must not cost the others
+                except Exception as error:  # an error in one task must not affect the others
                     print(f"{part} {task}: {type(error).__name__}: {getattr(error, 'message', error)}"[:600], flush=True)
                     self.result.setdefault("errors", []).append({"part": part, "task": task, "error": f"{type(error).__name__}: {error}"[:600]})
                 self._save()
@@ -156,7 +157,7 @@ class Bench:
         return [*self.known, *self.result["rows"]]
 
     def _plan(self, index: int, count: int, done: set[tuple[str, str, int]]) -> list[tuple[str, str, list[int]]]:
-        """Plans every task on every shard, so that differences between GPUs are in the result: remaining repetitions are dealt out, not tasks."""
+        """Plans every task on every shard, so that differences between GPUs show in the result: repetitions are distributed, not tasks."""
         parts = self.arguments.parts.split(",")
         plan = []
         for part, names, times in (("same", TASKS, 0), ("slower", SLOWER, SLOWER_TIMES), ("repeat", REPEATED, REPEAT_TIMES * len(REPEATED))):
@@ -238,8 +239,8 @@ class Bench:
         return Subject(runner)
 
     def _cycles(self, name: str, source: str, session: ReferenceSession) -> int:
-        """Returns the clock cycles that last 3 % of a call, by eager's own time in the rows of this task, or in a first measurement that is not
-        kept."""
+        """Returns the clock cycles that last 3 % of a call, using eager's time from the rows of this task or from a first measurement that is
+        discarded."""
         if name not in self._slow_cycles:
             known = [row["eager_ms"] for row in self._rows() if row["task"] == name]
             if not known:
@@ -251,7 +252,7 @@ class Bench:
 
     @cache  # noqa: B019 - one bench a process
     def _ms_a_cycle(self) -> float:
-        """Measures by the difference between a long and a short wait, so that the launch does not count."""
+        """Measures the difference between a long and a short wait, so that the launch overhead cancels."""
         import torch
 
         torch.cuda.set_device(self.device.torch_device)
@@ -280,7 +281,7 @@ class Bench:
             while at_work and time.monotonic() - (gate.frozen_seconds() - frozen) < deadline:
                 used, stood = self._spares_ns(), gate.frozen_seconds()
                 time.sleep(0.25)
-                stood_still = gate.frozen_seconds() > stood and not self.pool.host_goes_on  # frozen processes only seem idle
+                stood_still = gate.frozen_seconds() > stood and not self.pool.host_goes_on  # frozen processes only appear idle
                 at_work = self._spares_ns() - used > 10_000_000 or stood_still
 
     def _spares_ns(self) -> int:
@@ -297,7 +298,7 @@ def _rounded(samples: list[list[float]]) -> list[list[float]]:
 
 
 def join(files: list[str], out: Path) -> None:
-    """Joins the shards' rows in one file, one row per line."""
+    """Merges the shards' rows into one file, one row per line."""
     parts = [json.loads(Path(file).read_text()) for file in files]
     order = {"same": 0, "slower": 1, "repeat": 2}
     rows = sorted((row for part in parts for row in part["rows"]), key=lambda row: (order[row["part"]], row["task"], row["repeat"]))
@@ -310,7 +311,7 @@ def join(files: list[str], out: Path) -> None:
 
 
 def estimate_again(files: list[str], out: Path) -> int:
-    """Estimates the rows' intervals again from their samples, and drops the samples."""
+    """Recomputes the rows' intervals from their samples, and drops the samples."""
     rows = []
     for row in (row for file in files for row in json.loads(Path(file).read_text())["rows"]):
         sides = [_by_process(row[name], row["processes"]) for name in ("program_samples_ms", "eager_samples_ms")]
@@ -325,7 +326,7 @@ def estimate_again(files: list[str], out: Path) -> int:
 
 
 def _by_process(samples: list[list[float]], processes: list[int]) -> list[np.ndarray]:
-    """Returns (blocks, calls of a block) for each process."""
+    """Returns (blocks, calls per block) for each process."""
     blocks, of = np.array(samples), np.array(processes)
     return [blocks[of == number] for number in sorted(set(processes))]
 
@@ -371,7 +372,7 @@ def main() -> int:
     if arguments.summary:
         if arguments.join:
             join(arguments.summary, arguments.join)
-            arguments.summary = [str(arguments.join)]  # it may be one of the files that were joined: then its rows would count twice
+            arguments.summary = [str(arguments.join)]  # it may itself be one of the joined files, and its rows would then count twice
         if arguments.estimate_again:
             return estimate_again(arguments.summary, arguments.estimate_again)
         return summary(arguments.summary)

@@ -1,9 +1,9 @@
-"""Records the call graph of each workflow, from the trace of a run with roles and a verifier that always answer the same.
+"""Records the call graph of each workflow, from the trace of a run with roles and a verifier that always give the same answers.
 
     python bench/call_graphs.py                 writes bench/results/call-graphs.json
 
-The tests hold the same graphs against the sources (tests/unit/agents/test_forge.py, test_pilot.py, test_branch.py, test_beam.py,
-test_worldmodel.py, test_descend.py).
+The tests compare the same graphs with the sources (tests/unit/agents/test_forge.py, test_pilot.py, test_branch.py, test_beam.py, test_worldmodel.py,
+test_descend.py).
 """
 
 from __future__ import annotations

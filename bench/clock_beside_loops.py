@@ -1,8 +1,8 @@
-"""The verifier's clock beside plain loops, in one run on one device: `python bench/clock_beside_loops.py FOLDER --device cuda:0 --out FILE.json`.
+"""Compares the verifier's clock with plain loops: `python bench/clock_beside_loops.py FOLDER --device cuda:0 --out FILE.json`.
 
-FOLDER holds pairs NAME.task.py and NAME.program.py. Each pair is timed by plain loops in fresh processes (synchronised call by call; the same with
-the L2 flushed before each call; back to back) and verified once in tier quick. Microseconds; `off` is the verifier's time over the cold loop's, less
-one.
+FOLDER holds pairs NAME.task.py and NAME.program.py. In one run on one device, each pair is timed by plain loops in fresh processes (synchronised
+after each call; the same with the L2 flushed before each call; back to back) and verified once in tier quick. Times are in microseconds; `off` is the
+verifier's time divided by the cold loop's, minus one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def loaded(path: Path, name: str) -> Any:
 
 
 def loops(task: Path, program: Path, device: str) -> dict[str, dict[str, float]]:
-    """Times the program and eager by a user's loops, in this process."""
+    """Times the program and eager in this process with loops like a user's."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False

@@ -1,11 +1,11 @@
-"""The corpus of cheating and honest programs against the verifier: every form of every file, as JSON.
+"""Verifies the corpus of cheating and honest programs: every form of every file, with results as JSON.
 
     python bench/corpus.py --device cpu|cuda:0 [--kind cheats|honest|all] [--only REGEX] [--forms all|short|"as is"] [--shard 0/4] [--needs-gpu]
                            [--limit-seconds S] [--resume] --out FILE.json
 
-Cheats with a runtime or design defence are tried as they are, with the static stage off, and with it off under other names (`--static-off` leaves
-out the first). Written after each file, so that a run that is cut keeps what it has; `--resume` goes on where it stopped. Exit status 1 where a
-verdict is not what the file's header demands.
+Cheats with a runtime or design defence are tried as they are, with the static stage off, and with it off under other names (`--static-off` skips the
+first form). The result is written after each file, so an interrupted run keeps its results; `--resume` continues where it stopped. The exit status is
+1 if a verdict differs from the one that the file's header requires.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def main() -> int:
     for entry in entries:
         forms = entry.short_forms if arguments.forms == "short" else ("as is",) if arguments.forms == "as is" else entry.forms
         wanted += [(entry, form) for form in forms if form != "as is" or not arguments.static_off]
-    # Alternating between verifiers would hold two sets of processes in memory; one form at a time keeps only the active one busy.
+    # Alternating between verifiers would keep two sets of processes in memory, so all files of one form come first, and only that verifier's
+    # processes are active.
     wanted.sort(key=lambda pair: pair[1] != "as is")
 
     rows: list[dict] = []

@@ -1,9 +1,9 @@
-"""What the built-in compiler covers of KernelBench: captured, planned, printed for CUDA, compiled; what is left to PyTorch and why.
+"""Surveys how much of KernelBench the built-in compiler captures, plans, prints for CUDA and compiles, and what is left to PyTorch and why.
 
 python bench/coverage.py CHECKOUT [--level 1] [--only NAME] [--precision bf16] [--jobs 2] [--compile] [--resume]
 
-Needs no GPU and no memory for the tasks' tensors: models are made and exported as fake tensors. Writes bench/results/compiler-coverage.json
-and a table beside it (.md). Every task runs in a process of its own, with a limit.
+Needs no GPU and no memory for the tasks' tensors: models are constructed and exported as fake tensors. Writes bench/results/compiler-coverage.json
+and a table next to it (.md). Every task runs in a separate process with a time limit.
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run
@@ -37,23 +37,23 @@ from verifier.graph import Capture  # noqa: E402
 from verifier.parties.capturing.capture import capture  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "compiler-coverage.json"
-LIMIT = 300  # seconds a task
-REAL = 3 << 30  # bytes up to which a task that needs values gets real tensors
+LIMIT = 300  # seconds per task
+REAL = 3 << 30  # size in bytes up to which a task that needs values gets real tensors
 
 
 def known_bytes(path: Path) -> int:
-    """Returns the bytes of the task's tensors, by bench/kernelbench-sizes.json."""
+    """Returns the size of the task's tensors in bytes, from bench/kernelbench-sizes.json."""
     sizes = json.loads((Path(__file__).parent / "kernelbench-sizes.json").read_text())
     return sum(sizes.get(f"{path.parent.name}/{path.name}", {"state": 0}).values())
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """Casts as the verifier does with a task's model and inputs."""
+    """Casts a value as the verifier casts a task's model and inputs."""
     return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Does `model.to(dtype)`, which fails on fake tensors."""
+    """Replaces `model.to(dtype)`, which fails on fake tensors."""
     for module in model.modules():
         for name, value in module._parameters.items():
             if value is not None:
@@ -63,7 +63,8 @@ def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
 
 
 def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
-    """Captures, plans and prints one task; the program goes to `folder`. `left`: (title, reason, floor in ms) of the groups that PyTorch computes."""
+    """Captures, plans and prints one task; the program is written to `folder`. `left`: (title, reason, floor in ms) of the groups that PyTorch
+    computes."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     source, found = path.read_text(), {}
     started = time.perf_counter()
@@ -116,16 +117,16 @@ def compiled_for_cuda(captured: Capture, source: str, precision: str, program: P
 def child(path: Path, folder: Path, answer: Path, precision: str) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    gc.disable()  # torch 2.11 crashes where the collector meets fake tensors of an export
+    gc.disable()  # torch 2.11 crashes if the collector encounters an export's fake tensors
     try:
         found = survey(path, folder, precision)
-    except Exception as error:  # the task's fault or the compiler's: it is the finding
+    except Exception as error:  # an error of the task or the compiler is itself the finding
         found = {"error": f"{type(error).__name__}: {str(error)[:300]} ({traceback.format_exc().splitlines()[-3].strip()[-120:]})"}
     answer.write_text(json.dumps(found))
 
 
 def one(path: Path, folder: Path, build: bool, precision: str) -> dict[str, Any]:
-    """Surveys one task in a process of its own, then compiles its kernels by nvcc."""
+    """Surveys one task in a separate process, then compiles its kernels with nvcc."""
     answer = folder / f"{path.parent.name}-{path.stem}.json"
     command = [sys.executable, __file__, str(path.parents[2]), "--child", str(path), str(folder), str(answer), "--precision", precision]
     try:
@@ -143,7 +144,7 @@ def one(path: Path, folder: Path, build: bool, precision: str) -> dict[str, Any]
 
 
 def compiled(program: Path) -> tuple[bool | str, list[dict[str, Any]]]:
-    """Returns True, or nvcc's message; and registers and spills of each kernel."""
+    """Returns True or nvcc's message, and each kernel's registers and spills."""
     text = program.read_text()
     parts = text.split('SOURCE = r"""')
     if len(parts) == 1:
@@ -166,7 +167,7 @@ def compiled(program: Path) -> tuple[bool | str, list[dict[str, Any]]]:
 
 
 def own_share(found: dict[str, Any]) -> float:
-    """Returns the part of the groups' floor time in own kernels."""
+    """Returns the fraction of the groups' floor time that is in generated kernels."""
     total = found.get("floor_ms", 0.0)
     return 1 - sum(ms for *_, ms in found["left"]) / total if total else 0.0
 
@@ -177,7 +178,7 @@ def rows(results: dict[str, dict[str, Any]]) -> str:
 
 
 def summary(results: dict[str, dict[str, Any]]) -> str:
-    """Formats tables in Markdown: counts per level, then what is left to PyTorch, most costly first."""
+    """Formats Markdown tables: counts per level, then the groups left to PyTorch, most expensive first."""
     lines = ["# Coverage of KernelBench by the built-in compiler", ""]
     lines += ["Made by `python bench/coverage.py`; floors are those of an H200. Each row of the JSON says the commit that it is of (`at`);"]
     lines += ["`--resume` adds the rows that are missing.", ""]

@@ -1,13 +1,15 @@
-"""Compares coordinate descent with exhaustive search on measured landscapes: the share of the best that it reaches, for the share of the
-measurements.
+"""Compares coordinate descent with exhaustive search on measured landscapes.
+
+Reports the fraction of the best speed that descent reaches, and the fraction of the measurements that it needs.
 
     python bench/descend.py                                  the measured tables in bench/results, all kernels, seeds 1 to 5
     python bench/descend.py --table FILE --seeds 1-20
     python bench/descend.py --synthetic --results /tmp/x.json   trying it out on made-up landscapes; the result says so
 
-Two questions, for each kernel. *workflow*: `descend` as a user runs it, from the task, over structures and numbers, with at most a third of the
-programs that exhaustive search measures as its budget. *numbers*: only the descent, over the numbers of the best structure, from the compiler's own
-numbers. Every look at the table has the noise of a verification in tier quick; what is reported is the table's own time of what was chosen.
+There are two questions for each kernel. *workflow*: `descend` as a user runs it, from the task, over structures and numbers, with a budget of at most
+a third of the programs that exhaustive search measures. *numbers*: only the descent, over the numbers of the best structure, starting from the
+compiler's own numbers. Every table look-up has the noise of a verification in tier quick; the reported time is the table's own value for the chosen
+program.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ def main() -> int:
     }
     for table in tables:
         result["tables"].append(against_exhaustive(table, seeds))
-        arguments.results.write_text(json.dumps(result, indent=1) + "\n")  # after each table: a long series that is interrupted keeps what it has
+        arguments.results.write_text(json.dumps(result, indent=1) + "\n")  # written after each table, so an interrupted series keeps its results
     print(f"written to {arguments.results}")
     return 0
 
@@ -102,8 +104,8 @@ Grid = tuple[list[Knob], dict[tuple[int, ...], tuple[int, float]], int]
 
 
 def number_grid(landscape: Landscape) -> Grid | None:
-    """Returns the numbers of the best structure: knobs, (program, speed; 0: not correct) of each combination, and the number of different programs.
-    Null for fewer than 9."""
+    """Returns the number grid of the best structure: knobs, (program, speed; 0: not correct) of each combination, and the number of different
+    programs. Returns None for fewer than 9."""
     best = landscape.point(landscape.best)
     numeric = [(number, axis) for number, axis in enumerate(landscape.axes) if axis.numeric]
     knobs = [Knob(axis.label, axis.values, axis.values[axis.default]) for _, axis in numeric]
@@ -122,7 +124,7 @@ def number_grid(landscape: Landscape) -> Grid | None:
 
 async def only_numbers(knobs: list[Knob], table: dict[tuple[int, ...], tuple[int, float]], seed: int) -> tuple[float, int]:
     draw = random.Random(seed)
-    seen: dict[int, float] = {}  # measured speed of each program; none is measured twice
+    seen: dict[int, float] = {}  # measured speed of each program, so that none is measured twice
 
     async def measure(values: dict[str, int]) -> float:
         program, speed = table.get(tuple(values[knob.name] for knob in knobs), (-1, 0.0))
@@ -131,7 +133,7 @@ async def only_numbers(knobs: list[Knob], table: dict[tuple[int, ...], tuple[int
         return seen[program]
 
     start = {knob.name: knob.value for knob in knobs}
-    limit = len({program for program, _ in table.values()}) // SHARE - 1  # the start is a measurement too
+    limit = len({program for program, _ in table.values()}) // SHARE - 1  # the starting point counts as a measurement too
     found = await descend(knobs, await measure(start), measure, limit)
     reached = table.get(tuple(found[knob.name] for knob in knobs), (-1, 0.0))[1]
     return reached / max(speed for _, speed in table.values()), len(seen)

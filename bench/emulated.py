@@ -1,13 +1,12 @@
-"""Runs KernelBench's tasks, made small, through the compiler and the emulator of `tests/emulator`, to test without a GPU whether the CUDA programs
-are right.
+"""Runs scaled-down KernelBench tasks through the compiler and the emulator of `tests/emulator`, to check the CUDA programs without a GPU.
 
     python bench/emulated.py CHECKOUT [--level 2] [--only NAME] [--precision bf16] [--jobs 2] [--seconds 300] [--out RESULT.json]
 
-Sizes are the constants that a task states, each made small by its name (`batch_size`, `height`, `in_channels`, ...), where the model still runs then;
-those of level 3 are listed one by one (`LISTED`). Products, convolutions and lone operators are planned as if they were large. Prints a line a
-task: `ok` (and how far off, where that is more than the compiler's unit tests allow, and within the verifier's bound), `WRONG` with the distances
-from fp64, `ERROR`, `small` where nothing is left to a kernel of the compiler, and `-` with the reason where a task cannot be made small this way;
-exit status 1 where a program is wrong or does not run. Tasks that draw random numbers in forward (dropout) are `WRONG` by nature.
+Sizes are the constants that a task defines, each reduced according to its name (`batch_size`, `height`, `in_channels`, ...), if the model still runs
+then; those of level 3 are listed individually (`LISTED`). Products, convolutions and lone operators are planned as if they were large. Prints one
+line per task: `ok` (with the error, if it exceeds the tolerance of the compiler's unit tests but is within the verifier's bound), `WRONG` with the
+distances from fp64, `ERROR`, `small` if no group is left to a compiler kernel, or `-` with the reason if a task cannot be scaled down this way. The
+exit status is 1 if a program is wrong or does not run. Tasks that draw random numbers in forward (dropout) are inherently `WRONG`.
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run
@@ -29,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-MOST_ELEMENTS = 1e7  # of a task's inputs
+MOST_ELEMENTS = 1e7  # per task, over all inputs
 MOST_SIDE, MOST_FEATURES, MOST_OTHER, MOST_OF_SHAPES = 20, 64, 96, 70
 SIDES = re.compile(r"height|width|depth|^[hwdl]$|size|dim[123]?$")
 FEATURES = re.compile(r"chan|feat|hidden|embed|model|input_size|output_size|dim|in_|out_")
@@ -37,14 +36,15 @@ NO_SIDE = re.compile(r"hidden|feature|channel|embed|kernel|input_size|output_siz
 ASSIGNED = re.compile(r"^(\s*[A-Za-z_][\w ,=]*?)=\s*(\d[\d, *]*)(\s*#.*|\s*)$")
 
 
-# Sizes by level and number, where the usual ones do not work: layer norms over a width that must equal a number of channels, and many dimensions.
+# Sizes by level and number, for tasks in which the usual ones do not work: layer norms over a width that must equal a channel count, and many
+# dimensions.
 SIZES = {
     "level2/3": (40, 20),
     "level2/34": (40, 20),
     **dict.fromkeys(("level1/68", "level2/26", "level2/61", "level2/77", "level2/78", "level2/100"), (16, 8)),
 }
 
-# Level 3 states few of its sizes as constants. This lists the small constants of each task, the sides of images in its inputs, and words of its
+# Level 3 defines few of its sizes as constants. For each task this lists its small constants, the image sides in its inputs, and words of its
 # classes.
 IMAGE = re.compile(r"\b(224|240|512)\b")
 BRIEF = {"batch_size": 2}
@@ -136,7 +136,7 @@ def smaller(name: str, value: int, features: int, side: int) -> int:
 
 
 def made_small(source: str, features: int, side: int) -> str:
-    """Returns the task with the constants after its last class made small: channels and similar sizes become `features`, sides of images `side`."""
+    """Returns the task with reduced constants after its last class: channels and similar sizes become `features`, image sides `side`."""
     assigned = partial(_assignment, features=features, side=side)
     cut, end = source.rfind("\nclass "), source.index("def get_inputs")
     lines = []
@@ -149,7 +149,7 @@ def made_small(source: str, features: int, side: int) -> str:
 
 def _assignment(match: re.Match[str], features: int, side: int) -> str:
     names, values = re.findall(r"[A-Za-z_]\w*", match[1]), [_product(value) for value in match[2].split(",") if value.strip()]
-    least = side if any(re.search("height|width|depth", name.lower()) for name in names) else None  # of all that are assigned together
+    least = side if any(re.search("height|width|depth", name.lower()) for name in names) else None  # of all names that are assigned in one statement
     named = names if len(names) == len(values) else [names[0]] * len(values)
     small = [min(smaller(name, value, features, side), least or value) for name, value in zip(named, values, strict=True)]
     return f"{match[1]}= {', '.join(map(str, small))}{match[3]}"

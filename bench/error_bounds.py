@@ -1,10 +1,11 @@
-"""Margins of the error bound: programs that are right in fp32, and programs that are less precise, on ten kinds of tasks. On the CPU.
+"""Measures the margins of the error bound, for correct fp32 programs and for less precise ones, on ten kinds of tasks. Runs on the CPU.
 
     python bench/error_bounds.py [--json FILE]
 
-Every program is judged as the verifier judges it, over the task's own inputs and the redrawn ones: the eager error, and plain arithmetic's where that
-is exceeded. A row's margin is error / bound, the largest over the distributions: at most 1 passes. Reduced precision is emulated bit by bit:
-TF32 operands by rounding to 11 bits, tensor-core accumulation by truncation to 24 bits after every 8 products (`cat3`: three TF32 products).
+Every program is judged as the verifier judges it, over the task's own inputs and redrawn ones: by the error of eager, and by that of plain arithmetic
+if it exceeds the former. The margin of a row is error / bound, taken as the maximum over the distributions; a margin of at most 1 passes. Reduced
+precision is emulated bit by bit: TF32 operands by rounding to 11 bits, tensor-core accumulation by truncation to 24 bits after every 8 products
+(`cat3`: three TF32 products).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def tensor_core(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def cat3(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Splits operands into a TF32 part and the rest, and makes one product over the concatenation."""
+    """Splits operands into a TF32 part and a remainder, and computes one product over the concatenation."""
     ah, bh = tf32(a), tf32(b)
     al, bl = tf32(a - ah), tf32(b - bh)
     return tensor_core(torch.cat([ah, al, ah], 1), torch.cat([bh, bh, bl], 0))
@@ -142,19 +143,19 @@ def fp16(f: Function) -> Function:
 
 
 def fast_rsqrt(x: torch.Tensor) -> torch.Tensor:
-    """Uses the integer trick with one Newton step: 1.8e-3."""
+    """Uses the integer trick with one Newton step, with a relative error of 1.8e-3."""
     y = (0x5F3759DF - (x.contiguous().view(torch.int32) >> 1)).view(torch.float32)
     return y * (1.5 - 0.5 * x * y * y)
 
 
 def fast_rsqrt2(x: torch.Tensor) -> torch.Tensor:
-    """Uses two Newton steps: 4.7e-6."""
+    """Uses two Newton steps, with a relative error of 4.7e-6."""
     y = fast_rsqrt(x)
     return y * (1.5 - 0.5 * x * y * y)
 
 
 def fast_exp(x: torch.Tensor) -> torch.Tensor:
-    """Computes 2^x by a cubic on the fraction: 1e-4."""
+    """Computes 2^x with a cubic in the fraction, with a relative error of 1e-4."""
     t = (x * 1.4426950408889634).clamp(-126, 126)
     whole = t.floor()
     f = t - whole
@@ -162,12 +163,12 @@ def fast_exp(x: torch.Tensor) -> torch.Tensor:
 
 
 def ex2_approx(x: torch.Tensor) -> torch.Tensor:
-    """Computes like `__expf`: the argument is scaled in fp32, and the result is within 2 ulp."""
+    """Computes like `__expf`: the argument is scaled in fp32, and the result is accurate to 2 ulp."""
     return torch.exp2((x * 1.4426950408889634).float())
 
 
 def tanh_approx(x: torch.Tensor) -> torch.Tensor:
-    """Computes like tanh.approx.f32: 11 bits."""
+    """Computes like tanh.approx.f32, with 11 accurate bits."""
     return tf32(torch.tanh(x))
 
 
@@ -227,7 +228,7 @@ def right_mm() -> dict[str, Function]:
 
 
 def tasks() -> dict[str, tuple[Function, Callable[[], Tensors], dict[str, Function], dict[str, Function]]]:
-    """Returns tasks by name: the task, its inputs, right programs, and programs of reduced precision."""
+    """Returns tasks by name: the task, its inputs, correct programs, and programs with reduced precision."""
     r, n = torch.rand, torch.randn
     root, rsqrt, exp = torch.Tensor.sum, torch.rsqrt, torch.exp
     whole = lambda x: root(x, -1)  # noqa: E731

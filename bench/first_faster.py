@@ -1,11 +1,11 @@
-"""Measures the seconds from a task to the first program with own kernels that is known to beat eager, for tasks drawn by a seed, one at a time.
+"""Measures the seconds from a task to the first program with generated kernels that is known to beat eager, for randomly drawn tasks, one at a time.
 
     python bench/first_faster.py CHECKOUT --device cuda:0 --out RESULT.json [--sets level1,level2,level3] [--seed 0] [--limit-seconds 540] [--resume]
 
-A verifier is kept warm, as on a host that serves; every task is new to it. A run of `agents solve`, with the compiler and without experience, is
-followed until a verdict says that its program is faster, and cancelled there. Drawn are rows of `--rows` without a flag, in an order that does not
-change with the number drawn, so `--resume` makes the sample larger. RESULT has for each task the seconds to its first verdict and to the first that
-was faster (null: the run ended, or its time did, without one), and their median, where a null is longer than all others.
+A verifier is kept warm, as on a serving host, but every task is new to it. A run of `agents solve`, with the compiler and without experience, is
+followed until a verdict says that its program is faster, and is then cancelled. Tasks are drawn from the rows of `--rows` without a flag, in an order
+that does not depend on the number drawn, so `--resume` enlarges the sample. For each task, RESULT has the seconds to its first verdict and to the
+first faster one (null if the run or its time ended without one). It also has their medians, in which a null counts as longer than all others.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from bench.sweep.tasks import Item, NoSuchTasks, in_set, items, sets_of  # noqa:
 from verifier.client import Verifier  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 
-LAST_SECONDS = 5.0  # seconds to write and to close
+LAST_SECONDS = 5.0  # seconds reserved for writing the result and closing
 RESAMPLES = 10_000
 Row = dict[str, Any]
 
 
 def drawn(checkout: Path, sets: Sequence[str], rows: dict[str, Row], seed: int) -> list[Item]:
-    """Returns the tasks of the sets without those that the sweep flagged, in an order by digests."""
+    """Returns the tasks of the sets, without those that the sweep flagged, ordered by digest."""
     found = [item for item in items(sets, checkout) if not rows.get(item.key, {}).get("flags")]
     return sorted(found, key=lambda item: hashlib.sha256(f"{seed}/{item.key}".encode()).digest())
 
 
 async def verdicts(folder: Path, run: asyncio.Task) -> AsyncIterator[Event]:
-    """Yields the verdicts on the run's programs as they come, until it ends."""
+    """Yields the verdicts on the run's programs as they arrive, until the run ends."""
     journal, seen, last = FileJournal(folder, owner=False), 0, False
     while not last:
         last = run.done()
@@ -87,7 +87,7 @@ async def measured(item: Item, verifier: Verifier, task_seconds: float) -> Row:
 
 
 def summary(rows: dict[str, Row], sets: Sequence[str]) -> dict[str, Any]:
-    """Returns medians over all tasks and over each set, with the 95 % interval of a bootstrap over the drawn tasks."""
+    """Returns medians over all tasks and per set, with a 95 % bootstrap interval over the drawn tasks."""
     of_set = {name: [row for key, row in rows.items() if in_set(name, key)] for name in sets}
     return {name: middle(some) for name, some in {"all": list(rows.values()), **of_set}.items() if some}
 
@@ -116,7 +116,7 @@ async def sample(arguments: argparse.Namespace, result: dict[str, Any], drawn_it
                 break
             row = await measured(item, verifier, min(arguments.task_seconds, left))
             if row["first_faster_s"] is None and not row["ended"] and left < arguments.task_seconds:
-                break  # cut off by the sitting's end, not by its own
+                break  # cut off by the end of the session and not by its own limit
             result["rows"][item.key] = row
             result["summary"] = summary(result["rows"], result["sets"])
             arguments.out.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Starts a Stitchwork as `make run` does, and follows its processes."""
+"""Starts Stitchwork as `make run` does, and tracks its processes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PR_SET_CHILD_SUBREAPER = 36
 STOP_SECONDS = 60.0
 GONE_SECONDS = 5.0  # seconds until the last process has left the process table
-LOG_CHARACTERS = 3000  # shown lines of each log, where something went wrong
+LOG_CHARACTERS = 3000  # number of characters shown from each log after a failure
 FORGOTTEN = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "CSRF_TRUSTED_ORIGINS", "HTTPS", "BASE_URL", "HOST_INTERFACE")  # from the caller
 
 
 class Host:
-    """The host's processes. Whatever the supervisor starts becomes our child when its parent ends, so nothing can hide at the end."""
+    """The host's processes. Everything that the supervisor starts becomes our child when its parent ends, so no leftover process can go unnoticed."""
 
     def __init__(self, data: Path, device: str):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -37,11 +37,11 @@ class Host:
         self.free_before = self.gpu_memory()
 
     def gpu_memory(self) -> int | None:
-        """Returns free bytes of the GPU; null on the CPU."""
+        """Returns the number of free bytes on the GPU, or None on the CPU."""
         return self.nvml.free_bytes() if self.nvml is not None else None
 
     def start(self, patience: float) -> str:
-        """Starts everything and returns the one-time sign-in link that the supervisor prints when all is up."""
+        """Starts everything and returns the one-time sign-in link that the supervisor prints when it is ready."""
         self.data.mkdir(mode=0o700, parents=True)
         kept = {name: value for name, value in os.environ.items() if name not in FORGOTTEN}
         with socket.socket() as probe:
@@ -82,7 +82,7 @@ class Host:
             raise Unexpected("the supervisor has ended")
 
     def roles(self) -> list[str]:
-        """Returns the processes under the supervisor, by their command lines without paths. Raises where one of the four is missing."""
+        """Returns the processes under the supervisor, by their command lines without paths. Raises an error if one of the four is missing."""
         assert self.process is not None
         tree = processes()
         found = []
@@ -101,7 +101,7 @@ class Host:
         return found
 
     def stop(self) -> list[str]:
-        """Ends everything as Ctrl-C does. Returns the processes that were left, after ending those too."""
+        """Ends everything as Ctrl-C does. Returns the processes that were left over, after ending those too."""
         if self.process is None:
             return []
         with suppress(ProcessLookupError):
@@ -122,7 +122,7 @@ class Host:
         return late + [" ".join(os.path.basename(word) for word in words[:6]) for words in tree.values()]
 
     def _ours(self) -> dict[int, list[str]]:
-        """Returns what still runs below this process."""
+        """Returns the processes below this one that are still running."""
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -135,7 +135,7 @@ class Host:
 
 
 def processes() -> dict[int, tuple[int, list[str]]]:
-    """Returns parent and command line of every live process."""
+    """Returns the parent and command line of every live process."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,10 +1,11 @@
-"""Solves named tasks of KernelBench's level 1 in Triton by the built-in compiler, without a language model, and verifies them in tier full.
+"""Solves named KernelBench level 1 tasks in Triton with the built-in compiler, without a language model, and verifies them in tier full.
 
     python -m bench.in_triton run CHECKOUT --device cuda:0 --shard 0/1 --keep KEPT [--limit-seconds 520] [--only NAME]
     python -m bench.in_triton report KEPT        (also writes bench/results/triton-<device>.json, .md)
 
-`run` is a sitting of bench.sweep over the tasks of bench/triton_tasks.txt with `--language triton`: it continues what KEPT holds, and a limit loses
-nothing. A shard keeps its rows in a folder of its own beneath KEPT; `report` reads them all. Further options go to `python -m agents solve`.
+`run` is a session of bench.sweep over the tasks of bench/triton_tasks.txt with `--language triton`: it continues from the results in KEPT, and
+reaching a limit loses nothing. A shard stores its rows in its own folder under KEPT; `report` reads all of them. Further options are passed to
+`python -m agents solve`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def names(tasks: Path = TASKS) -> list[str]:
 
 
 def share(tasks: list[str], shard: str) -> list[str]:
-    """Returns every n-th task from the i-th of `shard`, "i/n"."""
+    """Returns every n-th task, starting from the i-th, where `shard` is "i/n"."""
     at, _, of = shard.partition("/")
     if not (at.isdigit() and of.isdigit() and int(at) < int(of)):
         raise ValueError(f"--shard is I/N with I from 0 to N - 1, not {shard!r}")
@@ -37,7 +38,7 @@ def share(tasks: list[str], shard: str) -> list[str]:
 
 
 def command(arguments: argparse.Namespace, given: list[str]) -> list[str]:
-    """Returns the command of the sitting of bench.sweep."""
+    """Returns the command line of the bench.sweep session."""
     wanted = [name for name in share(names(), arguments.shard) if arguments.only in name]
     if not wanted:
         raise ValueError("no task is left to run")

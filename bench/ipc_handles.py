@@ -1,14 +1,15 @@
-"""Tests what a changed CUDA IPC handle opens: only the memory for which it was made, or other parties' as well.
+"""Tests which memory a modified CUDA IPC handle opens: only the block for which it was made, or other parties' blocks as well.
 
     python bench/ipc_handles.py [--device 0] [--limit-seconds 60] [--shared] --out RESULT.json
 
-One process (as the judge) allocates blocks, fills each with a mark of its own, and exports all but the last. The first handle goes to an attacker,
-the second to a victim that holds it open. The attacker changes its handle: each of the 64 bytes in each of the 255 other ways, and the bytes in which
-the other handles differ from its own, as far as it could know them. Whatever opens is read: its own mark, another block's, none, or a fault. A fault
-ends a CUDA context, so another attacker goes on behind it. Outside the sandbox, as the same user: what fails here fails inside it too.
-With `--shared` all blocks but the attacker's own are shared by descriptors instead (`verifier/devices/cuda_shared.py`), and nobody exports them.
-Raw results: how often each byte could be changed and what then opened ("unknown" content is to be looked at). Exit status 1 where another block's
-memory was read, 2 where nothing could be tried.
+One process (acting as the judge) allocates blocks, fills each with a unique mark, and exports all but the last. The first handle goes to an attacker;
+the second goes to a victim, which keeps it open. The attacker modifies its handle in two ways: it sets each of the 64 bytes to each of the 255 other
+values, and it changes the bytes in which the other handles differ from its own, as far as it could know them. Any memory that opens is read. It holds
+the attacker's own mark, another block's mark or no mark, or the read faults. A fault ends a CUDA context, so another attacker takes over after it.
+Everything runs outside the sandbox, as the same user, so an attack that fails here also fails inside it. With `--shared` all blocks but the
+attacker's own are shared by descriptor instead (`verifier/devices/cuda_shared.py`) and never exported. Results are raw: how often each byte could be
+changed, and what opened then (content marked "unknown" has to be inspected). The exit status is 1 if another block's memory was read, and 2 if
+nothing could be tried.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from verifier.devices import cuda_driver, cuda_shared  # noqa: E402
 
 BLOCKS, BLOCK_BYTES = 6, 4 << 20
 MARK = 16  # bytes
-START_SECONDS, GUESS_SECONDS = 30.0, 5.0  # seconds until an attacker has a context; until it has made a guess
-Guess = tuple[str, bytes]  # the kind of change, for the count; the handle
+START_SECONDS, GUESS_SECONDS = 30.0, 5.0  # time limits in seconds: until an attacker has a context, and until it has made a guess
+Guess = tuple[str, bytes]  # the kind of change, for counting, and the handle
 
 
 def write(pointer: int, data: bytes) -> None:
@@ -48,7 +49,7 @@ def read(pointer: int, nbytes: int) -> bytes:
 
 
 def extent(pointer: int) -> tuple[int, int]:
-    """Returns the offset within the allocation, and the allocation's size."""
+    """Returns the offset within the allocation and the allocation's size."""
     base, size = ctypes.c_uint64(), ctypes.c_size_t()
     cuda_driver.call("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
     return pointer - base.value, size.value
@@ -63,7 +64,7 @@ def holder(device: int, handle: bytes, pipe: Connection) -> None:
 
 
 def attacker(device: int, guesses: list[Guess], pipe: Connection) -> None:
-    """Sends the result of each guess; ends with its context after a fault."""
+    """Sends the result of each guess. The process ends with its context after a fault."""
     cuda_driver.use_primary_context(device)
     pipe.send((-1, "", "ready", ""))
     for number, (what, handle) in enumerate(guesses):
@@ -88,7 +89,7 @@ def guesses_for(handles: list[bytes]) -> list[Guess]:
     found = [("unchanged", own)]
     for other in handles[1:]:
         differing = [at for at in range(len(own)) if own[at] != other[at]]
-        for at in differing:  # all but one of the bytes that it would need to know
+        for at in differing:  # all but one of the bytes that the attacker would need to know
             guess = bytearray(other)
             guess[at] = own[at]
             found.append((f"another's but for byte {at}", bytes(guess)))
@@ -135,7 +136,7 @@ def main() -> int:
         print("the victim does not see its own block", file=sys.stderr)
         return 2
     names = {mark.hex(): ("own" if number == 0 else f"block {number}") for number, mark in enumerate(marks)}
-    rotated = {mark[at:] + mark[:at]: number for number, mark in enumerate(marks) for at in range(MARK)}  # opened in the middle of a block
+    rotated = {mark[at:] + mark[:at]: number for number, mark in enumerate(marks) for at in range(MARK)}  # a handle may open mid-block
     left, counts, opened, faults = guesses_for(handles), Counter[str](), [], []
     whole, idle = len(left), 0
     deadline = begin + arguments.limit_seconds
@@ -161,14 +162,14 @@ def main() -> int:
             elif outcome == "fault":
                 counts[f"{what}: fault"] += 1
                 faults.append({"what": what, "error": detail})
-                break  # its context is lost, and it has ended
+                break  # the attacker has lost its context and ended
             elif outcome == "refused":
                 counts[f"{what}: refused"] += 1
         else:
             if ready and done < len(left) and time.monotonic() < deadline:
                 counts[f"{left[done][0]}: no answer within {GUESS_SECONDS:g} s"] += 1
                 done += 1
-        idle = 0 if done > 0 else idle + 1  # three that do not even start: something else is wrong
+        idle = 0 if done > 0 else idle + 1  # if three in a row do not even start, something else is wrong
         process.kill()
         process.join()
         left = left[done:]

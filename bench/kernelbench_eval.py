@@ -1,9 +1,9 @@
-"""Runs programs through KernelBench's own `eval_kernel_against_ref`, unmodified, from a checkout.
+"""Runs programs through KernelBench's own, unmodified `eval_kernel_against_ref`, from a checkout.
 
     python bench/kernelbench_eval.py --kernelbench CHECKOUT --out RESULT.json TASK.py=PROGRAM.py [TASK.py=PROGRAM.py ...]
 
-Needs a CUDA device. Importing `kernelbench` pulls in its LLM clients (`openai`, `litellm`, `dotenv`); the evaluation does not use them, so where
-they are not installed empty modules stand in for them. Exits 0 only if every program compiled and was correct.
+Needs a CUDA device. Importing `kernelbench` pulls in its LLM clients (`openai`, `litellm`, `dotenv`). The evaluation does not use them, so empty
+modules replace them if they are not installed. The exit status is 0 only if every program compiled and was correct.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Verifies every KernelBench model of levels 1 to 3 as its own candidate: none may be refused, and each is an orchestration of the library.
+"""Verifies every KernelBench model of levels 1 to 3 as its own candidate: none may be refused, and each must be classified as library orchestration.
 
     python bench/kernelbench_self.py CHECKOUT --device cuda:0 --shard 1/4 --workers 3 --limit-seconds 480 --out PART.json [--resume]
     python bench/kernelbench_self.py --merge PART.json ... --out bench/results/verifier-kernelbench-self.json
 
-Several verifiers share the GPU (its timings are taken one at a time); who may run beside whom is decided by `kernelbench-sizes.json`. What is
-interesting is verdict, class and flags, not the speedup: the timing budget is small. The result is written after every task.
+Several verifiers share the GPU (timings are taken one at a time); `kernelbench-sizes.json` decides which tasks may run concurrently. The results of
+interest are verdict, class and flags. The speedup is not meaningful because the timing budget is small. The result is written after every task.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from verifier.jobs import JobResult, VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 
 GIB = 1 << 30
-# Bytes of GPU memory that an evaluation needs for each byte of inputs, outputs and state: fp64 copies, the arenas of three parties, the judge's own.
+# GPU memory that an evaluation needs per byte of inputs, outputs and state: fp64 copies, the arenas of three parties, and the judge's own memory.
 PER_INPUT, PER_OUTPUT, PER_STATE, FIXED = 7.0, 9.0, 8.0, 4 * GIB
 LIMITS = {"quick_timing": 0.4, "load": 60, "inputs": 60, "call": 40, "oracle": 120, "correctness": 12, "memory": 64 * GIB, "temporary": 4 * GIB}
 TASK_SECONDS = 170  # seconds after which a task is given up
-AGAIN = ("infrastructure_error", "inconclusive", "error", "crashed", "timed_out")  # tried once more, alone on the GPU
+AGAIN = ("infrastructure_error", "inconclusive", "error", "crashed", "timed_out")  # tried once more, with no other task on the GPU
 
 
 def candidate(source: str) -> str:
-    """Returns the task's own model under the name that a program must have; everything else is unchanged."""
+    """Returns the task's own model under the class name that a program must have, with everything else unchanged."""
     return re.sub(r"\bclass Model\b", "class ModelNew", re.sub(r"\bsuper\(\s*Model\s*,", "super(ModelNew,", source))
 
 
@@ -203,7 +203,7 @@ def summary(rows: list[dict[str, Any]], wanted: int, seconds: float) -> str:
 def merged(arguments: argparse.Namespace) -> int:
     parts = [json.loads(path.read_text()) for path in arguments.merge]
     found: dict[str, dict[str, Any]] = {}
-    for row in (row for part in parts for row in part["rows"]):  # a later part counts, unless an earlier one has a good row of the same task
+    for row in (row for part in parts for row in part["rows"]):  # later parts win unless an earlier one has a good row of the task
         if row["ok"] or not found.get(row["task"], row)["ok"]:
             found[row["task"]] = row
     rows = sorted(found.values(), key=lambda row: _order(row["task"]))
@@ -246,7 +246,7 @@ def main() -> int:
     tasks = sorted((f"{path.parent.name}/{path.name}" for level in levels for path in level.glob("*.py")), key=_order)
     tasks = [task for task in tasks if re.search(arguments.only, task)]
     sizes = json.loads((ROOT / "bench" / "kernelbench-sizes.json").read_text())
-    tasks.sort(key=lambda task: -sum(sizes.get(task, {}).values()))  # so that every shard gets its part of the large ones
+    tasks.sort(key=lambda task: -sum(sizes.get(task, {}).values()))  # so that every shard gets its share of the large tasks
     index, count = (int(part) for part in arguments.shard.split("/"))
     tasks = tasks[index - 1 :: count]
     series = Series(arguments)

@@ -1,5 +1,7 @@
-"""Bytes of inputs, outputs and state of KernelBench's models, and what a call holds beside its outputs at its largest moment (`between`), from
-tensors without data; `kernelbench_self.py` and `bench.sweep` plan their memory by them.
+"""Computes the sizes of KernelBench's models.
+
+Records the bytes of inputs, outputs and state, and the peak memory of a call in addition to its outputs (`between`), from tensors without data;
+`kernelbench_self.py` and `bench.sweep` use them to plan memory.
 
 python bench/kernelbench_sizes.py CHECKOUT --out bench/kernelbench-sizes.json      (two tasks need einops)
 """
@@ -23,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Held(TorchDispatchMode):
-    """Measures `most`: the peak bytes of tensors made while it is open; those of `known` values do not count."""
+    """Measures `most`: the peak bytes of tensors created while it is active; tensors in `known` do not count."""
 
     def __init__(self, known: Any):
         super().__init__()
@@ -54,7 +56,7 @@ def nbytes(value: Any) -> int:
 
 
 def measure(path: Path, device: str = "meta") -> dict[str, int]:
-    """Measures a task. Raises whatever the task raises: a few read values of tensors, which have none here."""
+    """Measures a task. Propagates whatever the task raises. A few tasks read tensor values, which do not exist here."""
     spec = importlib.util.spec_from_file_location("task", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -81,7 +83,7 @@ def main() -> int:
                 try:
                     sizes[f"level{level}/{path.name}"] = measure(path, device)
                     break
-                except Exception as error:  # where values are read, the model is run
+                except Exception as error:  # if a task reads values, the model is actually run
                     print(f"{path.name} on {device}: {type(error).__name__}: {error}", file=sys.stderr)
     arguments.out.write_text(json.dumps(sizes, indent=0) + "\n")
     print(f"{len(sizes)} tasks")

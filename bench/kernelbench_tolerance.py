@@ -1,10 +1,10 @@
-"""Measures how far PyTorch's own fp32 is from fp64 by KernelBench's measure, to find tasks whose reference misses its own tolerance.
+"""Measures the distance of PyTorch's fp32 from fp64 in KernelBench's metric, to find tasks whose reference misses its own tolerance.
 
     python bench/kernelbench_tolerance.py CHECKOUT --only 24_EfficientNetB2 [--only NAME ...] [--seeds 2] --out RESULT.json
 
-KernelBench takes an element for right within 1e-4 + 1e-4 |reference| (fp32). Where fp32 itself is off by more, only a program that adds in the
-reference's own order is accepted. On the CPU, in the mode and with the inputs that KernelBench's evaluation uses; `over`: the share of elements that
-lie outside.
+KernelBench accepts an element within 1e-4 + 1e-4 |reference| (fp32). If fp32 itself has a larger error than the tolerance, only a program that adds
+in the reference's own order is accepted. Runs on the CPU, in the mode and with the inputs of KernelBench's evaluation. `over` is the fraction of
+elements outside the tolerance.
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run
@@ -68,7 +68,7 @@ def main() -> int:
             continue
         try:
             rows[f"level3/{path.stem}"] = [distances(path, seed) for seed in range(arguments.seeds)]
-        except Exception as error:  # memory, or a missing library
+        except Exception as error:  # out of memory, or a missing library
             print(f"{path.stem}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
         said = [f"over {row['over']:.2%}, at most {row['most_off']:g} of {row['mean_size']:g}" for row in rows[f"level3/{path.stem}"]]

@@ -1,4 +1,4 @@
-"""Measures landscapes: for each of thirty tasks a few hundred programs of the built-in compiler, each timed once and looked up from then on.
+"""Measures landscapes: for each of thirty tasks, a few hundred programs of the built-in compiler are timed once and looked up from then on.
 
     python bench/landscapes.py --devices cuda:0,cuda:1 --keep DIR --limit-seconds 280 --confirm-seconds 260   everything in one command
     python bench/landscapes.py --device cuda:0 --shard 0/4 --keep DIR --limit-seconds 280                     one shard; again: it continues
@@ -7,8 +7,8 @@
     python bench/landscapes.py --device cpu --keep DIR --tasks softmax,swiglu --wanted 24 --most 96           trying it out
     python bench/landscapes.py --device cuda:0 --facts FACTS.json --keep DIR --compile-only                   no GPU: kernels for a GPU host's DIR
 
-DIR keeps a part a shard (an interrupted survey continues), the compiled kernels and the logs. `--confirm-seconds` sends each task's best program
-and a random twentieth of the others through the real verifier, tier quick, and the table says how far the two agree.
+DIR holds one part per shard (an interrupted survey continues), the compiled kernels and the logs. `--confirm-seconds` sends each task's best program
+and a random twentieth of the others through the real verifier in tier quick, and the table says how well the two agree.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def passed_on(arguments: argparse.Namespace, device: str, shard: str) -> list[st
 
 
 def one_shard(arguments: argparse.Namespace) -> int:
-    """Measures a shard in a child process, which a program may bring down; then verifies a sample."""
+    """Measures a shard in a child process, because a program may crash it, and then verifies a sample."""
     shard = shard_of(arguments)
     code = 0
     if not arguments.only_confirm:
@@ -111,7 +111,7 @@ def one_shard(arguments: argparse.Namespace) -> int:
             arguments.limit_seconds = seconds
             return [sys.executable, __file__, *passed_on(arguments, arguments.device, arguments.shard), "--measuring"]
 
-        shard.flying.unlink(missing_ok=True)  # left by an interrupted survey, whose programs did no harm
+        shard.flying.unlink(missing_ok=True)  # left over from an interrupted survey, whose programs did no harm
         code = restarted(command, shard.flying, arguments.limit_seconds)
     if arguments.confirm_seconds and shard.out.exists():
         asyncio.run(confirm(shard, arguments.confirm_seconds))
@@ -138,7 +138,7 @@ def shard_of(arguments: argparse.Namespace) -> Shard:
 
 
 def worker_cores(device: str) -> list[int]:
-    """Returns the part of the host that belongs to this device, without the processors of its measurements."""
+    """Returns the part of the host's processors that belongs to this device, without those that are used for measurements."""
     from verifier.devices.opening import open_device
 
     host = [processor for core in cores(os.sched_getaffinity(0)) for processor in core]
@@ -146,12 +146,12 @@ def worker_cores(device: str) -> list[int]:
 
 
 def sample(landscape: Landscape) -> list[tuple[int, str]]:
-    """Chooses (point, why) for the verifier: the best, and a random twentieth of the other distinct programs that passed."""
+    """Chooses (point, reason) pairs for the verifier: the best, and a random twentieth of the other distinct programs that passed."""
     first: dict[int, int] = {}
     for index, number in enumerate(landscape.program):
         if landscape.status[index] == PASSED:
             first.setdefault(number, index)
-    if not first:  # nothing is measured yet, or nothing is right
+    if not first:  # nothing has been measured yet, or nothing is correct
         return []
     best = landscape.best
     others = [index for number, index in first.items() if number != landscape.program[best]]
@@ -160,7 +160,7 @@ def sample(landscape: Landscape) -> list[tuple[int, str]]:
 
 
 async def confirm(shard: Shard, seconds: float) -> None:
-    """Verifies the sample's programs like a user's until the time is up. The result is written after every program."""
+    """Verifies the sample's programs in the same way as a user's until the time is up, and writes the result after every program."""
     from verifier.client import Verifier
     from verifier.jobs import VerifyJob
 
@@ -209,7 +209,8 @@ def compared(landscape: Landscape, index: int, why: str, result) -> dict:
 
 
 def agreement(table: Table) -> dict:
-    """Returns how far table and verifier agree on times, and on speedups, from which everything common to all programs of a task cancels."""
+    """Returns how well the table and the verifier agree on times, and on speedups, in which everything that all programs of a task have in common
+    cancels."""
     rows = [entry for landscape in table.landscapes for entry in landscape.confirmed]
     timed = [entry for entry in rows if entry.get("ratio")]
     said = {"programs": len(rows), "passed": sum(entry["status"] == "passed" for entry in rows), "statuses": {}}

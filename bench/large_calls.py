@@ -1,10 +1,10 @@
-"""Finds where a judge spends its time on calls of gigabytes: drawing, each side's call, comparing, and the functions behind them.
+"""Finds where a judge spends its time on calls with gigabytes of data: drawing, each side's call, comparing, and the functions behind them.
 
     python bench/large_calls.py --device cuda:0 --gib 6 --out FILE.json [--draws 8] [--sides 3]
 
-The task is a sigmoid of so many GiB; a program that is the same model, and eager processes, are called in turn as tier full does. The judge runs
-in this process under cProfile, with every launch of its own waited for, so that each function has what it costs and all calls are slower for it.
-`asked` is what it waited for parties, by request. FILE has seconds.
+The task is a sigmoid over the given number of GiB; a program with the same model, and eager processes, are called in turn as in tier full. The judge
+runs in this process under cProfile and waits for each of its own launches, so that costs are attributed to the right function; all calls are slower
+as a result. `asked` is the time during which it waited for parties, by request. FILE has seconds.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ WARM_UP, SHOWN = 3, 25
 
 
 class Spent:
-    """Seconds and calls of functions by name."""
+    """Time and number of calls of functions, by name."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -92,7 +92,7 @@ class Calls(Bench):
         tournament = Tournament(self.pool, trials, job, secrets.randbits(48), enlist, repeatability(self.data_dir, self.device), others=[])
         runner = self.pool.take("runner", "fp32-strict", "train")
         subject = enlist(runner)
-        verdict = trials.run(subject)  # tolerated error of timed outputs
+        verdict = trials.run(subject)  # determines the tolerated error for timed outputs
         if verdict.wrong:
             raise SystemExit(f"large_calls: {verdict.wrong}")
         trials.make_room()

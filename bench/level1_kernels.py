@@ -1,11 +1,12 @@
-"""Times printed programs of KernelBench tasks beside the unchanged model: median time of each, bytes over time, distance from eager's result.
+"""Times printed programs of KernelBench tasks against the unchanged model: median time of each, bytes over time, and distance from eager's result.
 
     python bench/coverage.py CHECKOUT --level 1 --programs FOLDER --out COVERAGE.json    (no GPU: prints the programs)
     python bench/level1_kernels.py build FOLDER ... --libraries LIBRARIES                (no GPU: compiles their kernels for sm_90)
     python bench/level1_kernels.py run CHECKOUT FOLDER ... --libraries LIBRARIES --device cuda:0 --limit-seconds 120 --out RESULTS.json [--resume]
 
-A quick look between sweeps, not a verdict: tensors are drawn on the GPU, every call is timed by events after a flush of the second-level cache, sides
-take turns. Programs of several folders with the same name are variants of one task. A task whose time the limit does not leave is left out and said.
+This is a quick check between sweeps, not a verdict: tensors are drawn on the GPU, every call is timed by events after flushing the L2 cache, and the
+sides take turns. Programs of several folders with the same name are variants of one task. A task for which the limit leaves no time is skipped and
+reported.
 """
 
 # sandboxed: imports tasks and programs; run it where KernelBench itself may run
@@ -32,7 +33,7 @@ ARCHITECTURE = "sm_90"
 
 
 def build(arguments: argparse.Namespace) -> int:
-    """Executes only the part of each program that compiles its kernels: no PyTorch is needed."""
+    """Executes only the part of each program that compiles its kernels; PyTorch is not needed."""
     arguments.libraries.mkdir(parents=True, exist_ok=True)
     os.environ |= {"STITCH_BUILD_DIR": str(arguments.libraries.resolve()), "STITCH_CUDA_ARCH": ARCHITECTURE}
 
@@ -54,7 +55,7 @@ def build(arguments: argparse.Namespace) -> int:
 
 
 def names(statement: ast.stmt) -> set[str]:
-    """Returns the names that a statement of a module defines."""
+    """Returns the names that a module-level statement defines."""
     if isinstance(statement, ast.FunctionDef):
         return {statement.name}
     return {target.id for target in statement.targets if isinstance(target, ast.Name)} if isinstance(statement, ast.Assign) else set()
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     os.environ |= {"STITCH_BUILD_DIR": str(arguments.libraries.resolve()), "STITCH_CUDA_ARCH": ARCHITECTURE}
     torch.cuda.set_device(arguments.device)
-    torch.set_default_device(arguments.device)  # tasks draw on the GPU directly
+    torch.set_default_device(arguments.device)  # tasks create their tensors directly on the GPU
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     deadline = time.monotonic() + arguments.limit_seconds
     known = json.loads(arguments.out.read_text())["tasks"] if arguments.resume and arguments.out.exists() else {}
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-        except RuntimeError:  # after an illegal address nothing more runs in this process
+        except RuntimeError:  # after an illegal address, nothing else can run in this process
             print("the device's context is lost: the same command with --resume goes on behind this task", flush=True)
             return 1
     return 0
@@ -159,8 +160,8 @@ def first(value: Any) -> Any:
 
 
 def distance(got: Any, expected: Any) -> float:
-    """Returns the largest difference over the root mean square of the expected result. It works in parts: tensors may fill half of the memory.
-    Infinite where only one of the two is a number."""
+    """Returns the largest difference divided by the root mean square of the expected result. Works in parts, because tensors may fill half of the
+    memory. Returns infinity if only one of the two values is a number."""
     if got.shape != expected.shape:
         raise ValueError(f"shape {tuple(got.shape)} in place of {tuple(expected.shape)}")
     a, b, most, square = got.reshape(-1), expected.reshape(-1), 0.0, 0.0

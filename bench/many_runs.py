@@ -1,11 +1,11 @@
-"""40 runs at once on one orchestrator, against a model that takes 5 s for each answer: memory, lost events, the slowest run.
+"""Measures 40 concurrent runs on one orchestrator, against a model that takes 5 s per reply: memory, lost events, and the slowest run.
 
     python bench/many_runs.py [--runs 40] [--seconds 5] [--candidates 4] [--out bench/results/many-runs.json]
 
-Starts web and orchestrator as `make run` does, a model server that streams its replies over the given seconds (valid plans, diagnoses and programs,
-each program another one), and a verifier with canned verdicts, which takes the queue's jobs as a real one does: what is measured is the
-orchestrator, with the real engine, clients, roles, journal and database. Each run is `stitch` with the model for all three roles. Afterwards every
-trace is read: gapless, finished, and what was streamed of each reply is the reply.
+Starts web and orchestrator as `make run` does; a model server that streams its replies over the given seconds (valid plans, diagnoses and programs,
+each program different); and a verifier with canned verdicts, which takes the queue's jobs as a real one does. This measures the orchestrator together
+with the real engine, clients, roles, journal and database. Each run is `stitch` with the model in all three roles. Afterwards every trace is checked:
+it must be gapless and finished, and the streamed pieces of each reply must add up to the reply.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
-PIECES = 50  # pieces in which a reply arrives
+PIECES = 50  # number of pieces in which a reply arrives
 PATIENCE = 1800.0
-MEMORY_MB, SLOWEST = 600, 2.0  # what is required
+MEMORY_MB, SLOWEST = 600, 2.0  # the required limits
 
 
 class Model:
-    """A streamed model of OpenAI's chat completions; its reply follows from the prompt's situation."""
+    """A model server with OpenAI's streaming chat completions API; its reply follows from the prompt's situation."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
@@ -100,7 +100,7 @@ class Model:
 
 
 class CannedVerifier:
-    """Stands in for `webapp.runs.workers.verifier_worker.VerifierWorker` at the queue, with verdicts that the programs themselves state."""
+    """Takes the place of `webapp.runs.workers.verifier_worker.VerifierWorker` at the queue, with verdicts that the programs themselves state."""
 
     def __init__(self) -> None:
         from tests.unit.agents.agent_fakes import FakeClient
@@ -118,7 +118,7 @@ class CannedVerifier:
         try:
             job = await in_thread(handover.start)(claim, self.device)
             source = getattr(job, "program_source", None)
-            if job.kind == "verify":  # the fake reads its verdict from plain lines at the top
+            if job.kind == "verify":  # the fake verifier reads its verdict from plain lines at the top
                 job = job.model_copy(update={"program_source": "\n".join(line for line in source.splitlines()[:2])})
             await in_thread(handover.finish)(claim, await self.client.run(job))
         except ClaimLost:
@@ -229,7 +229,7 @@ def measure(arguments: argparse.Namespace, model: Model, orchestrator: int, loop
 
 
 def look(run_id: Any) -> dict[str, Any]:
-    """Checks a run's trace: it must be whole, and as long as it says."""
+    """Checks a run's trace: it must be complete and have the stated length."""
     from webapp.runs import artefacts
     from webapp.runs.forks import events_of
     from webapp.runs.models import Run

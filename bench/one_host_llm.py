@@ -1,12 +1,12 @@
-"""`stitch` with a model, from the submitted page to confirmed results: the whole installation on one host, and the stand-in as its model.
+"""Tests `stitch` with a model, from the submission page to confirmed results: the whole installation on one host, with the stand-in as its model.
 
     python bench/one_host_llm.py [--device cuda:0] [--tasks softmax ...] [--at-once 3] [--candidates 2] [--faults 0] [--seed 1]
                                  [--limit-seconds 540] --out RESULT.json
 
-Starts the stand-in, and what `make run` starts, with a file of profiles that names it; signs in by the one-time link, submits the tasks through
-the page's form with that model for all three roles, and follows their events. A task is done where its run was confirmed in tier full with a
-program of the model, and, on a GPU, where its diagnoses rest on Nsight Compute's counters and its profiles come from Nsight Systems. The result
-is written after each task; a series that is cut goes on with what is missing. No further task is submitted when too little time is left.
+Starts the stand-in and the processes of `make run`, with a profiles file that names the stand-in; signs in with the one-time link, submits the tasks
+through the page's form with that model in all three roles, and follows their events. A task is done if its run was confirmed in tier full with a
+program of the model, and, on a GPU, if its diagnoses are based on Nsight Compute's counters and its profiles come from Nsight Systems. The result is
+written after each task; an interrupted series continues with the missing tasks. No further task is submitted when too little time is left.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from web_client import Client, Unexpected  # noqa: E402
 
 TASKS = ("softmax", "rms_norm", "layer_norm_gelu", "cross_entropy", "embedding_gate", "group_norm_silu", "residual_mlp", "attention")
 PROFILE = '[profiles.stand-in]\nkind = "openai"\nbase_url = "{url}"\nmodel = "stand-in"\nlimits = {{ read_seconds = 30 }}\n'
-TASK_SECONDS = 100.0  # least seconds of a task: with less left none is started
+TASK_SECONDS = 100.0  # minimum time for a task; if less is left, none is started
 POLL_SECONDS = 0.5
-START_SECONDS = 120.0  # of the stand-in
+START_SECONDS = 120.0  # for the stand-in
 
 
 class StandInProcess:
@@ -63,7 +63,7 @@ class StandInProcess:
         return self.process.stdout.readline().decode(errors="replace")
 
     def summary(self) -> dict[str, Any]:
-        """Ends it. Returns what it was asked, and how it answered."""
+        """Ends the process. Returns what the stand-in was asked, and how it answered."""
         requests = [json.loads(line) for line in self.stop().splitlines() if line.startswith("{")]
         return {"requests": len(requests), "faults": dict(Counter(entry["fault"].partition(":")[0] or "none" for entry in requests))}
 
@@ -75,7 +75,7 @@ class StandInProcess:
 
 
 class Suite(Pass):
-    """One start of everything, and as many tasks as fit."""
+    """One start of the installation, and as many tasks as fit."""
 
     def __init__(self, arguments: argparse.Namespace):
         arguments.example, arguments.keep = "", None
@@ -92,7 +92,7 @@ class Suite(Pass):
             self.result["tasks"] = {name: row for name, row in kept.items() if row["ok"]}
 
     def run_all(self, folder: Path) -> None:
-        """Runs everything that is missing in the result."""
+        """Runs everything that is missing from the result."""
         try:
             model = StandInProcess(self.arguments.faults, self.arguments.seed, folder / "stand-in.err")
             (folder / "llm.toml").write_text(PROFILE.format(url=model.url))
@@ -102,7 +102,7 @@ class Suite(Pass):
                 self.start()
                 self.solve()
             finally:
-                self.result["model"] = model.summary()  # ends first: whatever runs below this process when the host stops counts as left behind
+                self.result["model"] = model.summary()  # stopped first, because any process that still runs when the host stops counts as left behind
                 left = self.host.stop()
             if left:
                 raise Unexpected(f"{len(left)} processes were left behind: {', '.join(left)[:300]}")
@@ -129,7 +129,7 @@ class Suite(Pass):
         self.write()
 
     def solve(self) -> None:
-        """Runs several tasks at a time, so that neither the device nor the model waits for the other."""
+        """Runs several tasks concurrently, so that neither the device nor the model waits for the other."""
         waiting = [name for name in self.arguments.tasks if name not in self.result["tasks"]]
         going: dict[str, Following] = {}
         while waiting or going:
@@ -137,7 +137,7 @@ class Suite(Pass):
                 name = waiting.pop(0)
                 going[name] = Following(self.client, self.begin(name))
             if not going:
-                return  # what is waiting is for the next call
+                return  # the remaining tasks are left for the next call
             self.result["unfinished"] = {name: following.at() for name, following in going.items()}
             self.at = f"not finished: {self.result['unfinished']}"
             self.go_on()
@@ -167,7 +167,7 @@ class Suite(Pass):
         )
 
     def row(self, following: Following) -> dict[str, Any]:
-        """Returns what a finished run shows, and what is missing from it."""
+        """Returns the contents of a finished run, and what it lacks."""
         events = following.events
         finished = events[-1]["payload"]
         best = finished.get("best")
@@ -210,7 +210,7 @@ class Suite(Pass):
 
 
 class Following:
-    """The events of one run, as the page's fallback without a websocket gives them."""
+    """The events of one run, from the page's fallback without a websocket."""
 
     def __init__(self, client: Client, run: str):
         self.client, self.run = client, run
@@ -218,12 +218,12 @@ class Following:
         self.events: list[dict[str, Any]] = []
 
     def look(self) -> bool:
-        """Reads new events. Returns whether the run has finished. A paused run waits for a person, and nobody comes here."""
+        """Reads new events. Returns whether the run has finished. A paused run would wait for a person, and there is none here."""
         while True:
             since = str(self.events[-1]["seq"] if self.events else 0)
             try:
                 answer = self.client.get(f"/runs/{self.run}/events", since=since, limit="500").json()
-            except httpx.TransportError:  # a host that is too busy for a page may well be working on the run
+            except httpx.TransportError:  # a host that is too busy to serve a page may still be working on the run
                 return False
             self.events += answer["events"]
             if not answer["events"] or answer["last"] >= answer["head"]:

@@ -1,9 +1,8 @@
-"""Measures what the judge's kernels for large tensors save (`verifier/passes`) against PyTorch's operators, which replace them where they are
-missing:
+"""Measures how much the judge's kernels for large tensors (`verifier/passes`) save.
 
-    python bench/passes.py --out bench/results/passes-h200.json [--gib 6] [--repeats 7]
-
-For tensors of that size in fp32: the distance of outputs, whether inputs are unchanged, fingerprints. Milliseconds of each repeat, both in turn.
+They are compared with PyTorch's operators, which are used if the kernels are not available: python bench/passes.py --out
+bench/results/passes-h200.json [--gib 6] [--repeats 7] For tensors of the given size in fp32: the distance of outputs, whether inputs are unchanged,
+fingerprints. Times are in milliseconds per repeat, and both sides are measured alternately.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def main() -> None:
             for way, passes in (("operators", None), ("kernels", kernels)):
                 native.use(passes)
                 taken = milliseconds(function)
-                if repeat:  # the first one loads kernels and maps memory
+                if repeat:  # the first repeat loads kernels and maps memory
                     samples[name][way].append(round(taken, 3))
     found = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "gib": arguments.gib, "ms": samples}
     arguments.out.write_text(json.dumps(found) + "\n")

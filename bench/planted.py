@@ -1,15 +1,17 @@
-"""Planted bottlenecks: good CUDA programs with one fault put in. Tests whether the fault is named, and whether the first allowed method undoes it.
+"""Tests diagnoses with planted bottlenecks: good CUDA programs with one fault inserted.
+
+Checks whether the fault is named, and whether the first allowed method removes it.
 
     python bench/planted.py --device cuda:0 --shard 1/4 --out PART.json [--resume] [--limit-seconds 480]
     python bench/planted.py --merge bench/results/verifier-planted.json PART.json ... --out bench/results/verifier-planted.json
     python bench/planted.py --rediagnose bench/results/verifier-planted.json [--facts FACTS.json] [--out FILE.json]
-    python bench/planted.py --facts FACTS.json --device cpu     # the tasks' graphs, once, without a GPU
+    python bench/planted.py --facts FACTS.json --device cpu     # the tasks' graphs, captured once and without a GPU
 
-Each case (`tests/planted/cases`) is verified as the good program, the faulty one and those that other methods lead to (tier quick); the faulty one is
-profiled by Nsight Systems and Nsight Compute. A row keeps everything that was measured, so that the rules can be run again without a GPU.
-What --base (the results) holds of a case as it stands now is not recorded again. With --good-too the good programs are profiled as well, also
-those of cases that are recorded: what the rules find in them is a false alarm.
-Recovered is (faulty - mended) / (faulty - good), where mended is what the method leads to that the diagnosis allows first.
+Each case (`tests/planted/cases`) is verified as the good program, the faulty one, and those that other methods produce (tier quick); the faulty one
+is profiled with Nsight Systems and Nsight Compute. A row stores everything that was measured, so that the rules can be rerun without a GPU. Cases
+that --base (the results) already contains in their present form are not recorded again. With --good-too the good programs are profiled as well,
+including those of recorded cases: anything that the rules find in them is a false alarm. Recovered is (faulty - mended) / (faulty - good), where
+mended is the result of the first method that the diagnosis allows.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ from verifier.source import sha256  # noqa: E402
 
 GIB = 1 << 30
 LIMITS = {"quick_timing": 0.6, "correctness": 2, "load": 40, "inputs": 40, "call": 30, "oracle": 40, "memory": 20 * GIB, "temporary": 4 * GIB}
-JOB_SECONDS = 60.0  # a job that takes longer is given up; the case goes on without it
-ENOUGH = 30.0  # seconds that must be left for another case
+JOB_SECONDS = 60.0  # a job that takes longer is abandoned, and the case continues without it
+ENOUGH = 30.0  # time that must be left for another case
 SPARES = 8  # parties that start while a profiler runs: as many as a case's verifications use, so that none of them waits for an interpreter
 KEPT_METRICS = {*counters.METRICS, MEMORY_SHARE}
-FALSE_ALARM = 0.3  # share of a good program's time above which a reported fault counts
+FALSE_ALARM = 0.3  # a fault reported for a good program counts if it takes more than this fraction of the program's time
 KEPT_TIMELINE = 400_000  # bytes, compressed
-WORTH = 1.3  # a fault that costs less does not count
+WORTH = 1.3  # a fault with a smaller slowdown does not count
 NAMED, RECOVERED, RECOVERED_SHARE = 0.9, 0.8, 0.8
 
 
@@ -87,7 +89,7 @@ class Series:
             if recorded(row, case, self.arguments.good_too):
                 continue
             if recorded(self.arguments.known_rows.get(case.name, {}), case):
-                row |= self.arguments.known_rows[case.name]  # lacks only the good program's profile
+                row |= self.arguments.known_rows[case.name]  # only the good program's profile is missing
             done = recorded(row, case)
             if self.left() < ENOUGH:
                 print(f"cut: {case.name} and what follows are left for another run (--resume)", flush=True)
@@ -105,7 +107,7 @@ class Series:
             print(f"{case.name:32} {line(judged)}  {time.monotonic() - begin:.0f} s {row['steps']}", flush=True)
 
     async def one(self, verifier: Verifier, case: Case, row: dict[str, Any]) -> None:
-        """Measures one case; each step is kept as it completes."""
+        """Measures one case; each step is stored as it completes."""
         row |= {"task": sha256(case.task), "faulty_program": sha256(case.program("faulty")), "precision": case.precision, "programs": {}, "steps": {}}
         for variant in ("good", "faulty", *(f"mended {method}" for method in case.mended)):
             job = VerifyJob(task_source=case.task, program_source=case.program(variant), precision=case.precision, tier="quick")
@@ -144,7 +146,7 @@ class Series:
 
 
 def current(row: dict[str, Any], case: Case) -> bool:
-    """Whether a row belongs to the case in its present form."""
+    """Returns whether a row belongs to the case in its present form."""
     return row.get("task") == sha256(case.task) and row.get("faulty_program") == sha256(case.program("faulty"))
 
 
@@ -153,7 +155,7 @@ def recorded(row: dict[str, Any], case: Case, good_too: bool = False) -> bool:
 
 
 def kept_profile(profile: dict[str, Any]) -> dict[str, Any]:
-    """Keeps the counters that a rule can read: the rest are attributes of the device."""
+    """Returns the counters that a rule can read; the others are device attributes."""
     for kernel in profile.get("kernels", []):
         kernel["metrics"] = {name: float(f"{value:.6g}") for name, value in kernel["metrics"].items() if name in KEPT_METRICS}
     return profile
@@ -169,7 +171,7 @@ def digest_of(report: Report | None, error: str) -> dict[str, Any]:
     return kept
 
 
-# The rules, on what was recorded
+# The rules, applied to the recorded measurements
 
 
 def judge(row: dict[str, Any], case: Case, content: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
@@ -259,7 +261,7 @@ def summary(judged: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def rediagnose(content: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """Runs the rules again over the recorded rows and prints them."""
+    """Reruns the rules over the recorded rows and prints the results."""
     known_cases = {case.name: case for case in cases()}
     judged = {name: judge(row, known_cases[name], content, known) for name, row in sorted(content["rows"].items()) if name in known_cases}
     for name in [name for name in judged if not current(content["rows"][name], known_cases[name])]:
@@ -293,7 +295,7 @@ async def record(arguments: argparse.Namespace) -> int:
 
 
 async def capture(arguments: argparse.Namespace) -> int:
-    """Captures the facts of every task by the job `capture`, which needs no GPU."""
+    """Captures the facts of every task with the job `capture`, which needs no GPU."""
     known = arguments.known
     with tempfile.TemporaryDirectory(prefix="stitch-planted-") as data:
         verifier = Verifier(arguments.device, Path(data), Limits(**{**LIMITS, "capture": 240}), spares=1)

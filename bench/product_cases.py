@@ -1,4 +1,4 @@
-"""The cases of products.py: what KernelBench tasks ask of the product families, with the printed source of every variant. Needs no GPU."""
+"""The cases of products.py: the product families that KernelBench tasks need, with the printed source of every variant. Needs no GPU."""
 
 # sandboxed: `prepare` imports tasks; run it where KernelBench itself may run
 
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-PROMISING = 6  # tiles, each with its best split, that are measured of a 16 bit product
+PROMISING = 6  # number of tiles, each with its best split, that are measured for a 16-bit product
 HALVES = {
     "bf16": ("bfloat16", "#include <cuda_bf16.h>\nusing bf16 = __nv_bfloat16;"),
     "fp16": ("float16", "#include <cuda_fp16.h>\nusing fp16 = __half;"),
@@ -22,7 +22,7 @@ COMMAND = Path(__file__).with_name("products.py")
 
 
 def prepare(arguments: argparse.Namespace) -> int:
-    """Prepares every task in a process of its own, several at once; equal cases are kept once, with the tasks that have them."""
+    """Prepares every task in a separate process, several concurrently; equal cases are stored once, with the tasks that have them."""
     levels = [arguments.level] if arguments.level else [1, 2, 3]
     paths = sorted(path for level in levels for path in (arguments.checkout / "KernelBench" / f"level{level}").glob("*.py"))
     cases: dict[str, dict[str, Any]] = {}
@@ -61,7 +61,7 @@ def capture_one(arguments: argparse.Namespace) -> int:
     source, names = arguments.checkout.read_text(), {"__name__": "task"}
     code = compile(source, str(arguments.checkout), "exec")
     half = HALVES.get(arguments.precision, ("", ""))[0]
-    half_product.worthwhile = half_conv.worthwhile = lambda *_: True  # measured whatever the model predicts
+    half_product.worthwhile = half_conv.worthwhile = lambda *_: True  # measured regardless of the model's prediction
 
     def exported():
         exec(code, names)
@@ -120,19 +120,19 @@ def capture_one(arguments: argparse.Namespace) -> int:
 
 
 def variants_of(knobs: dict[str, tuple[tuple[int, ...], int]]) -> list[dict[str, int]]:
-    """Returns the variant as it is, then each number by itself at its other values."""
+    """Returns the default variant, then variants that change one number at a time."""
     now = {name: value for name, (_, value) in knobs.items()}
     return [{}, *({name: value} for name, (values, _) in knobs.items() for value in values if value != now[name])]
 
 
 def promising(product: Any, setting: Any) -> list[dict[str, int]]:
-    """Returns the model's choice, the next tiles in its ranking with their best splits, and the choice with other stages."""
+    """Returns the model's choice, the next tiles in its ranking with their best splits, and the choice with other stage counts."""
     from compiler.families.product import half_tile
 
     offered, chosen = half_tile.tiles(setting), half_tile.best(product, setting)
     every = [(at, split) for at in range(len(offered)) for split in half_tile.splits(product)]
     every.sort(key=lambda choice: half_tile.modelled_us(offered[choice[0]], choice[1], product, setting))
-    best = dict(reversed(every))  # of each tile
+    best = dict(reversed(every))  # per tile
     others = sorted(best.items(), key=every.index)[:PROMISING]
     found = [{}, *({"tile": at, "split": split} for at, split in others if (at, split) != chosen)]
     return [*found, *({"stages": stages} for stages in (3, 4, 6) if stages != offered[chosen[0]].stages)]

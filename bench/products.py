@@ -1,13 +1,13 @@
-"""The compiler's own products, convolutions and pools, alone and tile by tile, against the library's operator on the same tensors.
+"""Measures the compiler's own products, convolutions and pools, alone and tile by tile, against the library operator on the same tensors.
 
     python bench/products.py prepare CHECKOUT --out CASES.json [--level 1] [--most 200] [--precision bf16]    (no GPU: captures, prints every variant)
     python bench/products.py run CASES.json --device cuda:0 --shard 1/4 --limit-seconds 420 --out PART.json [--resume]
     python bench/products.py table PART.json ... --out bench/results/products-h200.json
 
-What a KernelBench task asks of a family is one case, equal ones once. Each variant (a tile, stages, a split) is timed in turn with the library's
-operator under fp32 without TF32, both as CUDA graphs, caches flushed before each call; its error and the library's are taken against fp64 on a part
-of the result. Under bf16 and fp16 the cases are those of the 16 bit families, also where the model would leave them to the library; images have their
-channels innermost for both sides, as under the strategy channels-last; the variants are the tiles and splits that the model puts first.
+A product, convolution or pool that a KernelBench task needs is a case; equal cases are measured once. Each variant (a tile, stages, a split) is timed
+alternately with the library operator in fp32 without TF32, both as CUDA graphs, with caches flushed before each call; the errors of both are measured
+against fp64 on part of the result. Under bf16 and fp16 the cases are those of the 16-bit families, even if the model would leave them to the library.
+Images are channels-last on both sides, as under the strategy channels-last; the variants are the tiles and splits that the model ranks first.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from product_cases import HALVES, capture_one, prepare  # noqa: E402
 
-CALLS = 12  # timed calls of each side
+CALLS = 12  # timed calls per side
 FLUSH = 256 << 20  # bytes written between calls
-MOST_BYTES = 24 << 30  # bytes of a case's tensors
+MOST_BYTES = 24 << 30  # total size of a case's tensors
 CHECKED = 128  # lines of the result that are compared in fp64
 
 
@@ -44,7 +44,7 @@ CHECKED = 128  # lines of the result that are compared in fp64
 def run(arguments: argparse.Namespace) -> int:
     import torch
 
-    torch.cuda.set_device(arguments.device)  # what the compiled libraries launch goes to the current one
+    torch.cuda.set_device(arguments.device)  # the compiled libraries launch on the current device
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     deadline = time.monotonic() + arguments.limit_seconds
     shard, shards = (int(n) for n in arguments.shard.split("/"))
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
                 break
             try:
                 found = measure(case, {variant: library.result() for variant, library in libraries.items()}, arguments.device)
-            except Exception as error:  # the next case may succeed
+            except Exception as error:  # the error concerns one case, and the next one may succeed
                 found = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
             done.append({"name": name_of(case), "tasks": case["tasks"], "flops": case["flops"], **found})
             arguments.out.write_text(json.dumps({**head, "cases": done}, indent=1))
@@ -107,7 +107,7 @@ def measure(case: dict[str, Any], libraries: dict[str, ctypes.CDLL | str], devic
     tensors = {name: torch.randn(shape, device=device, generator=generator, dtype=dtype) for name, shape in case["tensors"].items()}
     views = {name: tensors[v["base"]].as_strided(v["shape"], v["strides"], v["offset"]) for name, v in case["views"].items()}
     out = torch.empty_strided(case["out"], case["out_strides"], device=device, dtype=dtype)
-    given = views | {name: weights_last(case, name, view, views) for name, view in views.items()}  # what the library reads
+    given = views | {name: weights_last(case, name, view, views) for name, view in views.items()}  # the library's inputs
     known = {"torch": torch, "device": device, **{name.replace("%", "v"): view for name, view in views.items()}}
     namespace, operator, overload = case["op"].split(".")
     call = getattr(getattr(getattr(torch.ops, namespace), operator), overload)
@@ -164,7 +164,7 @@ def measure(case: dict[str, Any], libraries: dict[str, ctypes.CDLL | str], devic
 
 
 def weights_last(case: dict[str, Any], name: str, view: Any, views: dict[str, Any]) -> Any:
-    """Returns the weights of a convolution whose image has its channels innermost, in the same layout, as the compiler's programs pass them to the
+    """Returns the weights of a convolution in channels-last layout if its image has that layout, as the compiler's programs pass them to the
     library."""
     import torch
 
@@ -175,7 +175,7 @@ def weights_last(case: dict[str, Any], name: str, view: Any, views: dict[str, An
 
 
 def replayed(call: Any) -> Any:
-    """Returns the call as a CUDA graph: for a small operator, PyTorch's dispatch on the host takes longer than its kernel."""
+    """Returns the call as a CUDA graph, because for a small operator PyTorch's dispatch overhead on the host exceeds the kernel time."""
     import torch
 
     call()
@@ -194,7 +194,7 @@ def filled(value: Any, of: dict[str, Any]) -> Any:
 
 
 def checked(case: dict[str, Any], views: dict[str, Any], library: Any) -> tuple[Any, Any]:
-    """Returns fp64's result for the first lines, and which part of the result they are."""
+    """Returns the fp64 result for the first rows, and which part of the result they make up."""
     first = case["reads"][0]
     matrices = case["family"] in ("matmul", "half-product")
     lines = views[first].shape[0] if matrices and views[first].dim() == 2 else 1
@@ -206,7 +206,7 @@ def checked(case: dict[str, Any], views: dict[str, Any], library: Any) -> tuple[
 
 
 def distance(got: Any, exact: Any) -> float:
-    """Returns the largest error, relative to the value's size plus the root mean square of all."""
+    """Returns the largest error relative to the value's size plus the root mean square of all values."""
     import torch
 
     size = exact.abs() + exact.square().mean().sqrt()

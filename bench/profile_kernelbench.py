@@ -1,12 +1,12 @@
-"""KernelBench tasks profiled by Nsight Systems and Nsight Compute, each as the reference and as the built-in compiler's program, with diagnoses.
+"""Profiles KernelBench tasks with Nsight Systems and Nsight Compute, both the reference and the built-in compiler's program, and diagnoses them.
 
     python bench/profile_kernelbench.py CHECKOUT --device cuda:0 --shard 1/4 --limit-seconds 420 --out PART.json
     python bench/profile_kernelbench.py --merge PART.json[.gz] ... --notes bench/results/verifier-profiles-notes.json \\
                                         --out bench/results/verifier-profiles-h200.json
 
-A part is written after every profile and continued where its file exists; it keeps all that the rules need, and merging diagnoses anew. The merged
-result also becomes a Markdown table (same name, .md) with the figures and the diagnosis side by side, and a column for what a person finds when
-checking them: `--notes NOTES.json` ({"levelN/M_name.py": {"reference": "...", "program": "..."}}) fills it.
+A part is written after every profile, and an existing part is continued. A part stores everything that the rules need, and merging reruns the
+diagnoses. The merged result is also written as a Markdown table (same name, .md) with the figures and the diagnosis side by side. A further column is
+for the findings of a person who checks them: `--notes NOTES.json` ({"levelN/M_name.py": {"reference": "...", "program": "..."}}) fills it.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from verifier.profiling.nsight import counters  # noqa: E402
 from verifier.profiling.nsight.metrics import CUDAFORGE  # noqa: E402
 from verifier.report import Report  # noqa: E402
 
-# A mixture of tasks that a diagnosis should distinguish; they are dealt to shards in turn, so that each has long and short ones.
+# A mixture of tasks that a diagnosis should distinguish. They are dealt to the shards in turn, so each shard has long and short ones.
 TASKS = (
     "level1/1_Square_matrix_multiplication_.py",  # library matrix product, compute
-    "level1/23_Softmax.py",  # rows read more than once
-    "level3/33_VanillaRNN.py",  # small matrix products in sequence
-    "level1/40_LayerNorm.py",  # few, long rows: too little parallel work
+    "level1/23_Softmax.py",  # rows that are read more than once
+    "level3/33_VanillaRNN.py",  # a sequence of small matrix products
+    "level1/40_LayerNorm.py",  # few but long rows, so there is too little parallel work
     "level1/26_GELU_.py",  # one pass over memory
     "level3/4_LeNet5.py",  # tiny launches
     "level1/47_Sum_reduction_over_a_dimension.py",  # strided reduction
     "level1/50_conv_standard_2D__square_input__square_kernel.py",  # cuDNN
     "level2/76_Gemm_Add_ReLU.py",  # epilogue
     "level1/36_RMSNorm_.py",  # reduction over channels
-    "level3/43_MinGPTCausalAttention.py",  # attention written out
-    "level2/37_Matmul_Swish_Sum_GroupNorm.py",  # product, then a chain
+    "level3/43_MinGPTCausalAttention.py",  # attention with separate operators
+    "level2/37_Matmul_Swish_Sum_GroupNorm.py",  # product followed by a chain
     "level1/89_cumsum.py",  # scan
     "level3/44_MiniGPTBlock.py",  # many different kernels
 )
-TRIES = 3  # most programs of a task until one passes
+TRIES = 3  # maximum number of programs per task until one passes
 TASK_SECONDS = 240
 GIB = 1 << 30
 LIMITS = {"quick_timing": 1.0, "load": 60, "inputs": 60, "call": 40, "oracle": 120, "correctness": 12, "memory": 20 * GIB, "temporary": 4 * GIB}
 SHOWN_KERNELS = 6
 KEPT_METRICS = {*counters.METRICS, *CUDAFORGE, MEMORY_SHARE}  # in the merged result
-# What a person needs to check a diagnosis, under short names.
+# The metrics that a person needs to check a diagnosis, under short names.
 SHOWN = {
     "ns": counters.TIME,
     "dram_pct": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -138,7 +138,7 @@ def kept_report(report: Report | None) -> dict[str, Any] | None:
 
 
 def add_diagnosis(row: dict[str, Any], side: str) -> None:
-    """Adds the rules' answer, from what the row keeps."""
+    """Adds the diagnosis that the rules derive from the row."""
     known = row.get("known", {})
     kept, profile = known.get("report"), row.get("profiles", {}).get(side)
     if not kept or not profile:
@@ -161,7 +161,7 @@ def add_diagnosis(row: dict[str, Any], side: str) -> None:
 
 
 def as_reference(report: Report) -> Report:
-    """Returns the report of the reference itself: the same measurement, seen from the baseline's side."""
+    """Returns the report for the reference itself, that is, the same measurement from the baseline's point of view."""
     assert report.timing is not None
     eager = report.timing.comparisons[0]
     return report.model_copy(update={"timing": report.timing.model_copy(update={"program_ms": eager.baseline_ms})})
@@ -203,7 +203,7 @@ class Series:
             print(f"{task}: {summary(row)} ({row['seconds']:.0f} s)", flush=True)
 
     async def one(self, verifier: Verifier, task: str, row: dict[str, Any]) -> None:
-        """Does capture, program, both profiles and both diagnoses; every step is kept as it completes."""
+        """Runs the capture, the program, both profiles and both diagnoses; every step is stored as it completes."""
         source = (self.arguments.checkout / "KernelBench" / task).read_text()
         environment = await verifier.ready()
         self.content["device"] = environment.device_name
@@ -232,7 +232,7 @@ class Series:
             self.write()
 
     async def program(self, verifier: Verifier, source: str, plan: Any, row: dict[str, Any]) -> tuple[str | None, Report | None]:
-        """Returns the compiler's first program that passes; after a failure, the group with most operators is left out."""
+        """Returns the compiler's first program that passes. After a failure, the group with the most operators is left to PyTorch."""
         options, own = Options(), sorted(plan.own, key=lambda group: -len(group.operators))
         for attempt in range(TRIES):
             text = print_program(plan, source, options)
@@ -333,7 +333,7 @@ def percent(value: float | None) -> str:
 
 
 def complete(row: dict[str, Any]) -> int:
-    """Returns how many sides of a task were profiled: a later part's row replaces one that is not more complete."""
+    """Returns how many sides of a task were profiled. The row of a later part replaces an earlier one unless it is less complete."""
     return sum(row.get(side, {}).get("tool") is not None for side in ("reference", "program"))
 
 
@@ -348,7 +348,7 @@ def merge(arguments: argparse.Namespace) -> int:
     for row in content["tasks"].values():
         for side in ("reference", "program"):
             add_diagnosis(row, side)
-            for kernel in row.get(side, {}).get("kernels", []):  # the parts keep every counter, and the profiles
+            for kernel in row.get(side, {}).get("kernels", []):  # the parts keep every counter and the profiles
                 kernel["metrics"] = {name: value for name, value in kernel["metrics"].items() if name in KEPT_METRICS}
         row.pop("profiles", None)
     arguments.out.write_text(json.dumps(content, indent=1) + "\n")

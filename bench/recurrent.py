@@ -1,13 +1,13 @@
-"""Recurrent layers, attention and branches at real shapes: the compiler's program against PyTorch's libraries, both replayed as CUDA graphs.
+"""Measures recurrent layers, attention and branches at realistic shapes: the compiler's program against PyTorch's libraries, both as CUDA graphs.
 
     python bench/recurrent.py run --device cuda:0 --limit-seconds 420 --out bench/results/recurrent-h200.json [--only gru] [--again]
     python bench/recurrent.py table bench/results/recurrent-h200.json
     python bench/recurrent.py print gru --out gru.py                     (no GPU: the program of one case)
 
-A case is a module with the shapes of a KernelBench task. It is captured, planned and printed on the host, built by nvcc, and checked against fp64 on
-the device; then the program, one variant for each other value of its numbers, and the module itself are timed in turn, caches flushed before each
-call, fp32 without TF32. A case runs in a process of its own and is killed after its share of the time, so that a kernel that waits for ever costs
-one case. The file is written after each case, and a further call goes on where the last one stopped.
+A case is a module with the shapes of a KernelBench task. It is captured, planned and printed on the host, built with nvcc, and checked against fp64
+on the device. Then the program, one variant for each other value of its numbers, and the module itself are timed in turn in fp32 without TF32, with
+caches flushed before each call. A case runs in a separate process and is killed after its share of the time, so that a kernel that never finishes
+affects only one case. The file is written after each case, and the next call resumes where the last one stopped.
 """
 
 # sandboxed: runs only the modules below
@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-CALLS = 20  # timed calls of each side
+CALLS = 20  # timed calls per side
 FLUSH = 256 << 20  # bytes written between calls
 CASE_SECONDS = 150
 MOST_VARIANTS = 12
@@ -89,7 +89,7 @@ def source_of(name: str) -> str:
 
 
 def programs(name: str, units: int | None = None) -> dict[str, str]:
-    """Returns the case's program and its variants, printed on the host."""
+    """Returns the case's program and its variants, which are printed on the host."""
     import torch
 
     from compiler import DeviceFigures, Options, make_plan, print_program
@@ -122,7 +122,7 @@ def programs(name: str, units: int | None = None) -> dict[str, str]:
     return {key: text for at, (key, text) in enumerate(found.items()) if text not in list(found.values())[:at]}
 
 
-# -- one case, in a process of its own --------------------------------------------------------------------------------------
+# -- one case, in a separate process ----------------------------------------------------------------------------------------
 
 
 def measure(name: str, device: str, deadline: float) -> dict[str, Any]:
@@ -178,7 +178,8 @@ def measure(name: str, device: str, deadline: float) -> dict[str, Any]:
 
 
 def checked(model: Any, inputs: list[Any]) -> Any:
-    """Computes the module in fp64. Recurrences take all of the input; modules with parallel sequences take the first ones, so that it fits."""
+    """Computes the module in fp64. Recurrences take the whole input; modules with parallel sequences take only the first ones, so that it fits in
+    memory."""
     import torch
 
     wide = model.double()
@@ -212,7 +213,7 @@ def recorded(sides: dict[str, Any], name: str, model: Any, inputs: list[Any], er
 
 
 def timed(sides: dict[str, Any], device: str) -> dict[str, list[float]]:
-    """Returns milliseconds of each call, with sides in random order and caches flushed."""
+    """Returns the milliseconds of each call, with sides in random order and caches flushed."""
     import torch
 
     flush = torch.empty(FLUSH, dtype=torch.uint8, device=device)
@@ -234,7 +235,7 @@ def timed(sides: dict[str, Any], device: str) -> dict[str, list[float]]:
 
 
 def distance(got: Any, exact: Any) -> float:
-    """Returns the largest error, relative to the value's size plus the root mean square of all."""
+    """Returns the largest error relative to the value's size plus the root mean square of all values."""
     import torch
 
     size = exact.abs() + exact.square().mean().sqrt()

@@ -1,10 +1,10 @@
-"""Tests models as people bring them: every file of a folder is read, captured, compiled for the CPU and run beside eager PyTorch.
+"""Tests models such as users bring: every file of a folder is read, captured, compiled for the CPU and compared with eager PyTorch.
 
 python bench/reports.py FOLDER [--only NAME] [--seconds 240] [--json] [--out FILE]
 
-No verifier, no sandbox and no clock: only run it on files that may run here. Each file has a process of its own. A line a file: `compiled` (with
-own kernels, right in three calls with changing inputs and state), `as it is` (right, without own kernels, with the cause), `refused` (with place and
-cause), `wrong`, or `failed` (an error of the product's own). Writes bench/results/reports-cpu.json.
+There is no verifier, sandbox or timing: use it only on files that may run here. Each file runs in a separate process. Prints one line per file:
+`compiled` (with generated kernels, correct in three calls with changing inputs and state), `as it is` (correct, without generated kernels, with the
+cause), `refused` (with place and cause), `wrong`, or `failed` (an error in the product itself). Writes bench/results/reports-cpu.json.
 """
 
 # sandboxed: imports tasks; run it where they may run
@@ -39,16 +39,17 @@ from verifier.layout import LayoutError, Spec, decode, encode  # noqa: E402
 from verifier.parties.capturing.capture import capture  # noqa: E402
 from verifier.parties.loading import describe, load_source, unusable  # noqa: E402
 from verifier.parties.naming import resolver  # noqa: E402
+from verifier.parties.seeding import seed_everything  # noqa: E402
 from verifier.source import SourceError  # noqa: E402
 from verifier.task import Task  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "reports-cpu.json"
 CALLS = 3
-ALLOWED = 1e-3  # error relative to a result's size that a program may have: rounding is far below, a wrong operator far above
+ALLOWED = 1e-3  # tolerated error relative to a result's size; rounding errors are far smaller, and a wrong operator causes far larger ones
 
 
 def passed_on(value: Any, own: Any) -> Any:
-    """Returns arguments as another process gets them. Raises `LayoutError`."""
+    """Returns the arguments as another process would receive them. Raises `LayoutError`."""
     tensors: list[torch.Tensor] = []
     tree = encode(value, tensors, whole=True)
     for tensor in tensors:
@@ -62,18 +63,23 @@ def one(path: Path, home: str) -> dict[str, Any]:
         source = read_source(path)
         Task.read(source)
     except (Unusable, SourceError) as error:
-        return {"outcome": "refused", "said": str(error)}
+        hints = "; ".join(dict.fromkeys(problem.hint for problem in error.problems if problem.hint)) if isinstance(error, SourceError) else ""
+        return {"outcome": "refused", "said": f"{error}{f' ({hints})' if hints else ''}"}
     try:
         task = load_source("task", source, home)
         init = task.get_init_inputs()
+        if not isinstance(init, (list, tuple)):
+            raise LayoutError(f"get_init_inputs returns {type(init).__name__!r}; it must return a list")
         arguments = passed_on(list(init), task)
-        torch.manual_seed(1)
+        seed_everything(1)
         model = task.Model(*init)
         if why := unusable(model):
             raise LayoutError(why)
         passed_on([value for value in model.state_dict().values() if not value.is_complex()], task)
-        inputs = passed_on(list(task.get_inputs()), task)
-    except Exception as error:  # the task's own
+        if not isinstance(given := task.get_inputs(), (list, tuple)):
+            raise LayoutError(f"get_inputs returns {type(given).__name__!r}; it must return a list")
+        inputs = passed_on(list(given), task)
+    except Exception as error:  # raised by the task itself
         told = describe(error)
         return {"outcome": "refused", "said": place(told) + without_gpu(told["message"])[:200]}
     begun = time.perf_counter()
@@ -83,12 +89,16 @@ def one(path: Path, home: str) -> dict[str, Any]:
     seconds = round(time.perf_counter() - begun, 1)
     Path(home, "printed.py").write_text(text)
     program = load_source("program", text, home)
-    torch.manual_seed(1)
+    seed_everything(1)
     made = program.ModelNew(*passed_on(list(init), program))
-    torch.manual_seed(1)
+    seed_everything(1)
     eager = task.Model(*arguments)
     made.load_state_dict(eager.state_dict())
-    if wrong := difference(eager, made, task, program):
+    try:
+        wrong = difference(eager, made, task, program)
+    except LayoutError as error:  # a result of the task
+        return {"outcome": "refused", "said": str(error)}
+    if wrong:
         return {"outcome": "wrong", "said": wrong, "seconds": seconds}
     left = "; ".join(plan.left)
     said = f"{len(plan.own)} of {len(plan.groups)} groups in own kernels" + (f"; left in Python: {left}" if left else "")
@@ -100,15 +110,15 @@ def place(told: dict[str, Any]) -> str:
 
 
 def difference(eager: Any, made: Any, task: Any, program: Any) -> str:
-    """Says how the program is off, in its results, in inputs that it changes, or in its state; empty if it is not."""
+    """Describes how the program differs: in its results, in inputs that it changes, or in its state. Returns "" if it does not differ."""
     for call in range(CALLS):
-        torch.manual_seed(10 + call)
+        seed_everything(10 + call)
         given = list(task.get_inputs())
         ours, theirs = passed_on(copy.deepcopy(given), program), copy.deepcopy(given)
         with torch.no_grad():
-            torch.manual_seed(5)
+            seed_everything(5)
             expected = eager(*theirs)
-            torch.manual_seed(5)
+            seed_everything(5)
             got = made(*ours)
         trees, values = [], []
         for result, arguments, model in ((expected, theirs, eager), (got, ours, made)):
@@ -143,7 +153,7 @@ def child(path: Path, home: str, seconds: int, pipe: int) -> None:
     warnings.simplefilter("ignore")
     try:
         found = one(path, home)
-    except Exception as error:  # an error of the product, which is the finding
+    except Exception as error:  # an error in the product itself is what this bench looks for
         last = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {str(error)[:300]} ({Path(last.filename).name}:{last.lineno})"
         found = {"outcome": "failed", "said": said}
@@ -152,7 +162,7 @@ def child(path: Path, home: str, seconds: int, pipe: int) -> None:
 
 
 def forked(path: Path, home: str, seconds: int) -> dict[str, Any]:
-    """Runs `one` in a process of its own, with everything imported."""
+    """Runs `one` in a forked process, with everything already imported."""
     reader, writer = os.pipe()
     sys.stdout.flush()
     process = os.fork()

@@ -1,13 +1,13 @@
-"""Compares an interrupted and resumed run with an undisturbed one, call for call.
+"""Compares an interrupted and resumed run with an undisturbed one, call by call.
 
     python bench/resume.py [--seeds 1 2 3 4 5] [--rates 0 0.3 0.6] [--cuts 6] [--out bench/results/resume.json]
 
-`stitch` with a model for all three roles at the stand-in (tests/standin), with faults of content and transport, and verdicts by the marks that
-faults leave in a program, so that a run takes no minutes. The whole run is kept; then it is cut off at many of its events, as `kill -9` would
-after that event was committed, and resumed by a new engine over what the journal holds. The model is the same throughout: what it said to a
-request it says again. Asserted of every cut: the calls made are those of the whole run that had not been answered, in their order; spending is
-that of the whole run plus the estimates of what was in flight, once; the outcome, the candidates and their verdicts are the same. Results are
-written after each whole run; a series that was cut goes on with what is missing.
+Runs `stitch` with a model for all three roles at the stand-in (tests/standin), with content and transport faults. Verdicts come from the marks that
+faults leave in a program, so that a run does not take minutes. The whole run is stored; then it is cut off at many of its events, as `kill -9` would
+after that event was committed, and resumed by a new engine from the journal. The model behaves the same throughout, because it repeats its earlier
+reply to a request. For every cut the script asserts that the calls made are those of the whole run that had not been answered, in their order; that
+spending is that of the whole run plus the estimates for calls in flight, counted once; and that the outcome, the candidates and their verdicts are
+the same. Results are written after each whole run; an interrupted series continues with the missing runs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tests.unit.standin.marked_verifier import MarkedVerifier  # noqa: E402
 
 PROFILE = '[profiles.stand-in]\nkind = "openai"\nbase_url = "{base_url}"\nmodel = "stand-in"\n'
 CANDIDATES = 6
-FAULTS = (*CONTENT, "server-error", "rate-limited", "connection-reset", "truncated-stream")  # a hang only takes time
+FAULTS = (*CONTENT, "server-error", "rate-limited", "connection-reset", "truncated-stream")  # a hang only costs time
 
 
 class SameModel:
-    """A model that repeats its answer to a request; `asked` lists every request that was sent in this session."""
+    """A model that repeats its reply to a request; `asked` lists every request that was sent in this session."""
 
     def __init__(self, models: Models, said: dict[str, Reply]):
         self.models, self.said = models, said
@@ -113,7 +113,7 @@ async def compare(rate: float, seed: int, cuts: int, author: Author) -> dict[str
 
 
 async def execute(journal: MemoryJournal, models: Models, said: dict[str, Reply], seed: int) -> tuple[Summary, list[tuple[str, str]]]:
-    # No limit of calls: calls in flight count, and would end the search earlier than in an undisturbed run.
+    # There is no limit on calls, because calls in flight count towards it and would end the search earlier than in an undisturbed run.
     budget = Budget(candidates=CANDIDATES, verifier_seconds=None, seconds=None)
     settings = Settings(planner="stand-in", coder="stand-in", judge="stand-in", budget=budget, seed=seed)
     same = SameModel(models, said)

@@ -1,10 +1,10 @@
-"""Makes many verifications in a row on one warm verifier, every tenth one of a program that hangs, crashes, eats memory or forks without end.
+"""Runs many verifications in a row on one warm verifier; every tenth program hangs, crashes, exhausts memory or forks without end.
 
     python bench/robustness.py --device cpu|cuda:0 --count 200 --out FILE.json [--resume] [--limit-seconds 540] [--spares N]
 
-Every verdict is known beforehand. After each run the free GPU memory (NVML) and the processes under the judge are looked at; at the end the verifier
-is closed, and nothing may be left. The static stage is off, so that all of it reaches the sandbox. Written after each run; `--resume` goes on.
-Exit status 1 where a verdict was not the expected one, or something was left behind.
+Every verdict is known in advance. After each run the free GPU memory (NVML) and the processes under the judge are checked; at the end the verifier is
+closed, and nothing may remain. The static stage is off so that every program reaches the sandbox. The result is written after each run; `--resume`
+continues. The exit status is 1 if any verdict was unexpected or if something was left behind.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from verifier.devices.cuda_driver import Nvml, driver, facts  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 from verifier.limits import GIB, Limits  # noqa: E402
 
-NOISE = 16 << 20  # bytes by which the driver's own figure moves on an idle GPU
+NOISE = 16 << 20  # how much the driver's own figure fluctuates on an idle GPU
 PATIENCE = 3.0  # seconds until a killed process has left the process table
-OVERALL = {"cpu": 300.0, "cuda": 100.0}  # one verification; more, and the verifier itself hangs
-OTHERS = 6  # parties beside the spares that may be there between two jobs: references, a builder, the next runner and baselines on their way
+OVERALL = {"cpu": 300.0, "cuda": 100.0}  # time limit of one verification; if it takes longer, the verifier itself hangs
+OTHERS = (
+    6  # other parties, in addition to the spares, that may exist between two jobs: references, a builder, the next runner, and baselines in flight
+)
 
 
 def limits(kind: str) -> Limits:
@@ -49,7 +51,7 @@ def limits(kind: str) -> Limits:
 
 
 def processes() -> dict[int, tuple[int, str]]:
-    """Returns parent and command line of every live process."""
+    """Returns the parent and command line of every live process."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -72,7 +74,7 @@ def below(ancestor: int) -> set[int]:
 
 
 def in_groups(judge: int) -> set[int]:
-    """Returns the processes in control groups that the judge made."""
+    """Returns the processes in control groups that the judge created."""
     found: set[int] = set()
     for base in ("", "memory", "pids", "unified"):
         for file in (Path("/sys/fs/cgroup") / base).glob(f"stitchwork-{judge}-*/cgroup.procs"):
@@ -84,7 +86,7 @@ def in_groups(judge: int) -> set[int]:
 
 
 class Memory:
-    """Free GPU memory by the driver's account, without a context of our own; null on the CPU."""
+    """Free GPU memory as reported by the driver, without creating a context, or None on the CPU."""
 
     def __init__(self, device: str):
         self.nvml = Nvml(facts(int(device.partition(":")[2] or 0)).uuid) if device.startswith("cuda") and driver() is not None else None
@@ -116,7 +118,7 @@ class Series:
         begin = time.monotonic()
         await self.verifier.ready()
         judge = self.verifier.judge_pid or 0
-        first = await self._verify(self.plan[0])  # the reference is warm, the library is built
+        first = await self._verify(self.plan[0])  # warms up the reference and builds the library
         if first.report is not None:
             protection = first.report.protection
             self.facts = {**first.report.environment.model_dump(), "layers": protection.layers, "missing": protection.missing}
@@ -137,7 +139,7 @@ class Series:
         self.left_at_end = len(self._left(everyone, judge))
         deadline = time.monotonic() + 10
         while (missing := self._missing()) and time.monotonic() < deadline:
-            await asyncio.sleep(0.5)  # the driver is done with a killed process a moment later
+            await asyncio.sleep(0.5)  # the driver releases a killed process a moment later
         summary = self._write(time.monotonic() - begin)
         print(json.dumps(summary))
         complete = summary["of"] == self.arguments.count
@@ -151,7 +153,7 @@ class Series:
         before, judge = self.memory.free(), self.verifier.judge_pid
         begin = time.monotonic()
         tries = []
-        # A verdict that the machine was too busy is neither wrong nor right: it is measured once more.
+        # A verdict that the machine was too busy is neither wrong nor right, so that program is measured once more.
         for _ in range(2):
             try:
                 result = await self._verify(case)
@@ -188,10 +190,11 @@ class Series:
         return row
 
     async def _extra(self) -> int:
-        """Returns processes under the judge beyond its waiting parties, each of which is two bubblewraps and an interpreter."""
+        """Returns the number of processes under the judge beyond its waiting parties, each of which consists of two bubblewraps and an
+        interpreter."""
         judge = self.verifier.judge_pid
         if judge is None:
-            return 0  # it was ended just now; its leftovers are counted at the end
+            return 0  # it has just ended, so its leftovers are counted at the end
         allowed = 3 * (self.spares + OTHERS)
         deadline = time.monotonic() + PATIENCE
         while (count := len(below(judge) | in_groups(judge))) > allowed and time.monotonic() < deadline:
@@ -205,7 +208,7 @@ class Series:
         return {pid for pid in everyone if pid in alive and ("verifier" in alive[pid][1] or "bwrap" in alive[pid][1])} | in_groups(judge)
 
     def _missing(self) -> int:
-        """Returns bytes of GPU memory that were free before the verifier started and are not free now."""
+        """Returns how many bytes of GPU memory were free before the verifier started and are not free now."""
         self.at_rest[1] = self.memory.free()
         before, after = self.at_rest
         return max(before - after, 0) if before is not None and after is not None else 0

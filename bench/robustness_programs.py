@@ -1,4 +1,4 @@
-"""Programs of the series of 200: good ones, wrong ones, and those that hang, crash, eat memory or fork without end; on the CPU and on a GPU."""
+"""The programs of the robustness series: good and wrong ones, and those that hang, crash, exhaust memory or fork without end."""
 
 # sandboxed: holds the sources of hostile programs as text, and runs none of them
 
@@ -155,7 +155,7 @@ _BOMB = """while True:
 
 @dataclass(frozen=True)
 class Case:
-    """One program and its expected verdict. `because` is searched in the report's message."""
+    """One program and its expected verdict. `because` is searched for in the report's message."""
 
     name: str
     source: str
@@ -176,7 +176,7 @@ def _case(kind: str, name: str, body: str, *statuses: str, because: str = "", wr
 
 
 def usual(kind: str) -> list[Case]:
-    """Returns good and wrong programs, most of them on one cached library."""
+    """Returns good and wrong programs, most of which share one cached library."""
     return [
         _case(kind, "good: own kernel", "return softmax(x)", "passed"),
         _case(kind, "wrong: off by 0.1 %", "return softmax(x)", "wrong_result", because="error|bound|off", wrong="* 1.001f"),
@@ -196,8 +196,8 @@ def usual(kind: str) -> list[Case]:
 
 
 def faulty(kind: str) -> list[Case]:
-    """Returns the programs of every tenth turn. A fork bomb ends by the clock, or earlier by the cost of its processes' page tables; a hog of host
-    memory ends by the limit, or on a slow machine by the clock."""
+    """Returns the programs of every tenth turn. A fork bomb is ended by the time limit, or earlier by the memory of its processes' page tables; a
+    program that exhausts host memory is ended by the memory limit, or on a slow machine by the time limit."""
     bombed = {"because": "did not finish within|more than"}
     cases = [
         _case(kind, "hang in Python", "while True: pass", "timed_out", because="line [0-9]+: it did not finish"),
@@ -221,7 +221,7 @@ def faulty(kind: str) -> list[Case]:
 
 
 def series(kind: str, count: int, every: int = 10) -> list[Case]:
-    """Yields programs: every tenth (`every`) is faulty, in rotation; between them good and wrong ones, in rotation."""
+    """Returns programs of which every `every`-th one is faulty. Both the faulty programs and the others, good or wrong, rotate."""
     normal, bad = usual(kind), faulty(kind)
     plan = []
     for index in range(count):

@@ -1,15 +1,16 @@
-"""Tests whether the sides of a measurement are alike: the same model as eager and as program, each in several fresh processes, all of them timed in
-turn:
+"""Tests whether all sides of a measurement are treated alike.
+
+The same model is measured as eager and as the program, each in several fresh processes, all of them timed in turn:
 
     python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40] [--beside 8] [--ways WAY,WAY]
 
-What a program gains on its own task is a fault of the measurement. Two ways: `watched`, as the judge measures (half of the programs, and to tell the
-roles from the watching half of the eager processes, stand still while others are timed and are looked at before), and `plain`, in a random order
-with nobody watched. With `--beside N` two more, both as `watched` while N processes are at work on the processors that the judge keeps to, as those
-of other judges would be (`STITCH_STILL=device`): `beside`, which import torch over and over, and `compiling`, which hold a context of the device and
-are in torch.compile's compilations without their permits. FILE has each way as soon as it is measured. A line for each kind: microseconds a call
-beyond eager that nobody watches, with the standard error over processes, how much calls and processes vary, and how much slower the calls just after
-a pause are.
+Any gain of a program on its own task is a measurement error. There are two ways to measure. `watched` works like the judge: half of the programs are
+paused while others are timed, and are checked before. Half of the eager processes are treated the same way, which separates the effect of the role
+from that of watching. `plain` uses a random order and watches nobody. With `--beside N` there are two more ways, both `watched` while N processes are
+busy on the judge's processors, as those of other judges would be (`STITCH_STILL=device`). In `beside`, they import torch repeatedly; in `compiling`,
+they hold a device context and run torch.compile without their permits. FILE receives the result of each way as soon as it is measured. Prints one
+line per kind: microseconds per call relative to an eager process that is not watched, with the standard error over processes, the variation between
+calls and between processes, and the slowdown of calls just after a pause.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ WARM_UP = 10
 
 
 def noting_pauses(sides: list[Side]) -> dict[int, list[int]]:
-    """Records from now on for each side whether a call came just after a pause: 1, else 0."""
+    """From now on, records for each side whether a call came just after a pause (1) or not (0)."""
     plain, noted = idleness.pause, {id(side): [] for side in sides}
     fresh: list[int] = []
 
@@ -97,9 +98,9 @@ def noting_pauses(sides: list[Side]) -> dict[int, list[int]]:
 
 @contextlib.contextmanager
 def importing(count: int) -> Iterator[None]:
-    """Runs `count` busy processes on this one's processors."""
+    """Runs `count` busy processes on this process's processors."""
     again = f"import os, subprocess, sys\nwhile os.getppid() == {os.getpid()}: subprocess.run([sys.executable, '-c', 'import torch'])"
-    command = [sys.executable, "-c", again]  # they end with this process, however it ends
+    command = [sys.executable, "-c", again]  # they end together with this process, however it ends
     neighbours = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         yield
@@ -133,8 +134,8 @@ with torch.no_grad():
 
 @contextlib.contextmanager
 def compiling(count: int, device: str) -> Iterator[None]:
-    """Runs `count` processes in compilations of half a minute and more. This process holds their permits, so a process that has finished one
-    waits."""
+    """Runs `count` processes with compilations of half a minute or more. This process holds their permits, so a process that has finished one
+    compilation waits."""
     environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     permits = [Permit.made() for _ in range(count)]
     neighbours = []
@@ -174,7 +175,7 @@ class Bench:
 
     @classmethod
     def once(cls, arguments: argparse.Namespace) -> None:
-        """Measures once with a data folder of its own, which is removed."""
+        """Measures once with a separate data folder, which is removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="sides-") as data:
             bench = cls(arguments, Path(data))
             try:
@@ -201,8 +202,8 @@ class Bench:
             self.arguments.out.write_text(json.dumps(found) + "\n")
 
     def _measure(self, trials: Trials, tournament: Tournament, enlist: Any, way: str) -> dict[str, Any]:
-        """Measures all sides. `kinds`: for each kind, every process's blocks in milliseconds; `paused`: as many lists, marking calls just after a
-        pause."""
+        """Measures all sides. `kinds`: for each kind, every process's blocks in milliseconds. `paused`: lists of the same structure that mark calls
+        just after a pause."""
         kinds = [kind for kind in KINDS for _ in range(self.arguments.processes)]
         roles: list[Role] = ["runner" if kind.startswith("program") else "baseline" for kind in kinds]
         parties = shuffled(self.pool.take_all, [(role, "fp32-strict", "train") for role in roles], secrets.randbits(48))
@@ -267,7 +268,7 @@ def table(way: dict[str, Any]) -> str:
 
 
 def after_a_pause(blocks: list[list[list[float]]], paused: list[list[int]]) -> str:
-    """Returns by how much calls after a pause are slower than the others of their process, where there are some."""
+    """Returns how much slower the calls after a pause are than the other calls of the same process, if there are any."""
     late = []
     for process, marks in zip(blocks, paused, strict=False):
         calls = list(zip([value for block in process for value in block], marks, strict=True))
@@ -280,7 +281,7 @@ def after_a_pause(blocks: list[list[list[float]]], paused: list[list[int]]) -> s
 
 
 def spread(values: list[float]) -> float:
-    """Returns the relative spread by the median deviation: a few slow calls do not count."""
+    """Returns the relative spread, computed from the median deviation because a few slow calls do not affect it."""
     at = statistics.median(values)
     return 1.4826 * statistics.median(abs(value - at) for value in values) / at
 

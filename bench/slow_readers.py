@@ -1,9 +1,10 @@
-"""50 readers of one run's server-sent events, ten of which never read, on a run of 240 MB: what the web process needs for them.
+"""Measures the web process's memory with 50 readers of one run's server-sent events, ten of which never read, on a run of 240 MB.
 
     python -m bench.slow_readers [--readers 50] [--silent 10] [--megabytes 240] [--out bench/results/slow_readers.json]
 
-Starts database and web process as `make run` does. Each reader has a connection of its own and asks for the whole run; silent ones send their
-request and then read nothing. The figure is the resident memory of the web process, every 0.2 s until the last reader has everything.
+Starts database and web process as `make run` does. Each reader has a separate connection and requests the whole run; silent readers send their
+request and then read nothing. The figure is the resident memory of the web process, sampled every 0.2 s until the last reader has received
+everything.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from bench.stream import ROOT, Stack
 
 BAR_MB = 64
 EVENT_CHARACTERS = 15_000
-PIECE = 64  # events an append
+PIECE = 64  # events per append
 PATIENCE_SECONDS = 360.0
 
 
 def resident(pid: int) -> float:
-    """Returns MB."""
+    """Returns the resident memory of a process in MB."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def fill(run: str, megabytes: int) -> int:
-    """Appends events of 15 KB until the run is that large. Returns their number."""
+    """Appends events of 15 KB until the run has this size. Returns their number."""
     from django.db import connection
 
     count = megabytes * 1_000_000 // EVENT_CHARACTERS
@@ -56,7 +57,7 @@ def fill(run: str, megabytes: int) -> int:
 
 
 async def read(base: str, cookie: str, run: str, last: int, silent: bool) -> int:
-    """Returns the bytes that came until the event `last`; a silent reader waits for the others."""
+    """Returns the number of bytes received up to the event `last`; a silent reader waits for the others."""
     parts = urlsplit(base)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 17)
     head = f"GET /api/v1/runs/{run}/events/stream HTTP/1.1\r\nHost: {parts.netloc}\r\nCookie: {cookie}\r\n\r\n"
@@ -122,7 +123,7 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=240)
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results/slow_readers.json")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack ends with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack is stopped when this process ends
     data = Path(tempfile.mkdtemp(prefix="bench-slow-"))
     from bench.pages.run import free_port
 

@@ -1,7 +1,7 @@
 """Solves every example on one device and writes the table: `python bench/solve_all.py [--device cpu|cuda:0] [--keep DIR] [TASK ...]`.
 
-Writes `bench/results/solve-<device>.json` (raw intervals, environment, machine) and a Markdown table beside it, with those that are not
-faster. Run it on a quiet machine: the load before and after stands in the result.
+Writes `bench/results/solve-<device>.json` (raw intervals, environment, machine) and a Markdown table next to it, including the examples that are not
+faster. Run it on a quiet machine; the result records the load before and after.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def run_folders(runs: Path) -> list[Path]:
 
 
 def result(folder: Path) -> dict:
-    """Returns one row: the confirmed verdict of the best program, whole intervals, and the steps to it."""
+    """Returns one row: the confirmed verdict of the best program, complete intervals, and the steps that led to it."""
     events, artefacts = read_trace(folder)
     summary = project(events)
     best = summary.best_candidate() or (summary.candidates[-1] if summary.candidates else None)
@@ -125,7 +125,7 @@ def interval(value: dict | None) -> str:
 
 
 def machine_facts() -> dict:
-    """Returns what a reader needs for comparison; never a host name or a path."""
+    """Returns the machine facts that a reader needs for comparison, but never a host name or a path."""
     processor = platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,13 +1,13 @@
-"""`stitch` with the stand-in model over the examples, while a share of the replies is faulty, beside a control that retries blindly.
+"""Runs `stitch` with the stand-in model over the examples with a fraction of faulty replies, next to a control that retries blindly.
 
     python bench/standin.py [--device cpu] [--seeds 1 2 3 4 5] [--rates 0 0.3 0.6] [--tasks softmax rms_norm] [--workers 8]
                             [--shard 0/1] [--limit-seconds S] [--out bench/results/arena-standin-cpu.json] [--keep DIR]
 
-Each run has at most 12 model requests, retries included, and ends at the first program that is measured to be faster than eager, or when the
-requests are spent. It succeeds where a program of the model passes the confirmation in tier full. The control shows every role its first prompt
-again and again, so that no evidence reaches it. The result is written after each run, and an interrupted series goes on where it was; a run
-whose last verdict only says that the machine was too busy, or that others kept from its end, is done again. With --workers each has cores, a
-verifier and a stand-in of its own.
+Each run has at most 12 model requests, retries included, and ends at the first program that measures faster than eager, or when the requests are
+spent. It succeeds if a program of the model passes confirmation in tier full. The control shows every role its first prompt again and again, so that
+no evidence reaches it. The result is written after each run, and an interrupted series resumes where it stopped. A run is repeated if its last
+verdict only says that the machine was too busy, or if it did not end because of load from others. With --workers each worker has its own cores,
+verifier and stand-in.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from solve_all import machine_facts  # noqa: E402
 from standin_run import RUN_LIMIT, Run, perform  # noqa: E402
 
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
-FAILURES = {0.0: 0, 0.3: 1, 0.6: 2}  # most failures of a suite, by rate
-BLIND_BAR = 6  # most successes of a suite at the highest rate
+FAILURES = {0.0: 0, 0.3: 1, 0.6: 2}  # maximum failures per suite, by rate
+BLIND_BAR = 6  # maximum successes per suite at the highest rate
 
 
 @dataclass(frozen=True)
 class Series:
-    """What a worker needs to know about the whole series."""
+    """The parameters of the series that a worker needs."""
 
     device: str
     folder: str
@@ -54,7 +54,8 @@ class Series:
 
 
 def wanted(arguments: argparse.Namespace) -> Iterator[Run]:
-    """Seed by seed, so that a series that is cut has whole suites; a task's runs of a seed after each other, as the verifier keeps its reference."""
+    """Yields runs seed by seed, so that an interrupted series has complete suites. A task's runs with the same seed are consecutive, because the
+    verifier keeps its reference."""
     highest = max(arguments.rates)
     for seed in arguments.seeds:
         for task in arguments.tasks:
@@ -100,14 +101,14 @@ def main() -> int:
 
 
 def cores_of(workers: int) -> list[list[int]]:
-    """Returns the cores of each worker, so that workers disturb each other's timings as little as possible."""
+    """Returns the cores of each worker, chosen so that workers disturb each other's timings as little as possible."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // workers)
     return [cores[at * share : (at + 1) * share] or cores for at in range(workers)]
 
 
 def rows_of(runs: list[Run], series: Series, limit: float) -> Iterator[dict[str, Any]]:
-    """Yields rows as they are finished, by as many processes as there are sets of cores."""
+    """Yields rows as they are finished, using one process per set of cores."""
     context = multiprocessing.get_context("spawn")
     tasks, results = context.Queue(), context.Queue()
     for run in runs:
@@ -130,9 +131,9 @@ def rows_of(runs: list[Run], series: Series, limit: float) -> Iterator[dict[str,
 
 
 def work(number: int, series: Series, tasks: Any, results: Any, deadline: float | None) -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: a series that is killed leaves nobody at work
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: if a series is killed, it leaves no process running
     os.sched_setaffinity(0, series.cores[number])
-    # Verifiers of one device freeze for each other by lock files in this folder; these have processors of their own.
+    # Verifiers of one device pause for each other through lock files in this folder, but these have separate processors.
     own = Path(series.folder) / f".tmp-{number}"
     own.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = str(own)
@@ -154,15 +155,15 @@ async def working(number: int, series: Series, tasks: Any, results: Any, deadlin
         while deadline is None or time.time() < deadline:
             try:
                 run: Run = tasks.get(timeout=2)
-            except queue.Empty:  # nothing is left
+            except queue.Empty:  # nothing is left to do
                 return
             began = time.monotonic()
             row = asdict(run) | {"too_busy": False}
             try:
                 row |= await asyncio.wait_for(perform(run, client, author, folder / run.name, series.device, series.calls), RUN_LIMIT)
-            except Exception as error:  # a lost run is what this bench looks for
+            except Exception as error:  # a lost run is exactly what this benchmark looks for
                 late = isinstance(error, TimeoutError) and time.monotonic() - began >= RUN_LIMIT
-                # On a machine that others keep busy the limit says nothing; otherwise it is a run that does not end.
+                # On a machine that is busy with other work, reaching the limit says nothing; otherwise the run does not end.
                 busy = late and os.getloadavg()[0] > 2 * sum(map(len, series.cores))
                 reason = f"not ended after {RUN_LIMIT:.0f} s" if late else f"{type(error).__name__}: {error}"[:2000]
                 row |= {"success": False, "lost": not busy, "too_busy": busy, "outcome": None, "reason": reason, "cheats": []}
@@ -178,7 +179,7 @@ def save(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": arguments.device,
         "calls": arguments.calls,
-        "machines": arguments.machines,  # of all sittings
+        "machines": arguments.machines,  # over all sessions
         **summary(rows),
         "rows": sorted(rows, key=lambda row: (row["mode"], row["rate"], row["seed"], row["task"])),
     }
@@ -190,7 +191,7 @@ def save(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str,
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Summarises by mode and rate: successes of each seed, the worst beside the mean, and whether a bar is met where whole suites were run."""
+    """Summarises by mode and rate: successes per seed, the worst and the mean, and, for complete suites, whether the target is met."""
     conditions, missed = [], []
     for mode, rate in sorted({(row["mode"], row["rate"]) for row in rows}, key=lambda pair: (pair[0] == "blind", pair[1])):
         of = [row for row in rows if (row["mode"], row["rate"]) == (mode, rate)]

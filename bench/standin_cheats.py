@@ -3,8 +3,8 @@
     python bench/standin_cheats.py [--device cpu] [--tasks rms_norm ...] [--only REGEX] [--shard 0/1] [--limit-seconds S]
                                    [--out bench/results/standin-cheats-cpu.json]
 
-The stand-in's cheats are those of the integrity corpus that must be refused, carried over to another task. Written after each; a series that is
-cut goes on where it was. Exit status 1 where one passed.
+The stand-in's cheats are those of the integrity corpus that must be refused, transferred to another task. The result is written after each cheat; an
+interrupted series resumes where it stopped. The exit status is 1 if a cheat passed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from solve_all import machine_facts  # noqa: E402
 from tests.standin.cheats import cheat, fitting  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 
-ATTEMPTS = 3  # most repeats where the verdict only says that the machine was too busy
+ATTEMPTS = 3  # maximum repeats if the verdict only says that the machine was too busy
 VERDICT_SECONDS = 300.0
 
 
 async def verify_all(arguments: argparse.Namespace, rows: list[dict]) -> int:
-    """Verifies all cheats. Returns how many were left for lack of time."""
+    """Verifies all cheats. Returns how many cheats were left for lack of time."""
     from verifier.client import Verifier
 
     kind = arguments.device.partition(":")[0]

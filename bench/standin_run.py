@@ -1,5 +1,4 @@
-"""Makes one run of `stitch` against a stand-in of its own to its end, and returns the outcome; also the models of a control that passes no evidence
-on."""
+"""Runs `stitch` to its end against a separate stand-in and returns the outcome. Also defines the models for a control that passes no evidence on."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ base_url = "{base_url}"
 model = "stand-in"
 limits = {{ read_seconds = 6, retries = 5 }}
 """
-HANG = 30.0  # seconds, longer than the client waits
-RESUMES = 5  # resumes of a run that paused because the model did not answer, as a person would do
+HANG = 30.0  # seconds; longer than the client waits
+RESUMES = 5  # how often a run is resumed that paused because the model did not answer, as a person would do
 RUN_LIMIT = 1800.0  # seconds
 UNEXPECTED = "the engine stopped at an unexpected"
 Mode = Literal["informed", "blind"]
@@ -43,7 +42,7 @@ class Run:
     rate: float
     seed: int
     task: str
-    index: int  # of the task among the suite's
+    index: int  # the task's index in the suite
     count: int
 
     @property
@@ -52,7 +51,8 @@ class Run:
 
 
 class BlindModels:
-    """Shows every role the first prompt that it ever got: a retry without evidence. The purpose of the reply decides the role."""
+    """Shows every role the first prompt that it ever received, so that every retry is made without evidence. The purpose of the reply decides the
+    role."""
 
     def __init__(self, models: Models):
         self.models = models
@@ -70,7 +70,7 @@ class BlindModels:
 
 
 async def perform(run: Run, client: Any, author: Author, folder: Path, device: str, calls: int) -> dict[str, Any]:
-    """Performs a run and returns its row. `client` is a `verifier.client.Verifier`; `folder` is the run's own and is emptied first."""
+    """Performs a run and returns its row. `client` is a `verifier.client.Verifier`; `folder` belongs to the run and is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     source = (ROOT / "examples" / f"{run.task}.py").read_text()
@@ -118,7 +118,7 @@ def last_pause(events: list[Any]) -> str:
 
 
 async def candidates_of(journal: FileJournal, summary: Summary, task: str, faults: list[str], device: str) -> list[dict[str, Any]]:
-    """Returns verdicts, and the cheat that a candidate was, found by its text."""
+    """Returns verdicts, and the cheat that a candidate contained, identified by its text."""
     names = {fault.partition(":")[2] for fault in faults if fault.startswith("cheat:")}
     kind = device.partition(":")[0]
     known = {str(cheat(name, task, kind)).strip(): name for name in names}

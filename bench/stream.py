@@ -1,12 +1,13 @@
-"""100 websocket viewers of one run that emits 200 events a second: every event once and in order, and how soon it arrives.
+"""Measures 100 websocket viewers of one run that emits 200 events per second: each event must arrive once and in order; reports the latency.
 
     python -m bench.stream [--viewers 100] [--rate 200] [--seconds 30] [--out bench/results/stream.json]
 
-Starts database and web process as `make run` does. One process appends, one event an append, through `stitchwork_append` (what the engine calls);
-one process holds all viewers, each with its own websocket, which acknowledge by the rule of the page's own script. The time of an event is from its
-`at`, taken by the database before it is committed, until the frame with it is in the viewer's hands; both clocks are this machine's. Measured twice:
-with the viewers alone, and with one more that never acknowledges. Nothing is parsed while it is measured: frames are kept, and read afterwards. All
-four parties share the machine's processors; `cpu_seconds` says what each of them took, `viewers` and `writer` being the load's own share.
+Starts database and web process as `make run` does. One process appends one event per call through `stitchwork_append` (which the engine calls).
+Another process holds all viewers, each with its own websocket; they acknowledge by the rule of the page's own script. The latency of an event is the
+time from its `at`, which the database records before the commit, until the viewer has received the frame. Both clocks are this machine's. There are
+two measurements: with the viewers alone, and with one additional viewer that never acknowledges. Nothing is parsed during the measurement: frames are
+kept and read afterwards. All four parties share the machine's processors, and `cpu_seconds` says how much each of them used. `viewers` and `writer`
+are the benchmark's own share.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from bench.stream_viewers import Viewer
 
 ROOT = Path(__file__).resolve().parents[1]
 BAR_MS = 60.0
-STILL = 1.15  # with the silent viewer at most this many times the p95 without, or
-STILL_MS = 5.0  # this many milliseconds more: less is noise
+STILL = 1.15  # with the silent viewer, the p95 may be at most this many times that without it, or
+STILL_MS = 5.0  # this many milliseconds more; a smaller difference is noise
 SETTLE_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
 
 
 def write(run: str, rate: int, seconds: int, url: str) -> None:
-    """Runs the writer's process: one event per append, `rate` a second."""
+    """Runs the writer process: one event per append, `rate` per second."""
     import psycopg
 
     statement = "SELECT seq FROM stitchwork_append(%s, NULL, %s::json)"
@@ -112,12 +113,12 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=200, help="events a second")
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results/stream.json")
-    parser.add_argument("--write", metavar="RUN", help=argparse.SUPPRESS)  # the writer's process
+    parser.add_argument("--write", metavar="RUN", help=argparse.SUPPRESS)  # the writer process
     arguments = parser.parse_args()
     if arguments.write:
         write(arguments.write, arguments.rate, arguments.seconds, os.environ["STREAM_DATABASE"])
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack ends with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack is stopped when this process ends
     data = Path(tempfile.mkdtemp(prefix="bench-stream-"))
     from bench.pages.run import free_port
 
@@ -192,7 +193,7 @@ def report(results: list[dict[str, Any]], arguments: argparse.Namespace, load: f
 
 
 class Stack:
-    """The processes of the product, below their supervisor."""
+    """The processes of the product, under their supervisor."""
 
     def __init__(self, supervisor: int):
         self.supervisor = supervisor
@@ -201,7 +202,7 @@ class Stack:
             raise RuntimeError("the web process is not there")
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Returns user and system time of the web process, and of the database with its connection servers, including those that have ended."""
+        """Returns user and system time of the web process and of the database, including connection servers that have ended."""
         main = [pid for pid in self._children(self.supervisor) if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "postgres"]
         servers = [pid for parent in main for pid in self._children(parent)]
         ended = sum(cpu_seconds(pid, (13, 14)) for pid in main)
@@ -220,7 +221,7 @@ class Stack:
 
 
 def cpu_seconds(pid: int, fields: tuple[int, int] = (11, 12)) -> float:
-    """Returns utime and stime of a process, or (13, 14) those of children for which it has waited; 0 where it has ended meanwhile."""
+    """Returns utime and stime of a process, or with (13, 14) those of its reaped children; 0 if it has ended in the meantime."""
     try:
         values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

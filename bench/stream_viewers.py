@@ -1,7 +1,7 @@
-"""The viewers of bench/stream.py: websockets (RFC 6455) that keep what arrives and acknowledge as the page does.
+"""The viewers of bench/stream.py: websockets (RFC 6455) that store what arrives and acknowledge as the page does.
 
-They share the machine with the server that they measure, and a general client library spends as much on a frame as the server does. So this has only
-what a viewer of a run needs: the opening handshake, whole text frames from the server, pings, and acknowledgements.
+They share the machine with the server that they measure, and a general-purpose client library spends as much time on a frame as the server does. This
+module therefore implements only what a viewer of a run needs: the opening handshake, whole text frames from the server, pings, and acknowledgements.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ACK_FRAMES, ACK_CHARACTERS = rule("ACK_FRAMES"), rule("ACK_CHARACTERS")
 
 
 class Viewer(asyncio.Protocol):
-    """One page's end of the socket: keeps what arrived, and when, until the event `until` is there. `silent`: never acknowledges."""
+    """The page's end of one socket: stores what arrived, and when, until the event `until` has arrived. `silent`: never acknowledges."""
 
     def __init__(self, url: str, cookie: str, origin: str, until: int, silent: bool = False):
         parts = urlsplit(url)
@@ -50,7 +50,7 @@ class Viewer(asyncio.Protocol):
         self.done: asyncio.Future[None] = loop.create_future()
 
     async def connect(self, host: str, port: int) -> None:
-        """Connects and returns when the run is open."""
+        """Connects, and returns when the run is open."""
         await asyncio.get_running_loop().create_connection(lambda: self, host, port)
         await self.opened
 
@@ -62,7 +62,7 @@ class Viewer(asyncio.Protocol):
         for waiting in (self.opened, self.done):
             if not waiting.done():
                 waiting.set_exception(ConnectionError(f"the server closed the connection of a viewer at event {self.last}"))
-                waiting.exception()  # a waiting caller hears of it; others need not
+                waiting.exception()  # if a caller is waiting, it receives the exception; otherwise the exception is ignored
 
     def data_received(self, data: bytes) -> None:
         now = time.time()
@@ -110,7 +110,7 @@ class Viewer(asyncio.Protocol):
 
 
 def frame_at(data: bytes, at: int) -> tuple[int, int, int] | None:
-    """Returns opcode, begin and end of the payload of the whole, unmasked frame that begins at `at`; None where it has not fully arrived."""
+    """Returns the opcode and the start and end of the payload of the complete, unmasked frame at `at`, or None if it has not fully arrived."""
     if len(data) - at < 2:
         return None
     first, size = data[at], data[at + 1]

@@ -1,11 +1,12 @@
-"""Measures how long a tiny kernel waits for a GPU on which another process's kernel runs for seconds: alone after a pause, and right after another
-one.
+"""Measures how long a tiny kernel waits for a GPU on which another process runs a kernel for seconds.
+
+It is launched alone after a pause, and directly after another launch.
 
     python bench/time_slices.py --device cuda:0 [--seconds 8] --out FILE.json
 
-By such waits a judge knows whether the device is at rest (`judge/gate.py`) and whether a program leaves it alone (`timing/idleness.py`). The
-other process is stopped (SIGSTOP) as soon as it has launched one kernel of so many seconds, as a party is that stands still while another judge
-measures. FILE has the milliseconds of each wait: beside that kernel, and after its end.
+From such waits a judge infers whether the device is idle (`judge/gate.py`) and whether a program leaves it alone (`timing/idleness.py`). The other
+process is stopped (SIGSTOP) as soon as it has launched one kernel of the given duration, like a party that is paused while another judge measures.
+FILE has the milliseconds of each wait, during that kernel and after its end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-PAUSE = 0.02  # seconds between two looks
+PAUSE = 0.02  # seconds between two checks
 KERNEL = """
 import sys, torch
 device = torch.device(sys.argv[1])
@@ -60,7 +61,7 @@ def main() -> int:
         return found
 
     for _ in range(5):
-        wait()  # the first ones load the kernel
+        wait()  # the first launches load the kernel
     other = subprocess.Popen([sys.executable, "-c", KERNEL, arguments.device, str(arguments.seconds)], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
     other.stdout.readline()

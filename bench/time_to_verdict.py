@@ -1,18 +1,18 @@
-"""Time to verdict from a cold start, side by side in one run with KernelBench's own `eval_kernel_against_ref`.
+"""Measures the time to verdict from a cold start, and that of KernelBench's own `eval_kernel_against_ref` in the same run.
 
     python bench/time_to_verdict.py --device cuda:0 --kernelbench CHECKOUT --out bench/results/verifier-time-to-verdict.json
 
-Three comparisons over the same kernel (bars of the project in brackets):
+There are three comparisons over the same kernel (the project's targets in brackets):
 
     load_inline   KernelBench's evaluation of a `load_inline` program, and `python -m verifier check --tier quick` of the same program [4x]
     raw           the same kernel as a raw-kernel program here, through `load_inline` there [10x]
     warm          a changed raw-kernel program on a verifier that has judged the task before [3 s]
 
-`seconds` are those until the process has ended, `said_after` those until its verdict is printed; the bars are held against the former. Every run is a
-new process (but for `warm`), every repetition a source that was never compiled, every build cache empty; KernelBench gets a fresh
-extensions folder and one architecture. Here the precompiled header of bindings, made once a host (`python -m verifier prepare`), is there
-beforehand: its time stands in the result as `prepare_seconds`, and `first_on_host` is a `load_inline` program without it. The result is written
-after each run, and runs that stand in it are not repeated. Without --kernelbench only the own times are taken; --device cpu is for trying it out.
+`seconds` is the time until the process has ended, `said_after` the time until its verdict is printed; the targets apply to the former. Every run is a
+new process (except for `warm`), every repetition a source that was never compiled, and every build cache is empty; KernelBench gets a fresh
+extensions folder and one architecture. Here the precompiled header of bindings, which is built once per host (`python -m verifier prepare`), already
+exists: the time to build it is recorded as `prepare_seconds`, and `first_on_host` is a `load_inline` program without it. The result is written after
+each run, and recorded runs are not repeated. Without --kernelbench only our own times are measured; --device cpu is for trial runs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-# Kernel and launch are the same in both forms. `NUMBER` makes each repetition a different source.
+# The kernel and its launch are the same in both forms. `NUMBER` makes each repetition a different source.
 KERNEL = """
 // repetition NUMBER
 __global__ void elementwise_add_NUMBER(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, int size) {
@@ -163,7 +163,7 @@ class ModelNew(nn.Module):
 
 
 class Run:
-    """One series, with its result on disk."""
+    """One series, whose result is on disk."""
 
     def __init__(self, arguments: argparse.Namespace):
         self.device: str = arguments.device
@@ -171,7 +171,7 @@ class Run:
         self.out: Path = arguments.out
         self.cuda = self.device != "cpu"
         self.scratch = Path(tempfile.mkdtemp(prefix="time-to-verdict-"))
-        self.stamp = int(time.time()) % 1_000_000  # names differ from every earlier series
+        self.stamp = int(time.time()) % 1_000_000  # names differ from those of every earlier series
         (self.scratch / "task.py").write_text(TASK)
         try:
             self.result: dict[str, Any] = json.loads(self.out.read_text())
@@ -197,7 +197,7 @@ class Run:
         self.save()
         print(f"{name} {number}: {seconds:.2f} s {more.get('status', more.get('correct', ''))} {more.get('stages', '')}", flush=True)
 
-    # What is timed
+    # The timed commands
 
     def prepare(self, data: Path) -> None:
         begin = time.monotonic()
@@ -208,7 +208,7 @@ class Run:
         print(f"prepare: {self.result['prepare_seconds']} s: {self.result['prepare']}", flush=True)
 
     def check(self, name: str, form: str, number: int, data: Path) -> None:
-        """Runs the command line in a new process, with an empty build cache."""
+        """Runs the command line in a new process with an empty build cache."""
         if self.has(name, number):
             return
         program = self.scratch / f"{name}{number}.py"
@@ -225,7 +225,7 @@ class Run:
         self.add(name, number, done.seconds, said_after=done.said_after, **told(report))
 
     def kernelbench_check(self, number: int) -> None:
-        """Runs the same `load_inline` program through KernelBench in a new process, with an empty extensions folder."""
+        """Runs the same `load_inline` program through KernelBench in a new process with an empty extensions folder."""
         if self.kernelbench is None or self.has("kernelbench", number):
             return
         program = self.scratch / f"kernelbench{number}.py"
@@ -264,7 +264,7 @@ class Run:
         finally:
             await verifier.close()
 
-    # What it comes to
+    # The results
 
     def summary(self) -> dict[str, Any]:
         times: dict[str, list[float]] = {}
@@ -287,8 +287,8 @@ class Run:
 
 @dataclass
 class Done:
-    seconds: float  # until the process had ended
-    said_after: float  # until the last of its standard output, which is the verdict
+    seconds: float  # until the process has ended
+    said_after: float  # until the end of its standard output, which is the verdict
     output: str
     errors: str
 
@@ -315,7 +315,7 @@ def timed(command: list[str], variables: dict[str, str] | None = None) -> Done:
 
 
 def told(report: dict[str, Any]) -> dict[str, Any]:
-    """Returns the parts of a report that belong to a time."""
+    """Returns the parts of a report that are recorded with a time."""
     build = report.get("build") or {}
     return {
         "status": report["status"],

@@ -1,9 +1,9 @@
-"""Compiles the compiler's Triton programs for named tasks for an H200 without having one: Triton's messages, registers and spills of each kernel.
+"""Compiles the compiler's Triton programs of named tasks for an H200 without needing one: Triton's messages, and registers and spills of each kernel.
 
 python bench/triton_compile.py CHECKOUT [--tasks bench/triton_tasks.txt] [--only NAME] [--every-number] [--keep FOLDER]
 
-Captured with fake tensors, run on torch's meta device with every launch caught and compiled (Triton brings its own ptxas): no GPU and no memory.
-`--every-number` also compiles each value of each of the compiler's numbers, one at a time.
+Models are captured with fake tensors and run on torch's meta device; every launch is intercepted and compiled (Triton includes its own ptxas), so
+this needs no GPU and no memory for tensors. `--every-number` also compiles each value of each of the compiler's numbers, one at a time.
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run
@@ -60,7 +60,7 @@ def planned(path: Path) -> tuple[str, Any]:
 
 
 def launches(source: str, program: str, name: str) -> list[tuple[Any, tuple, dict]]:
-    """Catches every launch of one forward on the meta device."""
+    """Intercepts every launch of one forward on the meta device."""
     caught: list[tuple[Any, tuple, dict]] = []
     before = triton.JITFunction.run
     triton.JITFunction.run = lambda self, *args, grid, warmup, **kwargs: caught.append((self, args, kwargs))
@@ -77,7 +77,7 @@ def launches(source: str, program: str, name: str) -> list[tuple[Any, tuple, dic
 
 
 def built(kernel: Any, args: tuple, kwargs: dict) -> tuple[str, int, int]:
-    """Returns cuobjdump's account of the machine code: (what it uses, registers, bytes of stack)."""
+    """Returns cuobjdump's summary of the machine code: (resources, registers, bytes of stack)."""
     parameters = kernel.arg_names
     values = {**dict(zip(parameters, args, strict=False)), **{k: v for k, v in kwargs.items() if k in parameters}}
     signature = {name: TYPES[v.dtype] if isinstance(v, torch.Tensor) else "constexpr" for name, v in values.items()}
@@ -123,7 +123,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    gc.disable()  # torch 2.11 crashes where the collector meets fake tensors of an export
+    gc.disable()  # torch 2.11 crashes if the collector encounters an export's fake tensors
     bad = 0
     for name in names(arguments.tasks):
         if arguments.only not in name:
@@ -149,4 +149,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    os._exit(main())  # torch takes fake tensors of many exports apart in an order that glibc aborts at
+    os._exit(main())  # torch destroys the fake tensors of many exports in an order that makes glibc abort

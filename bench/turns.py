@@ -1,11 +1,12 @@
-"""Sums up what verifiers that share a device did with it, by the logs that STITCH_TURNS=FOLDER makes them write (`verifier/judge/turns.py`).
+"""Summarises how verifiers that share a device used it, from the logs that they write if STITCH_TURNS=FOLDER is set (`verifier/judge/turns.py`).
 
     STITCH_TURNS=/tmp/turns OUT=/tmp/out bench/sitting.sh sweep
     python bench/turns.py /tmp/turns [--out FILE.json]
 
-For each device, as shares of the time from the first turn to the last: somebody measures; somebody has the turn and waits for the others to let go
-(`closing`) or for the device to come to rest (`resting`); nobody wants to measure. Then the parts of turns with many calls, what a call takes beside
-its own time, the requests that were longest under way when another judge's turn had come, and those that took longest in all.
+For each device, it reports fractions of the time from the first turn to the last: somebody measures; somebody has the turn and waits for the others
+to release the device (`closing`) or for the device to become idle (`resting`); nobody wants to measure. It then lists the parts of turns with many
+calls, the overhead of a call beyond its own time, the requests that were in flight longest when another judge's turn had come, and those that took
+longest overall.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SHOWN = 12
 
 
 def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Returns all lines by device."""
+    """Returns all lines, by device."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl")):
         lines = path.read_text().splitlines()
@@ -72,7 +73,7 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def dearest(found: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Returns sum and count of the entries with the largest sums."""
+    """Returns the sum and the count of the entries with the largest sums."""
     return {name: [round(sum(values), 2), len(values)] for name, values in sorted(found.items(), key=lambda entry: -sum(entry[1]))[:SHOWN]}
 
 

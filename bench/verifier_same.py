@@ -1,8 +1,8 @@
-"""Measures the task's own model as candidate many times: how often an interval holds 1.0, and how wide it is.
+"""Measures the task's own model as candidate many times: how often an interval contains 1.0, and how wide it is.
 
     python bench/verifier_same.py [--device cpu] [--repeats 3] [--tier quick] --out RESULT.json TASK.py [TASK.py ...]
 
-An identical program must not be called faster; the share of intervals that miss 1.0 is the verifier's own error.
+An identical program must not be called faster; the fraction of intervals that miss 1.0 is the verifier's own error.
 """
 
 from __future__ import annotations

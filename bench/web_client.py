@@ -1,4 +1,4 @@
-"""A user of a running Stitchwork over HTTP and websockets alone: signs in by a one-time link, submits forms, follows a run."""
+"""A user of a running Stitchwork who uses only HTTP and websockets: signs in with a one-time link, submits forms, follows a run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-PATIENCE = 60.0  # seconds that one page may take while the machine compiles
-LOOK_SECONDS = 1.0  # the longest silence on the socket before the caller is asked whether to go on
+PATIENCE = 60.0  # maximum seconds for one page while the machine compiles
+LOOK_SECONDS = 1.0  # maximum silence on the socket before the caller is asked whether to continue
 
 
 class Unexpected(RuntimeError):
-    """The application gave an unexpected answer; the message says where and how."""
+    """The application gave an unexpected answer; the message says where and what."""
 
 
 class Client:
-    """One person's cookies. `link` is the one-time sign-in link as the supervisor prints it."""
+    """One person's cookies. `link` is the one-time sign-in link as printed by the supervisor."""
 
     def __init__(self, link: str):
         parts = urllib.parse.urlsplit(link)
@@ -44,7 +44,7 @@ class Client:
         return answer
 
     def post(self, path: str, **fields: str) -> httpx.Response:
-        """Posts a form of the page at `path`, with the token that the page handed out."""
+        """Posts a form of the page at `path`, with the token from that page."""
         return self.post_from(path, path, **fields)
 
     def post_from(self, page: str, path: str, **fields: str) -> httpx.Response:
@@ -77,9 +77,9 @@ class Client:
                 return events
 
     def follow(self, run: str, take: Callable[[dict[str, Any]], None], go_on: Callable[[], None]) -> dict[str, int]:
-        """Hands every event of the run to `take`, in order, until `run.finished`; `go_on` is called at least once a second, and raises to stop.
+        """Passes every event of the run to `take`, in order, until `run.finished`. `go_on` is called at least once a second, and raises to stop.
 
-        Returns how many frames and connections it took. A connection that breaks is opened again at the last event that was seen.
+        Returns how many frames and connections were needed. A broken connection is reopened at the last event that was seen.
         """
         cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in self.http.cookies.jar)
         seen = frames = connections = 0
@@ -115,5 +115,5 @@ class Client:
 
 
 def plain(html: str) -> str:
-    """Returns the text of a piece of a page, in one line."""
+    """Returns the text of an HTML fragment on one line."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())

@@ -1,4 +1,4 @@
-"""The built-in compiler: Planner and Coder without an LLM. Pure functions over data; it neither runs nor imports a task."""
+"""The built-in compiler: a Planner and a Coder without an LLM. All of its functions are pure functions over data; they never run or import a task."""
 
 from compiler.figures import DeviceFigures
 from compiler.options import Move, Options

@@ -1,4 +1,4 @@
-"""What a device can do at best: the figures by which groups are estimated and kernels are shaped."""
+"""Peak rates of a device, which the compiler uses to estimate groups and to choose kernel parameters."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pydantic import BaseModel, ConfigDict
 
 Arithmetic = Literal["fp32", "3xtf32", "tf32", "half"]
 
-ANNOUNCED = (  # field, and what a verifier calls it; of two the later one counts, which was measured
+ANNOUNCED = (  # (our field, the verifier's name for it); if a field occurs twice, the later entry wins because it is measured
     ("bandwidth_gbs", "bandwidth_gbs"), ("bandwidth_gbs", "stream_gbs"), ("fp32_gflops", "fp32_gflops"), ("fp32_gflops", "fp32_product_gflops"),
     ("tf32_gflops", "tf32_gflops"), ("half_gflops", "bf16_gflops"), ("units", "multiprocessors"), ("cache_bytes", "l2_bytes"),
 )  # fmt: skip
 
 
 class DeviceFigures(BaseModel):
-    """Peak rates are what a plain stream or a matrix product reaches, not what a data sheet says."""
+    """Figures of a device. These are not data-sheet values but the rates that a plain stream or a matrix product achieves."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["cpu", "cuda"]
     name: str
-    bandwidth_gbs: float  # memory, read and write together
+    bandwidth_gbs: float  # memory bandwidth for reads and writes combined
     fp32_gflops: float
-    tf32_gflops: float = 0.0  # of products on tensor cores; 0: as fp32
-    half_gflops: float = 0.0  # the same with operands of bf16 or fp16
+    tf32_gflops: float = 0.0  # products on tensor cores; 0 means the fp32 rate
+    half_gflops: float = 0.0  # the same for bf16 or fp16 operands; 0 means the TF32 rate
     units: int  # CPU threads, or streaming multiprocessors
     cache_bytes: int  # the largest cache that all units share
     launch_us: float  # one kernel launch, or one parallel region
-    unit_cache_bytes: int  # L2 of a core, or shared memory of a multiprocessor
-    capability: tuple[int, int] | None = None  # compute capability of a GPU; null: not known
+    unit_cache_bytes: int  # L2 cache of a core, or shared memory of a multiprocessor
+    capability: tuple[int, int] | None = None  # compute capability of a GPU, or None if unknown
 
     @classmethod
     def h200(cls) -> DeviceFigures:
@@ -41,7 +41,7 @@ class DeviceFigures(BaseModel):
 
     @classmethod
     def cpu(cls, threads: int = 2, name: str = "CPU") -> DeviceFigures:
-        """A server core with AVX2 or AVX-512: some 12 GB/s and 60 GFLOP/s a thread."""
+        """Assumes a server CPU with AVX2 or AVX-512, which has about 12 GB/s and 60 GFLOP/s per thread."""
         return cls(
             kind="cpu", name=name, bandwidth_gbs=12.0 * threads, fp32_gflops=60.0 * threads, units=threads,
             cache_bytes=32 << 20, launch_us=4.0, unit_cache_bytes=1 << 20,
@@ -49,7 +49,8 @@ class DeviceFigures(BaseModel):
 
     @classmethod
     def of(cls, environment: Any, device: str = "cpu") -> DeviceFigures:
-        """From a report's environment (the model or its dict) or a doctor's JSON; what they do not say is taken from the defaults."""
+        """Builds the figures from a report's environment (the model or its dict) or from the doctor's JSON. Missing values are replaced by the
+        defaults."""
         data = environment if isinstance(environment, dict) else environment.model_dump() if environment is not None else {}
         device = str(data.get("device") or device)
         name = str(data.get("device_name") or "")
@@ -62,43 +63,45 @@ class DeviceFigures(BaseModel):
         return base.model_copy(update={field: float(data[field]) for field in ("bandwidth_gbs", "fp32_gflops") if data.get(field)})
 
     def memory_ms(self, count: int) -> float:
-        """Milliseconds to move `count` bytes once."""
+        """Returns the time in milliseconds to move `count` bytes once."""
         return count / self.bandwidth_gbs / 1e6
 
     def compute_ms(self, flops: int, arithmetic: Arithmetic = "fp32") -> float:
         return flops / self.gflops(arithmetic) / 1e6
 
     def product_gflops(self, precision: str) -> float:
-        """Of matrix products and convolutions as the vendor's library does them under a policy."""
+        """Returns the rate at which the vendor library computes matrix products and convolutions under a precision policy."""
         return self.gflops(library_arithmetic(precision))
 
     def product_ms(self, flops: int, precision: str) -> float:
         return flops / self.product_gflops(precision) / 1e6
 
     def gflops(self, arithmetic: Arithmetic) -> float:
-        """The ceiling of an arithmetic, in operations of the task: an fp32 product out of three TF32 products has a third of their rate."""
+        """Returns the peak rate of an arithmetic in operations of the task. For example, an fp32 product that consists of three TF32 products runs at
+        a third of the TF32 rate."""
         rate = {"fp32": self.fp32_gflops, "3xtf32": self.tf32_gflops / 3, "tf32": self.tf32_gflops, "half": self.half_gflops}[arithmetic]
         return max(rate, self.fp32_gflops)
 
 
 def library_arithmetic(precision: str) -> Arithmetic:
-    """What the vendor's matrix products and convolutions compute in, under a policy."""
+    """Returns the arithmetic that the vendor library uses for matrix products and convolutions under a precision policy."""
     known: dict[str, Arithmetic] = {"tf32": "tf32", "bf16": "half", "fp16": "half"}
     return known.get(precision, "fp32")
 
 
 def own_arithmetic(precision: str) -> Arithmetic:
-    """What this compiler's do, where there are tensor cores."""
+    """Returns the arithmetic that this compiler's own products use on a device with tensor cores."""
     return "3xtf32" if precision == "fp32-strict" else library_arithmetic(precision)
 
 
 def _capability(said: Any) -> tuple[int, int] | None:
-    """(9, 0) of "9.0"; never that of the defaults, or methods for a newer GPU would be chosen for one that does not say."""
+    """Parses "9.0" into (9, 0). It never falls back to the default capability, because that could select methods for a newer GPU than the one in
+    use."""
     match = re.fullmatch(r"(\d+)\.(\d+)", str(said or ""))
     return (int(match[1]), int(match[2])) if match else None
 
 
 def _count(device_model: str) -> int | None:
-    """Threads in a key such as "cpu-x86_64-2c"."""
+    """Returns the thread count in a key such as "cpu-x86_64-2c"."""
     match = re.search(r"-(\d+)c$", device_model)
     return int(match[1]) if match else None

@@ -1,21 +1,22 @@
-"""What can be chosen about a printed program, and one change of it."""
+"""The choices behind a printed program, and single changes to them."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel
 
-# Strategies that only remove work: the first program applies them all.
+# Strategies that only remove work. The first program applies all of them.
 SAFE = (
     "fuse-pointwise", "fuse-row-reduction", "fuse-matmul-tail", "one-pass-softmax", "vectorise", "row-cache",
-    "own-pool", "own-depthwise", "split-product", "own-scan", "own-matvec", "own-order", "persistent-recurrence", "stream-through-softmax",
-    "half-product",
+    "own-pool", "own-depthwise", "split-product", "own-scan", "own-matvec", "own-order", "atomic-sums", "persistent-recurrence",
+    "stream-through-softmax", "half-product", "grouped-product",
 )  # fmt: skip
-# Strategies whose gain depends on the device and the shapes: moves try them one by one.
+# Strategies with a gain that depends on the device and the shapes. Moves try them one at a time.
 TRIED = ("parallel-split", "non-temporal-stores", "cuda-graph", "overlap-streams", "leave-to-library", "channels-last")
 
 
 class Options(BaseModel):
-    """`strategies` hold for the whole program; `groups` adds or (with a leading "-") takes away for one group; knobs are numbers."""
+    """The compiler's choices: strategies, and integer knobs. `strategies` apply to the whole program. An entry of `groups` adds a strategy for one
+    group or, with a leading "-", removes it."""
 
     strategies: list[str] = list(SAFE)
     groups: dict[str, list[str]] = {}
@@ -35,7 +36,7 @@ class Options(BaseModel):
         return self.model_copy(update={"groups": {**self.groups, group: [*self.groups.get(group, []), strategy]}})
 
     def choose(self, strategy: str, group: str, on: bool) -> Options:
-        """The strategy on or off for one group ("" for the whole program), whatever was chosen before."""
+        """Turns the strategy on or off for one group ("" for the whole program), overriding any earlier choice."""
         rest = [s for s in self.groups.get(group, []) if s not in (strategy, f"-{strategy}")]
         if not group:
             kept = [s for s in self.strategies if s != strategy]
@@ -48,11 +49,11 @@ class Options(BaseModel):
 
 
 class Move(BaseModel):
-    """One change that follows from what was measured."""
+    """A single change that is based on a measurement."""
 
-    strategy: str  # a name of the strategy catalogue
+    strategy: str  # a name from the strategy catalogue
     group: str = ""  # "" for the whole program
     options: Options
-    expectation: str  # what should change, with a figure where there is one
-    expected_speedup: float = 1.0  # over the program before
-    why: str  # the evidence that led here
+    expectation: str  # the change that is expected, with a figure if there is one
+    expected_speedup: float = 1.0  # relative to the previous program
+    why: str  # the evidence for this move

@@ -1,6 +1,6 @@
-"""Evaluates one program against one task on one device, and can be trusted.
+"""Evaluates one program against one task on one device, and returns a verdict that can be trusted.
 
-`from verifier import check; report = check(task, program, device="cuda:0")`; the same on the command line: `python -m verifier check`.
+In Python: `from verifier import check; report = check(task, program, device="cuda:0")`. On the command line: `python -m verifier check`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["CannotCheck", "check"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name when it is first asked for: confined processes import this package too and need neither name."""
+    """Imports each name on first use, because confined processes also import this package and need neither name."""
     if name in __all__:
         from verifier import checking
 

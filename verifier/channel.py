@@ -1,7 +1,7 @@
-"""Frames between client, judge and parties: a JSON object and raw bytes, over a stream socket, with a peer that may be hostile.
+"""Frames exchanged between client, judge and parties: each is a JSON object and raw bytes, sent over a stream socket whose peer may be hostile.
 
-Wire: ``u32 length of the JSON, u64 length of the raw bytes`` (little-endian), then both. File descriptors travel beside a frame only from
-the judge to a party (SCM_RIGHTS); the judge never takes any.
+Wire format: ``u32 length of the JSON, u64 length of the raw bytes`` (little-endian), then both. Only the judge attaches file descriptors to frames
+(through SCM_RIGHTS), and only to frames for a party; it never accepts any.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 HEADER = struct.Struct("<IQ")
 MAX_JSON = 4 * 1024 * 1024
 MAX_FDS = 8
-MAX_ARTEFACTS = 512 << 20  # libraries of one program
+MAX_ARTEFACTS = 512 << 20  # maximum total size of one program's libraries
 _CHUNK = 1 << 20
 
 
 class ChannelError(Exception):
-    """The peer broke the protocol: its frame is too large, not JSON, or not an object."""
+    """Raised when the peer violates the protocol: its frame is too large, is not JSON, or is not an object."""
 
 
 class ChannelClosed(ChannelError):
-    """The peer is gone."""
+    """Raised when the peer has disconnected."""
 
 
 class ChannelTimeout(ChannelError):
-    """No complete frame arrived before the deadline."""
+    """Raised when no complete frame arrives before the deadline."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Frame:
     fds: list[int] = field(default_factory=list)
 
     def text(self, key: str, default: str = "") -> str:
-        """Returns a string field of a message that may lie about its types."""
+        """Returns a string field of a message whose field types cannot be trusted."""
         value = self.message.get(key, default)
         return value if isinstance(value, str) else default
 
@@ -50,7 +50,7 @@ class Frame:
 
 
 class Channel:
-    """One end of a connected stream socket."""
+    """One endpoint of a connected stream socket."""
 
     def __init__(self, sock: socket.socket, max_json: int = MAX_JSON, accept_fds: bool = False):
         self.sock = sock
@@ -61,7 +61,7 @@ class Channel:
         return self.sock.fileno()
 
     def send(self, message: dict[str, Any], raw: bytes | memoryview = b"", fds: tuple[int, ...] = (), timeout: float | None = 60.0) -> None:
-        """Raises `ChannelClosed` where the peer is gone and `ChannelTimeout` where it does not read."""
+        """Sends a frame. Raises `ChannelClosed` if the peer has disconnected, and `ChannelTimeout` if it does not read."""
         body = json.dumps(message, separators=(",", ":")).encode()
         head = HEADER.pack(len(body), len(raw)) + body
         self.sock.settimeout(timeout)
@@ -78,7 +78,8 @@ class Channel:
             raise ChannelClosed(str(error)) from None
 
     def receive(self, timeout: float | None = None, max_raw: int = 0) -> Frame:
-        """The next frame. `timeout` in seconds is for the whole of it; raw bytes beyond `max_raw` are a breach."""
+        """Returns the next frame. `timeout` is in seconds and covers the whole frame. Receiving more than `max_raw` raw bytes is a protocol
+        violation."""
         deadline = None if timeout is None else time.monotonic() + timeout
         fds: list[int] = []
         json_length, raw_length = HEADER.unpack(self._exactly(HEADER.size, deadline, fds))
@@ -114,7 +115,7 @@ class Channel:
 
     def _read(self, count: int, fds: list[int]) -> bytes:
         if not self.accept_fds:
-            return self.sock.recv(count)  # descriptors that a hostile peer attaches are closed by the kernel
+            return self.sock.recv(count)  # the kernel closes any descriptors that a hostile peer attaches
         part, ancillary, _, _ = self.sock.recvmsg(count, socket.CMSG_LEN(MAX_FDS * 4))
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -129,7 +130,7 @@ class Channel:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected ends with buffers large enough that a small frame never blocks."""
+    """Returns two connected endpoints whose buffers are large enough that a small frame never blocks."""
     left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     for end in (left, right):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)

@@ -1,4 +1,4 @@
-"""One verdict as a function call, for scripts, notebooks and training loops: `from verifier import check`."""
+"""A function that returns one verdict, for scripts, notebooks and training loops: `from verifier import check`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from verifier.task import Mode, Precision
 
 
 class CannotCheck(RuntimeError):
-    """The host cannot verify, or the task is unusable. Nothing is known about the program. The message says what to install, free or change."""
+    """Raised when the host cannot verify or the task is unusable. In this case, nothing is known about the program. The message says what to install,
+    free or change."""
 
 
 def check(
@@ -33,11 +34,13 @@ def check(
     data_dir: str | Path | None = None,
     on_stage: Callable[[StageEvent], None] | None = None,
 ) -> Report:
-    """Verifies and measures `program` (a source that defines `ModelNew`) against `task` (KernelBench's format). Both are sources, or paths of files.
+    """Verifies and measures `program` (a source that defines `ModelNew`) against `task` (in KernelBench's format). Each of them is either source text
+    or a file path.
 
-    A program that is wrong, slow or hostile gets a report that says so: look at `report.status`, `report.faster` and `report.against("eager")`.
-    Raises `CannotCheck`, and `OSError` where a file cannot be read. `data_dir` keeps built libraries and what is known of the host (default:
-    `default_data_dir()`). Works within a running event loop too, which it blocks; for many programs keep one `verifier.client.Verifier`.
+    If the program is wrong, slow or hostile, the report says so: see `report.status`, `report.faster` and `report.against("eager")`. Raises
+    `CannotCheck`, or `OSError` if a file cannot be read. `data_dir` is the folder for built libraries and for the host's calibration data (default:
+    `default_data_dir()`). It can be called from inside a running event loop, but it blocks that loop. To check many programs, keep one
+    `verifier.client.Verifier`.
     """
     begun = time.monotonic()
     job = VerifyJob(
@@ -45,7 +48,7 @@ def check(
     )
     folder = Path(data_dir) if data_dir is not None else default_data_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A thread of its own: the caller may be in an event loop, and a judge dies with the thread that started it.
+    # The job runs in a separate thread because the caller might be in an event loop. A judge dies with the thread that started it.
     with ThreadPoolExecutor(1) as threads:
         result = threads.submit(asyncio.run, _run(job, device, folder, begun, on_stage)).result()
     if result.report is None:
@@ -54,14 +57,15 @@ def check(
 
 
 def default_data_dir() -> Path:
-    """`$DATA_DIR/verifier`, else a folder of the user's cache."""
+    """Returns `$DATA_DIR/verifier` if `DATA_DIR` is set; otherwise, returns a folder in the user's cache."""
     if "DATA_DIR" in os.environ:
         return Path(os.environ["DATA_DIR"]) / "verifier"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stitchwork" / "verifier"
 
 
 def _source(given: str | Path) -> str:
-    """Reads a source or the file at a path. A path is recognised by its type, or as a single line that ends in .py."""
+    """Returns source text unchanged, or reads it from a path. A string counts as a path if it is a single line that ends in .py; a `Path` object
+    always does."""
     if isinstance(given, Path) or ("\n" not in given and given.endswith(".py")):
         return Path(given).read_text(encoding="utf-8")
     return given

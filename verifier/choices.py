@@ -1,4 +1,4 @@
-"""Options that are chosen by name. The command line needs them before it has imported the rest."""
+"""Options that are chosen by name. The command line needs them before it has imported the other modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The command line: `check`, `admit`, `capture`, `profile`, `sanitize`, `doctor`. The same verdicts as on the pages, without a database."""
+"""The command line: `check`, `admit`, `capture`, `profile`, `sanitize`, `doctor`. It gives the same verdicts as the web pages but does not use a
+database."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from verifier.choices import SanitizerTool, Section
 
-if TYPE_CHECKING:  # the judge is started before any of it is imported
+if TYPE_CHECKING:  # the judge starts before any of these modules is imported
     from verifier.jobs import JobResult, Sanitized, StageEvent
     from verifier.report import Report
     from verifier.startup.starting import Started
@@ -118,18 +119,18 @@ def main(argv: list[str] | None = None) -> int:
         os.environ["SANDBOX"] = "none"
     started = start_job(job, arguments.device, data_dir, begun)
     try:
-        import asyncio  # imported, like the rest, while the judge starts
+        import asyncio  # like the other local imports, it runs while the judge starts
 
         return asyncio.run(_run(job, started, data_dir, arguments))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of the verdict has gone
+    except BrokenPipeError:  # the process that was reading the verdict has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_VERDICT
 
 
 def _job(arguments: argparse.Namespace) -> dict[str, Any]:
-    """As in `verifier.jobs`."""
+    """Returns the job in the format of `verifier.jobs`."""
     if arguments.command == "calibrate":
         return {"kind": "calibrate", "seconds": arguments.seconds}
     common = {"task_source": arguments.task.read_text(encoding="utf-8-sig"), "precision": arguments.precision, "mode": arguments.mode}

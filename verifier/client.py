@@ -1,4 +1,5 @@
-"""How the rest of Stitchwork asks for a verdict: `Verifier(device, data_dir).run(job)`. It owns one judge process and restarts it when it dies."""
+"""The interface through which the rest of Stitchwork requests a verdict: `Verifier(device, data_dir).run(job)`. It owns one judge process and
+restarts it if it dies."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ END_SECONDS = 3
 
 
 class JudgeGone(ConnectionError):
-    """The judge process ended in the middle of a job."""
+    """Raised when the judge process ends in the middle of a job."""
 
 
 class Verifier:
-    """A verifier for one device. It does jobs of several callers one after another; cancelling a caller ends its job.
+    """A verifier for one device. It runs jobs from several callers sequentially; cancelling a caller ends that caller's job.
 
-    `without_static` is for tests of the later stages: no job can ask for it, and its reports are marked as never a result. `started`: a judge that
-    already has its first job (`verifier.startup.starting.start_job`)."""
+    `without_static` exists for tests of the later stages. No job can request it, and its reports are marked and never count as results. `started` is
+    a judge that already has its first job (`verifier.startup.starting.start_job`)."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class Verifier:
         self._number = 0
 
     async def run(self, job: Job, on_stage: OnStage | None = None) -> JobResult:
-        """Runs a job and returns its result. If the judge dies, it is restarted and the job repeated once; if it dies again, the result holds an
+        """Runs a job and returns its result. If the judge dies, restarts it and runs the job once more. If it dies again, the result contains an
         `error`."""
         async with self._turn:
             for attempt in (1, 2):
@@ -89,7 +90,7 @@ class Verifier:
         while True:
             message, raw = await self._receive()
             if message.get("id") != number:
-                continue  # what is left of a job that was cancelled
+                continue  # a leftover message from a cancelled job
             if message["type"] == "stage" and on_stage is not None:
                 outcome = on_stage(StageEvent.model_validate(message["event"]))
                 if inspect.isawaitable(outcome):
@@ -102,7 +103,7 @@ class Verifier:
                 return JobResult(error="cancelled")
 
     async def ready(self) -> Environment:
-        """Starts the judge, if need be, and says where it measures. Raises `OSError` with the reason where the device cannot be used."""
+        """Starts the judge if necessary, and returns its measurement environment. Raises `OSError` with the reason if the device cannot be used."""
         async with self._turn:
             unusable = await self._start()
         if unusable or self.environment is None:
@@ -110,13 +111,13 @@ class Verifier:
         return self.environment
 
     async def figures(self) -> dict[str, float]:
-        """Returns the ceilings that planning uses: `bandwidth_gbs`, `fp32_gflops`, 0 where one is not known; on a GPU also what was measured
-        (`Device.reached`). Raises as `ready` does."""
+        """Returns the ceilings that planning uses: `bandwidth_gbs` and `fp32_gflops`. A value of 0 means unknown. On a GPU it also returns measured
+        values (`Device.reached`). Raises as `ready` does."""
         await self.ready()
         return self._figures
 
     async def close(self) -> None:
-        """Ends the judge and with it everything that it started."""
+        """Ends the judge and everything that it started."""
         async with self._turn:
             await self._stop()
 
@@ -167,7 +168,7 @@ class Verifier:
         return json.loads(body), raw
 
     async def _cancel(self) -> None:
-        """Asks the judge to give up the job, and kills a judge that does not."""
+        """Asks the judge to abandon the job, and kills the judge if it does not."""
         try:
             await self._send({"type": "cancel", "id": self._number})
             async with asyncio.timeout(CANCEL_SECONDS):
@@ -185,7 +186,7 @@ class Verifier:
             self._reader = self._writer = None
         if process is None:
             return
-        deadline = time.monotonic() + END_SECONDS  # it sees that its client is gone and ends its parties
+        deadline = time.monotonic() + END_SECONDS  # the judge notices that its client has disconnected and ends its parties
         while process.poll() is None and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
         if process.poll() is None:

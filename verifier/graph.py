@@ -1,7 +1,7 @@
-"""A captured model as data: the result of the job `capture`, and all that planners and compilers ever see of a task at run time.
+"""A captured model as data. It is the result of the job `capture`. At run time, it is all that planners and compilers see of a task.
 
-It is the functional ATen graph of `torch.export` (after decompositions), with shapes, and with names that lead back to the module and
-the line it came from. JSON only: nothing in it is ever unpickled or executed.
+It is the functional ATen graph from `torch.export` (after decompositions), with shapes and with names that identify each node's module and source
+line. It is pure JSON: nothing in it is ever unpickled or executed.
 """
 
 from __future__ import annotations
@@ -12,25 +12,31 @@ from pydantic import BaseModel
 
 from verifier.task import TensorSpec
 
+# Operators for rows in groups whose sizes become known only at run time. `ROUTED` takes (group number of each row, number of the first group, number
+# of groups). It returns one vector with the positions of the rows in group order, their group numbers in this order, the start of each group, and the
+# end of the last group. `GROUPED` takes (rows in this order, weights (groups, columns, depth), group boundaries). It multiplies each row by the
+# weight of its group.
+ROUTED, GROUPED = "stitch.routed", "stitch.grouped_linear"
+
 
 class Ref(BaseModel):
-    """An argument that is the value of another node (or its item, for operators with several results)."""
+    """An argument that refers to another node's value (or to one item of it, for operators with several results)."""
 
     ref: str
     item: int | None = None
 
 
 class Node(BaseModel):
-    """`args` and `kwargs` hold JSON values; a tensor argument is `{"ref": name}` (a `Ref` as a dict), lists nest."""
+    """One operator call. `args` and `kwargs` hold JSON values; a tensor argument is `{"ref": name}` (a `Ref` as a dict). Lists may be nested."""
 
     name: str
-    op: str  # "aten.add.Tensor", or "getitem"
+    op: str  # "aten.add.Tensor", "getitem", ROUTED or GROUPED
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    outputs: list[TensorSpec] = []  # one, or several for operators with several results
-    module: str = ""  # qualified name of the module it came from, e.g. "net.0"
+    outputs: list[TensorSpec] = []  # one entry; several entries for operators with several results
+    module: str = ""  # qualified name of the module that it came from, e.g. "net.0"
     module_class: str = ""  # e.g. "Linear"
-    line: int | None = None  # in the task's source
+    line: int | None = None  # source line in the task
 
 
 class GraphInput(BaseModel):
@@ -38,64 +44,67 @@ class GraphInput(BaseModel):
     kind: Literal["user", "parameter", "buffer", "constant"]
     target: str = ""  # state-dict name of a parameter or buffer
     spec: TensorSpec | None = None  # null for a non-tensor argument
-    value: Any = None  # of a non-tensor argument, or of a small constant tensor as nested lists
+    value: Any = None  # value of a non-tensor argument, or of a small constant tensor as nested lists
     index: int | None = None  # position among the user's arguments
-    keyword: str = ""  # the argument's name, where it is given by name
-    path: str = ""  # its place in the argument, as Python to append to the name: `["mask"]`, `[0].weights`
-    found: str = ""  # Python that reads what the task's own code holds, of `self` and names of its source; of weights, where `target` is none
-    persistent: bool = True  # false for a buffer, or a plain attribute that is a tensor, outside the state dict
+    keyword: str = ""  # the argument's name if it is passed by keyword
+    path: str = ""  # path to the input within the argument, as Python code to append to the name: `["mask"]`, `[0].weights`
+    found: str = ""  # Python code that reads what the task's own code holds, from `self` and source names; for weights, only if there is no `target`
+    persistent: bool = True  # false for a buffer, or for a plain tensor attribute, that is not in the state dict
 
     @property
     def position(self) -> int:
-        """Its position among the user's arguments."""
+        """Returns the position of the input among the user's arguments."""
         assert self.index is not None, f"{self.name} is no argument of the user"
         return self.index
 
     @property
     def tensor(self) -> TensorSpec:
-        """What is known about an input that is a tensor."""
+        """Returns the spec of a tensor input."""
         assert self.spec is not None, f"{self.name} is no tensor"
         return self.spec
 
 
 class Part(BaseModel):
-    """A captured run of forward's statements, where the whole was not captured. Its nodes are those of the graph between `first` and `end`."""
+    """A captured run of statements from forward, used if the whole of forward could not be captured. It owns the graph's nodes from `first` up to
+    `end`."""
 
-    name: str  # of the method that computes it
-    line: int | None = None  # of its first statement, in the task's source
-    inputs: list[str]  # names of the graph's inputs that it reads
+    name: str  # name of the method that computes this part
+    line: int | None = None  # line of the part's first statement in the task's source
+    inputs: list[str]  # names of the graph inputs that the part reads
     first: int
     end: int
-    reads: dict[str, str]  # its inputs of kind "user" -> Python in terms of the variables of forward
-    target: str  # what is done with its results: "y = ", "return "
-    statements: str  # what it stands for, in Python
-    output_tree: Any = None  # in terms of the graph's outputs
+    reads: dict[str, str]  # inputs of kind "user" -> Python code in terms of forward's variables
+    tests: list[str] = []  # conditions, as Python, besides those that follow from the inputs: the lengths of lists, the modules that variables hold
+    target: str  # how the part's results are used: "y = ", "return "
+    statements: str  # the Python statements that the part replaces
+    output_tree: Any = None  # output structure of the part, in terms of the graph's outputs
 
 
 class Graph(BaseModel):
     inputs: list[GraphInput]
     nodes: list[Node]  # topologically sorted
-    outputs: list[Any]  # leaves: {"ref": ...} or constants, in the order of `output_tree`
+    outputs: list[Any]  # leaves in the order of `output_tree`: {"ref": ...} or constants
     output_tree: Any = None  # nested lists/dicts with leaf indices: 0, [0, 1], {"y": 0}; tuples are {"tuple": [...]}, other classes {"made": {...}}
-    mutations: dict[str, str] = {}  # state-dict name -> node whose value it takes after forward
+    mutations: dict[str, str] = {}  # state-dict name -> node with the value of the entry after forward
     mutated_inputs: dict[str, str] = {}  # input name -> node
-    parts: list[Part] = []  # set where only parts of forward were captured
-    forward: str = ""  # in that case, forward as Python, with a line `__part__("part_1")` for each part
-    left: list[str] = []  # in that case, what is left to PyTorch, and why
+    parts: list[Part] = []  # set if only some parts of forward were captured
+    forward: str = ""  # if `parts` is set: forward as Python code, with a line `__part__("part_1")` for each part
+    left: list[str] = []  # if `parts` is set: the work that is left to PyTorch, and the reason
 
     @property
     def recordable(self) -> bool:
-        """Whether a CUDA graph of forward does all that forward does."""
+        """Returns whether a CUDA graph of forward reproduces everything that forward does."""
         return not self.mutated_inputs and not self.parts
 
 
 class Capture(BaseModel):
-    """What the job `capture` returns. `graph` is null, with a reason, where torch.export could not capture the model."""
+    """The result of the job `capture`. `graph` is null, with a reason, if torch.export could not capture the model."""
 
     task: str
     mode: str
     graph: Graph | None = None
     reason: str = ""
-    flops: int | None = None  # of one forward call, by torch's FlopCounterMode
-    bytes_min: int | None = None  # inputs + weights read once, outputs written once
+    flops: int | None = None  # operations in one forward call, as counted by torch's FlopCounterMode
+    bytes_min: int | None = None  # bytes of inputs and weights read once, plus outputs written once
     seconds: float = 0.0
+    library: dict[str, str] = {}  # sources of library classes used in the model, by qualified name

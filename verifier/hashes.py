@@ -1,4 +1,4 @@
-"""The digest by which sources, libraries and artefacts are known."""
+"""The hash function that identifies sources, libraries and artefacts."""
 
 from __future__ import annotations
 

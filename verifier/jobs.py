@@ -1,4 +1,4 @@
-"""Jobs for a verifier, and their results. JSON on the wire; `docs/reference` publishes the schema."""
+"""Jobs for a verifier, and their results. They are JSON on the wire; `docs/reference` publishes the schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verifier.task import Admission, Mode, Precision
 class _Job(BaseModel):
     task_source: str
     precision: Precision = "fp32-strict"
-    mode: Mode = "train"  # KernelBench never calls eval(); it is the task author's mode
+    mode: Mode = "train"  # KernelBench never calls eval(), so the mode is left to the task's author
 
 
 class AdmitJob(_Job):
@@ -31,43 +31,43 @@ class VerifyJob(_Job):
     kind: Literal["verify"] = "verify"
     program_source: str
     tier: Tier = "quick"
-    backward: bool = False  # check the gradients of inputs and parameters as well, and measure forward and backward, for program and baselines alike
-    seed: int | None = None  # null: drawn secretly; set only to repeat a measurement
-    rival_source: str | None = None  # another program that passed, timed in turn with this one; baselines other than eager are then left out
+    backward: bool = False  # also check the gradients of inputs and parameters, and time forward plus backward for the program and its baselines
+    seed: int | None = None  # null means drawn secretly; set it only to repeat a measurement
+    rival_source: str | None = None  # another program that passed, timed alternately with this one; baselines other than eager are then skipped
 
 
 class ProfileJob(_Job):
-    """A timeline of a few calls of the program, or of the reference where `program_source` is null."""
+    """Records a timeline of a few calls of the program, or of the reference if `program_source` is null."""
 
     kind: Literal["profile"] = "profile"
     program_source: str | None = None
     iterations: int = 5
-    counters: bool = False  # also take hardware counters of the longest kernels, by Nsight Compute
-    sections: list[Section] = []  # sections of counters; empty: all
+    counters: bool = False  # also collect hardware counters for the longest kernels with Nsight Compute
+    sections: list[Section] = []  # counter sections; empty: all
 
 
 class SanitizeJob(_Job):
-    """Runs one or two calls of the program, or of the reference where `program_source` is null, under tools that find wrong accesses and races."""
+    """Runs one or two calls of the program, or of the reference if `program_source` is null, under tools that find invalid accesses and races."""
 
     kind: Literal["sanitize"] = "sanitize"
     program_source: str | None = None
-    tools: list[SanitizerTool] = []  # empty: all that the device has
+    tools: list[SanitizerTool] = []  # if empty, all tools that the device supports
     calls: int = Field(default=1, ge=1, le=2)
 
 
 class CalibrateJob(BaseModel):
-    """How much processes of the same code differ on this host; the verifier keeps it and widens later intervals by it."""
+    """Measures how much processes that run the same code differ on this host. The verifier stores the result and uses it to widen later intervals."""
 
     kind: Literal["calibrate"] = "calibrate"
-    seconds: float = 6  # seconds of timed calls for each of its tasks
+    seconds: float = 6  # seconds of timed calls for each calibration task
 
 
 Job = Annotated[AdmitJob | CaptureJob | VerifyJob | ProfileJob | SanitizeJob | CalibrateJob, Field(discriminator="kind")]
 
 
 class KernelProfile(BaseModel):
-    """Digest of one kernel over the profiled calls. Times are in microseconds; metrics keep their profiler's own names, in ns, bytes, Hz and per
-    cent."""
+    """A summary of one kernel over the profiled calls. Times are in microseconds. Metrics keep their profiler's names and are in ns, bytes, Hz, or
+    per cent."""
 
     name: str
     own: bool
@@ -80,26 +80,26 @@ class KernelProfile(BaseModel):
     registers: int | None = None
     shared_bytes: int | None = None
     metrics: dict[str, float] = {}
-    occupancy: float | None = None  # achieved occupancy: measured share of the warps that the device can hold
-    occupancy_possible: float | None = None  # theoretical occupancy, for its registers, shared memory and block size
-    occupancy_limit: str = ""  # what limits it: "registers", "shared memory", "warps", "blocks"
-    stalls: dict[str, float] = {}  # share of a warp's time by stall reason ("selected": it issues), largest first
-    resources: dict[str, int | float | str] = {}  # from the compiled code: registers, spills, instruction mix; own kernels only
+    occupancy: float | None = None  # achieved occupancy: measured share of the device's maximum resident warps
+    occupancy_possible: float | None = None  # theoretical occupancy, given the kernel's registers, shared memory and block size
+    occupancy_limit: str = ""  # the resource that limits occupancy: "registers", "shared memory", "warps", "blocks"
+    stalls: dict[str, float] = {}  # share of a warp's time by stall reason, in descending order ("selected" means that it issues an instruction)
+    resources: dict[str, int | float | str] = {}  # from the compiled code: registers, spills, instruction mix; only for the program's own kernels
 
 
 class Roofline(BaseModel):
-    """The least time that the device needs for the task's bytes and operations: computed, not measured."""
+    """The minimum time that the device needs for the task's bytes and operations. It is computed, not measured."""
 
     bytes: int | None = None
     flops: int | None = None
     memory_ms: float | None = None
     compute_ms: float | None = None
     bound: Literal["memory", "compute"] | None = None
-    ceilings: str = ""  # where bandwidth and rate come from
+    ceilings: str = ""  # source of the bandwidth and rate ceilings
 
 
 class Moved(BaseModel):
-    """Copies of one direction, or fills."""
+    """Copies in one direction, or fill operations."""
 
     count: float = 0.0
     us: float = 0.0
@@ -107,47 +107,47 @@ class Moved(BaseModel):
 
 
 class HostCalls(BaseModel):
-    """What the host side of a program does in one call. Times are in microseconds."""
+    """The host-side activity of a program during one call. Times are in microseconds."""
 
-    waits: float = 0.0  # waits of the program for the device
+    waits: float = 0.0  # time the program spent waiting for the device
     wait_us: float = 0.0
-    allocations: float = 0.0  # by the driver, both ways
+    allocations: float = 0.0  # driver allocations and deallocations
     allocation_us: float = 0.0
     copies: dict[str, Moved] = {}  # "HtoD", "DtoH", "DtoD"
     fills: Moved = Moved()
-    streams: int = 0  # streams on which kernels ran
-    device_us: float = 0.0  # time in which anything ran on the device
-    kernel_us: float = 0.0  # sum over kernels: more than `device_us` where they overlap
-    begin_us: float = 0.0  # time until the first work on the device
-    gap_us: float | None = None  # idle time of the device between its first and its last work; null in old records
-    after_us: float | None = None  # time from the end of the last work to the end of the call
+    streams: int = 0  # number of streams that ran kernels
+    device_us: float = 0.0  # time during which the device was busy
+    kernel_us: float = 0.0  # sum over all kernels; it exceeds `device_us` if kernels overlap
+    begin_us: float = 0.0  # time until the device starts its first work
+    gap_us: float | None = None  # idle time of the device between its first and last work; null in old records
+    after_us: float | None = None  # time from the end of the last device work to the end of the call
 
 
 class Profile(BaseModel):
-    """The result of the job `profile` beside the timeline's bytes (`profiling/timeline.py`)."""
+    """The result of the job `profile`, apart from the timeline's bytes (`profiling/timeline.py`)."""
 
     task: str
     program: str | None
     tool: Literal["nsys", "cupti", "torch-profiler"]
     tool_version: str = ""
-    fallback_reason: str = ""  # why not nsys, where it was not
+    fallback_reason: str = ""  # the reason why nsys was not used, if it was not
     iterations: int
     wall_us_per_iteration: float
-    device_busy: float | None = None  # share of the iterations' time in which the device worked
+    device_busy: float | None = None  # share of the iterations' time during which the device was busy
     launches_per_iteration: float | None = None
     gap_us_p50: float | None = None
     kernels: list[KernelProfile] = []
     counters_tool: Literal["ncu", ""] = ""
     counters_version: str = ""
-    counters_reason: str = ""  # why there are no counters, or for which kernels they are missing
+    counters_reason: str = ""  # the reason why counters are unavailable, or the kernels that lack them
     roofline: Roofline | None = None
-    host: HostCalls | None = None  # null where the tool saw no calls of the CUDA interface
+    host: HostCalls | None = None  # null if the tool saw no CUDA API calls
     protection: Protection | None = None
     warnings: list[str] = []
 
 
 class Fault(BaseModel):
-    """One finding of a sanitizer; equal ones are counted. It never holds a path or an address of the host."""
+    """One sanitizer finding; identical findings are counted. It never contains a path or an address of the host."""
 
     tool: SanitizerTool
     kind: str  # "out of bounds", "misaligned", "uninitialized read", "race", "barrier", "leak", "undefined behaviour", "error"
@@ -156,18 +156,18 @@ class Fault(BaseModel):
     thread: tuple[int, int, int] | None = None
     block: tuple[int, int, int] | None = None
     access: str = ""  # "write of 4 bytes to global memory"
-    line: int | None = None  # of the kernel's source text, where it was compiled with -lineinfo or -g
+    line: int | None = None  # line in the kernel's source text, if it was compiled with -lineinfo or -g
     count: int = 1
 
 
 class Sanitized(BaseModel):
-    """The result of the job `sanitize`: findings by tool, and which tools did not run and why."""
+    """The result of the job `sanitize`: the findings by tool, and the reason for each tool that did not run."""
 
     task: str
     program: str | None
     tool_version: str = ""
     ran: list[SanitizerTool] = []
-    missing: dict[str, str] = {}  # tool: why it did not run
+    missing: dict[str, str] = {}  # tool -> the reason why it did not run
     faults: list[Fault] = []
     seconds: float = 0.0
     protection: Protection | None = None
@@ -179,7 +179,7 @@ class Sanitized(BaseModel):
 
 
 class StageEvent(BaseModel):
-    """Progress of a job while it runs."""
+    """Progress of a running job."""
 
     stage: str
     status: Literal["started", "passed", "failed", "skipped", "progress"]
@@ -188,7 +188,7 @@ class StageEvent(BaseModel):
 
 
 class JobResult(BaseModel):
-    """Exactly one of the results is set, or `error`: the host's fault, never the program's."""
+    """The result of a job. Exactly one of the results or `error` is set. An error is the host's fault and never the program's."""
 
     admission: Admission | None = None
     capture: Capture | None = None
@@ -197,4 +197,4 @@ class JobResult(BaseModel):
     sanitized: Sanitized | None = None
     calibration: dict[str, Any] | None = None
     error: str = ""
-    timeline: bytes | None = Field(default=None, exclude=True)  # travels as raw bytes beside the JSON
+    timeline: bytes | None = Field(default=None, exclude=True)  # sent as raw bytes alongside the JSON

@@ -1,15 +1,15 @@
-"""Values that cross a sandbox border: a JSON tree that names tensors by number, and the places of those tensors in an arena.
+"""Values that cross a sandbox boundary: a JSON tree that refers to tensors by number, and the offsets of those tensors in an arena.
 
-Tree: ``{"t": 3}`` a tensor, ``{"v": 1.5}`` a plain value, ``{"l": [...]}`` a list, ``{"u": [...]}`` a tuple, ``{"d": {...}}`` a dict,
-``{"dtype": "float32"}`` a torch dtype; of arguments also what `objects` says. Specs come from a peer that may lie, so they are checked before memory
-is touched.
+Tree nodes: ``{"t": 3}`` a tensor, ``{"v": 1.5}`` a plain value, ``{"l": [...]}`` a list, ``{"u": [...]}`` a tuple, ``{"d": {...}}`` a dict,
+``{"dtype": "float32"}`` a torch dtype. Arguments may also contain the nodes that `objects` defines. Specs come from an untrusted peer, so they are
+checked before memory is touched.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -23,29 +23,38 @@ DTYPES: dict[str, torch.dtype] = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_TENSORS = 4096
-MAX_DEPTH = 16  # depth of nested lists, tuples and dicts; a peer's tree may be deeper than the stack
+MAX_DEPTH = 16  # maximum nesting of lists, tuples and dicts; a peer's tree could otherwise overflow the stack
 MAX_BYTES = 64 << 30
 
 
 class LayoutError(ValueError):
-    """A value or a spec that cannot cross the border; the message says which."""
+    """Raised for a value or a spec that cannot cross the boundary. The message names the value or spec."""
+
+
+def unsupported(dtype: torch.dtype) -> str:
+    """Says how a task passes a tensor whose type the verifier does not carry; empty if there is no way."""
+    quantised = dtype in (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2)
+    return "" if quantised or dtype.is_complex else f"; keep its bytes as torch.uint8 and read them by `.view({dtype})` in forward"
 
 
 class Spec(BaseModel):
-    """A tensor as data. Null `stride`: contiguous."""
+    """A tensor as data. A null `stride` means contiguous. `left` names the work that a view leaves to its reader: negating or conjugating its
+    elements."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     shape: tuple[int, ...]
     dtype: str
     stride: tuple[int, ...] | None = None
+    left: Literal["neg", "conj"] | None = None
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Spec:
         if tensor.dtype not in NAMES:
-            raise LayoutError(f"a tensor of dtype {tensor.dtype} is not supported")
+            raise LayoutError(f"a tensor of dtype {tensor.dtype} is not supported{unsupported(tensor.dtype)}")
         stride = None if tensor.is_contiguous() or not _dense(tensor.shape, tensor.stride()) else tuple(tensor.stride())
-        return cls(shape=tuple(tensor.shape), dtype=NAMES[tensor.dtype], stride=stride)
+        left: Literal["neg", "conj"] | None = "neg" if tensor.is_neg() else "conj" if tensor.is_conj() else None
+        return cls(shape=tuple(tensor.shape), dtype=NAMES[tensor.dtype], stride=stride, left=left)
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -68,7 +77,7 @@ class Spec(BaseModel):
 
 
 def _dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
-    """Whether the elements fill their storage without gaps or overlaps (a permuted contiguous tensor)."""
+    """Returns whether the elements fill their storage without gaps or overlaps, as in a permuted contiguous tensor."""
     expected = 1
     for step, size in sorted((step, size) for size, step in zip(shape, stride, strict=True) if size != 1):
         if step != expected:
@@ -78,7 +87,7 @@ def _dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 
 
 def read_specs(values: Any, limit: int = MAX_BYTES) -> list[Spec]:
-    """Reads specs from a frame. Raises `LayoutError` for anything but a list of sound specs of at most `limit` bytes together."""
+    """Reads specs from a frame. Raises `LayoutError` for anything but a list of valid specs with a total of at most `limit` bytes."""
     if not isinstance(values, list) or len(values) > MAX_TENSORS:
         raise LayoutError("tensor descriptions are not a list, or too many")
     specs = []
@@ -100,7 +109,7 @@ def read_specs(values: Any, limit: int = MAX_BYTES) -> list[Spec]:
 
 
 def place(specs: list[Spec], start: int = 0) -> tuple[list[int], int]:
-    """Returns aligned offsets of tensors laid one after another from `start`, and the end of the last."""
+    """Returns aligned offsets of tensors placed consecutively from `start`, and the end of the last one."""
     offsets = []
     at = start
     for spec in specs:
@@ -111,7 +120,7 @@ def place(specs: list[Spec], start: int = 0) -> tuple[list[int], int]:
 
 
 def view(flat: torch.Tensor, spec: Spec, offset: int) -> torch.Tensor:
-    """Returns the tensor at `offset` of an arena's flat uint8 view. Raises `LayoutError` beyond its end."""
+    """Returns the tensor at `offset` in an arena's flat uint8 view. Raises `LayoutError` if it extends beyond the arena's end."""
     if offset < 0 or offset + spec.nbytes > flat.numel():
         raise LayoutError("a tensor lies outside its arena")
     part = flat[offset : offset + spec.nbytes].view(DTYPES[spec.dtype])
@@ -119,8 +128,8 @@ def view(flat: torch.Tensor, spec: Spec, offset: int) -> torch.Tensor:
 
 
 def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool = False) -> Any:
-    """Encodes a value as a tree and appends its tensors to `tensors`. Raises `LayoutError` naming what cannot cross. `whole`: for arguments, whose
-    objects are made again on the other side; for results only the fields are compared."""
+    """Encodes a value as a tree and appends its tensors to `tensors`. Raises `LayoutError`, which names the value that cannot cross the boundary.
+    Pass `whole` for arguments, whose objects are recreated on the other side. For results, only the fields are compared."""
     if depth > MAX_DEPTH:
         raise LayoutError(f"values are nested more than {MAX_DEPTH} deep")
 
@@ -135,10 +144,10 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool 
             raise LayoutError(f"an argument cannot be passed on: {error}") from None
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
-            raise LayoutError(f"a tensor of layout {value.layout} is not supported")
+            raise LayoutError(f"a tensor of layout {value.layout} is not supported; pass its indices and values, and make it in forward")
         tensors.append(value.detach())
         return {"t": len(tensors) - 1}
-    if isinstance(value, float) and not whole:  # a result that was read from a tensor is compared as a number, not as text
+    if isinstance(value, float) and not whole:  # a result that is read from a tensor is compared as a number, not as text
         tensors.append(torch.tensor(value, dtype=torch.float32))
         return {"t": len(tensors) - 1}
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -146,7 +155,7 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool 
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, list):
-        return {"l": [again(item) for item in list.__iter__(value)]}  # a subclass's own iterator is never called
+        return {"l": [again(item) for item in list.__iter__(value)]}  # bypasses a subclass's own iterator
     if isinstance(value, tuple):
         return {"u": [again(item) for item in tuple.__iter__(value)]}
     if isinstance(value, dict) and all(isinstance(key, (str, int)) for key in dict.keys(value)):
@@ -159,8 +168,8 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool 
 
 
 def decode(tree: Any, tensors: list[Any], depth: int = 0, resolve: objects.Resolve | None = None) -> Any:
-    """Decodes the value of a tree. Raises `LayoutError` where the tree is malformed. `resolve` finds classes by name; without it objects become their
-    fields."""
+    """Decodes the value of a tree. Raises `LayoutError` if the tree is malformed. `resolve` finds classes by name; without it, objects are decoded to
+    their fields."""
     if depth > MAX_DEPTH:
         raise LayoutError(f"values are nested more than {MAX_DEPTH} deep")
     if isinstance(tree, dict) and len(tree) == 1:
@@ -185,7 +194,7 @@ def decode(tree: Any, tensors: list[Any], depth: int = 0, resolve: objects.Resol
 
 
 def describe(tree: Any, depth: int = 0) -> str:
-    """Describes a tree for people: "tensor", "(tensor, tensor)", "{'y': tensor}". Lists and tuples of outputs read alike."""
+    """Describes a tree in readable form: "tensor", "(tensor, tensor)", "{'y': tensor}". Lists and tuples of outputs have the same description."""
     if not isinstance(tree, dict) or len(tree) != 1 or depth > MAX_DEPTH:
         return "?"
     (kind, body), *_ = tree.items()
@@ -199,7 +208,7 @@ def describe(tree: Any, depth: int = 0) -> str:
 
 
 def leaf_names(tree: Any, prefix: str = "out") -> list[str]:
-    """Returns a name for each tensor of a tree, in the order of their numbers: "out", "out[0]", "out['y']"."""
+    """Returns a name for each tensor of a tree, in numerical order: "out", "out[0]", "out['y']"."""
     found: dict[int, str] = {}
 
     def walk(node: Any, name: str) -> None:

@@ -1,13 +1,15 @@
 """Encodes arguments other than tensors and plain values as data: dataclasses, named tuples, modules, and classes and functions by name.
 
-Trees beyond those of `layout`: ``{"o": {...}}`` an object of a class with its fields, ``{"g": [module, name]}`` a class or function, ``{"p": tree}``
-a parameter, ``{"m": [[key, value], ...]}`` a dict with keys of any plain type, ``{"device": "cpu"}``. A class of the task's own source has an empty
-module name: the receiving side takes the class of that name from its own source. Nothing is unpickled, and the judge resolves no names.
+It adds these tree nodes to those of `layout`: ``{"o": {...}}`` an object of a class with its fields, ``{"g": [module, name]}`` a class, a function
+or a member of an enumeration, ``{"p": tree}`` a parameter, ``{"m": [[key, value], ...]}`` a dict with keys of any plain type,
+``{"device": "cpu"}``. A class of the task's own source has an empty module name; the receiver takes the class of that name from its own source.
+Nothing is unpickled, and the judge resolves no names.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import types
 from collections import OrderedDict, namedtuple
@@ -16,18 +18,20 @@ from typing import Any
 
 import torch
 
-OWN = ("task", "program")  # names under which strangers' sources are modules
+OWN = ("task", "program")  # module names under which untrusted sources are loaded
 PER_MODULE = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 Again = Callable[[Any], Any]
 Resolve = Callable[[str, str], Any]
 
 
 class NotNamed(ValueError):
-    """A class or function that cannot be found by name."""
+    """Raised for a class or function that cannot be found by name."""
 
 
 def encoded(value: Any, again: Again) -> dict[str, Any] | None:
-    """Encodes an object as a tree; null where it is none of these. Raises `NotNamed`."""
+    """Encodes an object as a tree, or returns null if it has none of the supported types. Raises `NotNamed`."""
+    if isinstance(value, enum.Enum):
+        return {"g": _member(value)}
     if isinstance(value, torch.device):
         return {"device": str(value)}
     if isinstance(value, torch.nn.Parameter):
@@ -55,6 +59,14 @@ def encoded(value: Any, again: Again) -> dict[str, Any] | None:
     return None
 
 
+def _member(value: enum.Enum) -> list[str]:
+    """Returns the name of a member of an enumeration, which is read like an attribute of its class."""
+    home, name = _name(type(value))
+    if value.name is None or "|" in value.name:
+        raise NotNamed(f"{value} is a combination of members of {name}, which has no name of its own")
+    return [home, f"{name}.{value.name}"]
+
+
 def _object(kind: str, cls: type, fields: Mapping[str, Any], again: Again) -> dict[str, Any]:
     return {"o": {"kind": kind, "class": _name(cls), "names": list(fields), "items": [again(item) for item in fields.values()]}}
 
@@ -78,7 +90,7 @@ def _name(value: Any) -> list[str]:
 
 
 def decoded(kind: str, body: Any, again: Again, resolve: Resolve | None) -> Any:
-    """Decodes a tree that `encoded` made. Raises `KeyError` or `ValueError` where it is malformed. Without `resolve` names stay names."""
+    """Decodes a tree made by `encoded`. Raises `KeyError` or `ValueError` if it is malformed. Without `resolve`, names are left unresolved."""
     if kind == "device" and isinstance(body, str):
         return torch.device(body)
     if kind == "p":

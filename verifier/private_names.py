@@ -1,4 +1,4 @@
-"""Mangles private names (`self.__w`), to which Python prepends the name of their class."""
+"""Mangles private names (`self.__w`), to which Python prepends the class name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 
 def is_private(name: str) -> bool:
-    """Whether Python mangles the name with that of its class."""
+    """Returns whether Python mangles the name with its class name."""
     return name.startswith("__") and not name.endswith("__") and "." not in name
 
 
-_FIELDS = ("id", "attr", "arg", "name", "asname", "rest")  # fields of nodes that hold an identifier
+_FIELDS = ("id", "attr", "arg", "name", "asname", "rest")  # AST fields that hold an identifier
 
 
 def identifiers(tree: ast.AST) -> Iterator[str]:

@@ -1,5 +1,7 @@
-"""Draws other values for a state dict's entries, of the same magnitude and in the same domain. Used by the judge, and for constructors in the
-sandbox."""
+"""Draws new values for a state dict's entries, of the same magnitude and in the same domain.
+
+It is used by the judge, and for constructors in the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,14 @@ import math
 
 import torch
 
-FAINT = 0.05  # spread for a weight whose elements are all equal
+FAINT = 0.05  # spread of the values drawn for a weight whose elements are all equal
+UNSEEN = 1e-3  # root mean square below which a parameter's own values hide whatever they scale
+CLOSED = 4.0  # root mean square above which values of one sign may close a gate (a sigmoid, a softmax)
 
 
 def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator, wide: bool = True) -> torch.Tensor | None:
-    """Draws random values for a floating parameter or buffer; null for integers and masks, which stay as they are. Variances stay positive. With
-    `wide`, zeros and signs change too; otherwise they stay."""
+    """Draws random values for a floating-point parameter or buffer. Returns null for integers and masks, which stay unchanged. Variances stay
+    positive. With `wide`, zeros and signs change too; otherwise they are preserved."""
     if not tensor.is_floating_point() or not tensor.numel():
         return None
     uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
@@ -25,12 +29,14 @@ def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torc
     size = _size(tensor)
     if not math.isfinite(size):
         return None
-    if size < FAINT and bool((tensor == tensor.flatten()[0]).all()):
-        size = 0.0  # a nearly closed gate would let nothing visible through
+    if _faint(tensor, size, parameter):
+        size = 0.0  # a nearly closed gate would hide everything behind it
+    if wide and parameter and _closed(tensor, size):
+        return ((2.0 * uniform - 1.0) * size).to(tensor.dtype)
     scaled = tensor.float() * (0.5 + uniform)
     if wide:
         scaled += 0.2 * (size or 0.5) * (uniform - 0.5)
-    elif not parameter:  # a table whose numbers are meaningful only in a range
+    elif not parameter:  # a table whose values are meaningful only within a range
         scaled = scaled.clamp(float(tensor.min()), float(tensor.max()))
     return scaled.to(tensor.dtype)
 
@@ -40,8 +46,28 @@ def _size(tensor: torch.Tensor) -> float:
     return float(torch.linalg.vector_norm(tensor, dtype=torch.float64 if tensor.device.type == "cpu" else torch.float32)) / math.sqrt(tensor.numel())
 
 
+def hides(tensor: torch.Tensor, parameter: bool) -> bool:
+    """Returns whether the values that a constructor gives to an entry may hide what depends on other ones: all elements are equal, or so small that
+    what they scale is not seen, or so large that they close a gate."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return False
+    size = _size(tensor)
+    return bool((tensor == tensor.flatten()[0]).all()) or (math.isfinite(size) and (_faint(tensor, size, parameter) or _closed(tensor, size)))
+
+
+def _faint(tensor: torch.Tensor, size: float, parameter: bool) -> bool:
+    return (size < FAINT and bool((tensor == tensor.flatten()[0]).all())) or (parameter and size < UNSEEN)
+
+
+def _closed(tensor: torch.Tensor, size: float) -> bool:
+    if size <= CLOSED:
+        return False
+    low, high = torch.aminmax(tensor)
+    return bool(low > 0) or bool(high < 0)
+
+
 def _mask(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is a mask: zero and one other value, which mark what counts. An identity matrix is not a mask."""
+    """Returns whether a tensor is a mask: it contains zero and one other value, which marks what counts. An identity matrix is not a mask."""
     zero = tensor == 0
     if bool(zero.all()) or not bool(zero.any()):
         return False

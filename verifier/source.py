@@ -1,4 +1,4 @@
-"""Reads a stranger's Python source without running it: where it is wrong, and what it defines."""
+"""Reads an untrusted Python source without running it: where it is wrong, and what it defines."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ MAX_SOURCE_BYTES = 512 * 1024
 
 
 class Problem(BaseModel):
-    """One problem of a source, worded so that its author can act on it."""
+    """One problem in a source, worded so that its author can act on it."""
 
     model_config = ConfigDict(frozen=True)
 
     line: int | None = None  # 1-based
     column: int | None = None  # 1-based
     message: str  # the cause
-    hint: str = ""  # what to do
+    hint: str = ""  # how to fix it
 
 
 class SourceError(ValueError):
-    """A source that cannot be used; `problems` says where and why."""
+    """Raised for an unusable source; `problems` says where and why."""
 
     def __init__(self, problems: list[Problem]):
         super().__init__("; ".join(f"line {p.line}: {p.message}" if p.line else p.message for p in problems))
@@ -31,14 +31,14 @@ class SourceError(ValueError):
 
 
 def parse(source: str) -> ast.Module:
-    """Returns the syntax tree. Raises `SourceError` with the line that does not parse."""
+    """Returns the syntax tree. Raises `SourceError` with the line on which parsing failed."""
     if len(source.encode()) > MAX_SOURCE_BYTES:
         raise SourceError([Problem(message=f"the source is larger than {MAX_SOURCE_BYTES // 1024} KiB", hint="submit one module")])
     if "\0" in source:
         line = source[: source.index("\0")].count("\n") + 1
         raise SourceError([Problem(line=line, message="the source contains a NUL byte", hint="submit plain UTF-8 text")])
     try:
-        return ast.parse(source.removeprefix("\ufeff"))  # with which editors on Windows begin a file
+        return ast.parse(source.removeprefix("\ufeff"))  # the BOM that editors on Windows put at the beginning of a file
     except SyntaxError as error:
         raise SourceError(
             [Problem(line=error.lineno, column=error.offset, message=f"syntax error: {error.msg}", hint="the source must be valid Python")]
@@ -48,7 +48,7 @@ def parse(source: str) -> ast.Module:
 
 
 def top_level(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Returns names that the module defines by `class`, `def`, `import` or a plain assignment, with their statements."""
+    """Returns the names that the module defines by `class`, `def`, `import` or a plain assignment, with their statements."""
     names: dict[str, ast.stmt] = {}
     for node in tree.body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -66,7 +66,7 @@ def top_level(tree: ast.Module) -> dict[str, ast.stmt]:
 
 
 def import_problems(tree: ast.Module, allowed: frozenset[str]) -> list[Problem]:
-    """Finds imports outside the allow-list anywhere in the source. An import whose failure the source handles is accepted."""
+    """Finds imports outside the allowlist anywhere in the source. An import is accepted if the source handles its failure."""
     problems = []
     guarded = {
         id(inner) for node in ast.walk(tree) if isinstance(node, ast.Try) and _bears_absence(node) for item in node.body for inner in ast.walk(item)
@@ -94,6 +94,6 @@ def import_problems(tree: ast.Module, allowed: frozenset[str]) -> list[Problem]:
 
 
 def _bears_absence(item: ast.Try) -> bool:
-    """Whether a `try` goes on where a module is missing."""
+    """Returns whether a `try` statement handles a missing module and lets the program continue."""
     caught = [ast.unparse(handler.type) if handler.type is not None else "Exception" for handler in item.handlers]
     return any(word in text for text in caught for word in ("ImportError", "ModuleNotFoundError", "Exception"))

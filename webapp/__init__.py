@@ -1,1 +1,1 @@
-"""People, tasks, runs, leaderboard, live pages and the worker processes around the agents and the verifier."""
+"""The web application: accounts, tasks, runs, leaderboard and live pages, and the worker processes that run the agents and the verifier."""

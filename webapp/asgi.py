@@ -1,14 +1,15 @@
-"""What Daphne serves: pages and the API over HTTP, the traces of runs over websockets and as server-sent events."""
+"""The ASGI application that Daphne serves: pages and the API over HTTP, and run traces over websockets and server-sent events."""
 
 from __future__ import annotations
 
 import os
+from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # arithmetic of pages is small: threads would only wait for each other
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # pages compute little, so threads would only wait for each other
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
-pages = get_asgi_application()  # sets Django up: what imports models comes after it
+pages = get_asgi_application()  # sets Django up; everything that imports models must come after it
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
@@ -24,11 +25,12 @@ from webapp.pacing import pace_daphne  # noqa: E402
 from webapp.review.sockets import socket_urlpatterns as review_sockets  # noqa: E402
 from webapp.runs.sockets import socket_urlpatterns as run_sockets  # noqa: E402
 
-# A stream lasts as long as its run: it is no request of Django's, which would keep a thread for it.
+# The applications are cast, because the types of `path` admit only views.
+# Django does not handle streams, because a stream lasts as long as its run and would occupy a thread.
 http_urlpatterns = [
     path("api/v1/runs/<uuid:run_id>/events/stream", SessionMiddlewareStack(events_stream)),
-    path("mcp", mcp_application(pages)),
-    re_path("", pages),
+    path("mcp", cast(Any, mcp_application(pages))),
+    re_path("", cast(Any, pages)),
 ]
 
 application = ProtocolTypeRouter(

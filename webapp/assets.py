@@ -1,4 +1,4 @@
-"""Static files under names that carry their hash, so that a browser may keep them for ever."""
+"""Static files whose names contain their hash, so that a browser may cache them forever."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
-IGNORED = ["hx-*.js", "htmx-4*.js"]  # of django_htmx: extensions that no page uses, and whose own imports do not resolve
+IGNORED = ["hx-*.js", "htmx-4*.js"]  # files of django_htmx that no page uses and that have unresolvable imports
 
 
 class HashedStorage(CompressedManifestStaticFilesStorage):
-    """Also rewrites the imports between ES modules, so that a page never mixes versions."""
+    """Storage that also rewrites imports between ES modules, so that a page never mixes versions."""
 
     support_js_module_import_aggregation = True
-    manifest_strict = False  # a page that names a file that does not exist answers without it instead of failing
+    manifest_strict = False  # a page that refers to a missing file is rendered without it instead of failing
 
 
 def collect() -> None:
-    """`collectstatic`, only where a source has changed since the last time."""
+    """Runs `collectstatic` if a source file has changed since the last run."""
     stamp = settings.STATIC_ROOT.with_suffix(".stamp")
     sources = hashlib.sha256()
     for finder in get_finders():

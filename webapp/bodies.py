@@ -1,46 +1,43 @@
-"""Bodies of requests are bounded before they are spooled: Daphne would write whatever comes into a file first, and ask afterwards.
+"""Limits request bodies before they are spooled, because Daphne would write the whole body to a file before checking it.
 
-Up to a megabyte comes from anybody. For more, reading stands still until the session or the token that the request carries has been looked up; who
-has none that holds is refused, however much was announced. Nobody sends more than `MOST`.
+Everybody may send up to one megabyte. Beyond that, reading pauses until the session or token of the request has been looked up. A sender without a
+valid session or token is refused, regardless of the announced length. Nobody may send more than `MOST`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from types import SimpleNamespace
 from typing import Any
 
 from daphne import http_protocol
 from django.conf import settings
-from django.contrib.auth import get_user
-from django.contrib.sessions.backends.db import SessionStore
 from django.http.cookie import parse_cookie
 
 from webapp.accounts import tokens
+from webapp.accounts.signed_in import user_of_session
 from webapp.database import in_thread
 from webapp.pacing import PacedRequest
 
 ANYBODYS = 1 << 20
-MOST = 48 << 20  # a zip of tasks, packed
+MOST = 48 << 20  # a packed zip of tasks
 TOO_LARGE = "The request is larger than {} MiB."
 STRANGERS = "Sign in, or send a token, for a request of more than 1 MiB."
 MEMBERS = "A source has at most 512 KiB, and a zip of tasks {} MiB."
 
 
 def known(authorization: str, cookies: str) -> bool:
-    """Whether somebody sends this."""
+    """Returns whether the credentials belong to a known sender."""
     if authorization:
         return tokens.authenticate(authorization) is not None
     key = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME)
     if not key:
         return False
-    user = get_user(SimpleNamespace(session=SessionStore(key)))
-    return bool(user.is_authenticated and user.is_active)
+    return user_of_session(key) is not None
 
 
 class BoundedRequest(PacedRequest):
-    """Twisted tells a request its announced length, then each piece, on the event loop's thread."""
+    """A request with a bounded body. Twisted passes the announced length and then each piece on the event loop's thread."""
 
     came = 0
     room = ANYBODYS
@@ -73,7 +70,7 @@ class BoundedRequest(PacedRequest):
             self.asked = True
             self.channel.transport.pauseProducing()
             asyncio.ensure_future(self._ask())
-        elif self.came > self.room + ANYBODYS:  # what was under way when reading stood still
+        elif self.came > self.room + ANYBODYS:  # ANYBODYS allows for data that was in flight when reading paused
             self._refuse(ANYBODYS, STRANGERS)
 
     async def _ask(self) -> None:
@@ -82,7 +79,7 @@ class BoundedRequest(PacedRequest):
 
         try:
             somebody = await in_thread(known)(header(b"authorization"), header(b"cookie"))
-        except Exception:  # no database, no proof
+        except Exception:  # without a database, nothing can be verified
             somebody = False
         if self.channel is None or self.refused:
             return
@@ -93,7 +90,7 @@ class BoundedRequest(PacedRequest):
             self._refuse(ANYBODYS, STRANGERS)
 
     def _refuse(self, most: int, hint: str) -> None:
-        """Answers at once and hangs up; what still comes is thrown away."""
+        """Responds immediately and closes the connection. Data that still arrives is discarded."""
         self.refused = True
         problem: dict[str, Any] = {"title": "Content Too Large", "status": 413, "detail": TOO_LARGE.format(most >> 20), "hint": hint}
         body = json.dumps(problem).encode()
@@ -104,5 +101,5 @@ class BoundedRequest(PacedRequest):
 
 
 def bound() -> None:
-    """From now on Daphne's requests are these."""
+    """Makes Daphne use this request class from now on."""
     http_protocol.WebRequest = BoundedRequest

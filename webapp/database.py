@@ -1,4 +1,4 @@
-"""The database from asynchronous code."""
+"""Access to the database from asynchronous code."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ R = TypeVar("R")
 
 
 def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """The same function for asynchronous code: it runs in a thread with a database connection of its own, returned to the pool afterwards."""
+    """Wraps a function for use in asynchronous code. It runs in a thread with a separate database connection, which is then returned to the pool."""
     wrapped: Callable[P, Coroutine[Any, Any, R]] = database_sync_to_async(function)
     return wrapped
 
 
 def connection_parameters() -> dict[str, Any]:
-    """For a psycopg connection beside Django's, to the same database."""
+    """Parameters for a psycopg connection to the same database, separate from Django's."""
     parameters = dict(connections["default"].get_connection_params())
     for name in ("cursor_factory", "context", "pool"):
         parameters.pop(name, None)
@@ -28,7 +28,7 @@ def connection_parameters() -> dict[str, Any]:
 
 
 async def listening(channel: str) -> psycopg.AsyncConnection:
-    """A connection in autocommit mode that listens to `channel`."""
+    """Returns a connection in autocommit mode that listens to `channel`."""
     connection = await psycopg.AsyncConnection.connect(**connection_parameters() | {"autocommit": True, "connect_timeout": 5})
     await connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
     return connection

@@ -1,4 +1,4 @@
-"""Where this installation keeps its things, known before Django is set up: the supervisor uses it too."""
+"""Where this installation keeps its data. This module does not need Django, because the supervisor also uses it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_SOCKET_PATH = 100  # the kernel allows 107 bytes for a Unix socket's path
-ROLES = ("web", "orchestrator", "verifier")  # our processes, each with a role of its own in the database (webapp/roles.py)
+ROLES = ("web", "orchestrator", "verifier")  # our processes, each with its own database role (webapp/roles.py)
 
-# What a verifier is given of an environment, by how its name begins: no key of a model, of the pages or of their mail, however it is called.
+# Prefixes of the environment variables that a verifier receives. None of the keys of models, of the web application or of its mail account begins
+# with them.
 VERIFIER_KEEPS = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "LOG_LEVEL", "PYTHON", "LD_", "SANDBOX", "STITCH", "CUTLASS"),
     *("CUDA", "NVIDIA", "DATA_DIR", "DATABASE_", "PGSSL", "DJANGO_SETTINGS_MODULE", "PORT"),
@@ -21,18 +22,18 @@ VERIFIER_KEEPS = (
 
 
 def role_name(role: str) -> str:
-    """As Postgres knows it."""
+    """The role's name in Postgres."""
     return f"stitchwork_{role}"
 
 
 def data_dir() -> Path:
-    """`DATA_DIR`, by default `.data` beside `manage.py`; everything that must survive is below it."""
+    """`DATA_DIR`, by default `.data` next to `manage.py`. All persistent data is stored in this directory."""
     return Path(os.environ.get("DATA_DIR") or ROOT / ".data").expanduser().absolute()
 
 
 def manage_line(*words: str) -> str:
-    """What to type beside `manage.py` for it to find this installation, wherever its data lies and whatever its port is. No secret is in it: of a
-    DATABASE_URL of one's own only the name, to be filled in."""
+    """The command line for `manage.py` that finds this installation regardless of its data directory and port. It contains no secrets; a custom
+    DATABASE_URL appears only by name and must be filled in."""
     given = {
         "DATA_DIR": str(data_dir()) if data_dir() != ROOT / ".data" else "",
         "PORT": port if (port := os.environ.get("PORT", "")) != "8000" else "",
@@ -45,7 +46,7 @@ def manage_line(*words: str) -> str:
 
 
 def socket_dir(data: Path) -> Path:
-    """Where the embedded Postgres listens: in the data directory, or in a short private place where that path is too long for a socket."""
+    """The directory of the embedded Postgres's socket: the data directory, or a short private directory if that path is too long for a socket."""
     inside = data / "pg-socket"
     if len(os.fsencode(inside / ".s.PGSQL.5432.lock")) <= LONGEST_SOCKET_PATH and "," not in str(inside):  # Postgres splits at commas
         return inside
@@ -59,7 +60,7 @@ def private_dir(path: Path) -> Path:
 
 
 def kept_secret(data: Path, name: str) -> str:
-    """A random secret that is made once and kept in `DATA_DIR/NAME` with mode 0600."""
+    """Returns a random secret that is generated once and stored in `DATA_DIR/NAME` with mode 0600."""
     path = private_dir(data) / name
     for _ in range(2):
         try:
@@ -69,7 +70,7 @@ def kept_secret(data: Path, name: str) -> str:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(secrets.token_urlsafe(48))
             try:
-                os.link(draft, path)  # fails where another process was first: then its secret is the one
+                os.link(draft, path)  # fails if another process was first, in which case its secret is used
             except FileExistsError:
                 pass
             finally:
@@ -78,5 +79,5 @@ def kept_secret(data: Path, name: str) -> str:
 
 
 def database_password(data: Path, role: str = "owner") -> str:
-    """Of a role of the embedded Postgres, "owner" or one of `ROLES`: a file each, `DATA_DIR/database/ROLE`."""
+    """The password of a role of the embedded Postgres, "owner" or one of `ROLES`. Each has its own file, `DATA_DIR/database/ROLE`."""
     return kept_secret(private_dir(data) / "database", role)

@@ -1,6 +1,8 @@
-"""When the web process looks for garbage. A full collection walks every object: Django with all its modules and templates are 270,000, which takes
-150 ms in the middle of somebody's request, and a page that makes many objects sets one off. What is there once the process is ready stays until it
-ends, so it is loaded beforehand and taken out of the collector's sight; what is left costs a few milliseconds.
+"""Garbage collection in the web process.
+
+A full collection walks every object. Django with all its modules and templates has 270,000, which takes 150 ms in the middle of somebody's request,
+and a page that creates many objects triggers one. Objects that exist when the process is ready stay until it ends. They are therefore loaded in
+advance and excluded from collection; collecting the remaining objects takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from django.template import TemplateDoesNotExist, TemplateSyntaxError, engines
 from django.template.backends.django import DjangoTemplates
 from django.urls import get_resolver
 
-YOUNG = 10_000  # new objects until the youngest are looked at; the default of 700 looks at those of a page that is still being made
+YOUNG = 10_000  # allocations before the youngest generation is collected; the default of 700 collects while a page is still being built
 
 
 def settle() -> None:
-    """Load all views and templates, and leave them out of collections from now on."""
+    """Loads all views and templates, and excludes them from garbage collection from now on."""
     _ = get_resolver().url_patterns
     backend = engines["django"]
     assert isinstance(backend, DjangoTemplates)
@@ -25,7 +27,7 @@ def settle() -> None:
         for path in Path(folder).rglob("*.html"):
             try:
                 engine.get_template(str(path.relative_to(folder)))
-            except (TemplateDoesNotExist, TemplateSyntaxError):  # its own page says so when it is asked for
+            except (TemplateDoesNotExist, TemplateSyntaxError):  # the page itself reports the error when it is requested
                 continue
     gc.collect()
     gc.freeze()

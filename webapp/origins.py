@@ -1,6 +1,6 @@
-"""Who may talk to us from a browser: pages of this very origin, port included, under a name that is ours.
+"""Checks the origin of browser connections. Only pages from exactly this origin, including the port, under one of our host names may connect.
 
-Ports of one host share its cookies, so a page on another port of the same address is a stranger that brings our visitor's session along.
+All ports of a host share cookies, so a foreign page on another port of the same host would carry our visitor's session.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ def header(scope: Message, name: bytes) -> str:
 
 
 def our_host(scope: Message) -> bool:
-    """Whether the request names one of ALLOWED_HOSTS, as Django's own views ask."""
+    """Returns whether the request's host is in ALLOWED_HOSTS, as Django checks for its own views."""
     domain, _ = split_domain_port(header(scope, b"host"))
     return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)
 
 
 def same_origin(scope: Message) -> bool:
-    """Whether the page that asks comes from where it asks, or from one of CSRF_TRUSTED_ORIGINS. No origin is none of a browser's pages."""
+    """Returns whether the requesting page comes from the requested origin or from one of CSRF_TRUSTED_ORIGINS. A request without an origin is allowed
+    because it doesn't come from a page in a browser."""
     origin = _split(header(scope, b"origin"))
     if origin is None or not our_host(scope):
         return False
@@ -39,14 +40,14 @@ def same_origin(scope: Message) -> bool:
     if settings.HTTPS and origin.scheme != "https":
         return False
     host, port = split_domain_port(header(scope, b"host"))
-    ours = int(port) if port else PORTS[origin.scheme]  # a proxy that speaks TLS for us passes the name without a port
+    ours = int(port) if port else PORTS[origin.scheme]  # a proxy that terminates TLS for us passes the host name without a port
     return (origin.hostname or "") == host.strip("[]").rstrip(".") and (origin.port or PORTS[origin.scheme]) == ours
 
 
 def _split(text: str) -> SplitResult | None:
     try:
         origin = urlsplit(text)
-        _ = origin.port  # raises where it is none
+        _ = origin.port  # raises ValueError if the port is invalid
     except ValueError:
         return None
     return origin if origin.scheme in PORTS and origin.hostname else None
@@ -61,7 +62,7 @@ def _trusted(origin: SplitResult, pattern: str) -> bool:
 
 
 class SameOrigin:
-    """In front of websockets."""
+    """Middleware that checks the origin of websocket connections."""
 
     def __init__(self, application: Application):
         self.application = application

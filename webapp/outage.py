@@ -1,4 +1,4 @@
-"""What is answered while the database does not answer: 503, with a page that needs nothing of it."""
+"""Responds to requests during a database outage with status 503 and a page that does not need the database."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from webapp.api.calls.problems import plain
 
 SENTENCE = "The database does not answer."
 HINT = "Runs go on as soon as it is back, and what they have written is kept. Try again in a moment."
-RETRY_AFTER = "5"  # seconds; the supervisor starts the embedded server again within some
-# States of a server that starts, stops or has no place left; without a state the connection itself was not there.
+RETRY_AFTER = "5"  # in seconds; the supervisor restarts the embedded server within a few seconds
+# SQL states of a server that is starting up, shutting down or out of resources. An error without a state means that the connection itself failed.
 STATES = ("08", "57P0", "53300")
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's `handler500`: called while the error is being handled."""
+    """Django's `handler500`, which runs while the error is being handled."""
     if not away(sys.exc_info()[1]):
         return defaults.server_error(request)
     if request.path.startswith("/api/"):
@@ -27,7 +27,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if "text/html" not in request.headers.get("Accept", "text/html") and "application/json" in request.headers.get("Accept", ""):
         response: HttpResponse = JsonResponse({"error": f"{SENTENCE} {HINT}"}, status=503)
     else:
-        # No request: what context processors add comes from the database.
+        # Render without the request, because context processors query the database.
         context = {"again": request.get_full_path() if request.method == "GET" else "/", "title": SENTENCE, "text": HINT}
         response = render(None, "503.html", context, status=503)
     response["Retry-After"] = RETRY_AFTER
@@ -36,7 +36,8 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def away(error: BaseException | None) -> bool:
-    """Whether the error, or what it came of, is that of a server that could not be reached; a statement that took too long is not."""
+    """Returns whether the error or one of its causes means that the database server could not be reached. A statement timeout does not count as an
+    outage."""
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, (OperationalError, InterfaceError)):

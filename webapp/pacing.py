@@ -1,7 +1,7 @@
-"""Answers go out at the pace at which they are read: Daphne's own `send` never waits, and keeps whatever a reader does not take.
+"""Adds back pressure to responses. Daphne's own `send` never waits, so it would buffer everything that a slow reader has not received yet.
 
-While a connection's buffer is full, `send` of a piece waits until the buffer is empty. A reader that takes nothing for `PATIENCE_SECONDS` is hung up
-on: an event stream goes on from its last `id`, and a file is asked for again.
+While a connection's buffer is full, `send` waits until the buffer is empty. A reader that receives nothing for `PATIENCE_SECONDS` is disconnected. It
+can resume an event stream from its last `id`, or request a file again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class PacedRequest(http_protocol.WebRequest):
-    """An answer in pieces, which the transport halts while its buffer (64 KiB of Twisted's, and the kernel's) is full."""
+    """A response sent in pieces. The transport pauses it while its buffer (64 KiB in Twisted, plus the kernel's) is full."""
 
     paced = False
 
@@ -32,7 +32,7 @@ class PacedRequest(http_protocol.WebRequest):
                     self.paced = True
                     self.registerProducer(self, True)
             elif self.paced:
-                self._unpace()  # before `finish`, which takes a producer for a defect
+                self._unpace()  # must come before `finish`, which treats a registered producer as an error
         super().handle_reply(message)
 
     def _unpace(self) -> None:
@@ -55,7 +55,7 @@ class PacedRequest(http_protocol.WebRequest):
         super().connectionLost(reason)
 
     async def has_room(self) -> None:
-        """Returns when more may be written: also where nobody is there any more, or was hung up on."""
+        """Returns when more may be written, or when the reader has gone or was disconnected."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self.flowing.wait()
@@ -63,7 +63,7 @@ class PacedRequest(http_protocol.WebRequest):
             self.hang_up()
 
     def hang_up(self) -> None:
-        """At once, with what is still in the buffer: whoever does not read would never let it go."""
+        """Disconnects immediately and discards the buffer, because a reader that has stopped reading would never empty it."""
         channel = self.channel
         self.flowing.set()
         if channel is not None:
@@ -71,7 +71,7 @@ class PacedRequest(http_protocol.WebRequest):
 
 
 def pace(server: Any) -> None:
-    """From now on `send` of this class of server waits for room."""
+    """Patches `send` of this server class so that it waits for room in the buffer."""
     reply = server.handle_reply
 
     async def paced_reply(self: Any, protocol: Any, message: dict[str, Any]) -> None:
@@ -83,6 +83,6 @@ def pace(server: Any) -> None:
 
 
 def pace_daphne() -> None:
-    """Where Daphne serves; its module is not imported for this, as that would install a reactor."""
+    """Adds pacing to Daphne if it is the running server. Daphne's module must not be imported here, because the import would install a reactor."""
     if (module := sys.modules.get("daphne.server")) is not None:
         pace(module.Server)

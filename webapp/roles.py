@@ -1,29 +1,30 @@
-"""What web, orchestrator and verifier may do in the database: each has a role of its own, and none of them may change a table's shape.
+"""Grants database privileges to the web, orchestrator and verifier processes. Each has its own role, and no role can change a table's schema.
 
-The embedded Postgres makes the roles at its start (`webapp/supervisor/postgres.py`); on a server of your own `manage.py verifier_login` makes the one
-of verifiers. `manage.py prepare` grants, after each migration, as new tables are nobody's.
+The embedded Postgres creates the roles at start-up (`webapp/supervisor/postgres.py`). On your own server, `manage.py verifier_login` creates the
+verifiers' role. `manage.py prepare` grants privileges after each migration, because new tables have none.
 """
 
 from __future__ import annotations
 
 from django.apps import apps
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 from psycopg import sql
 
 from webapp.environment import ROLES, role_name
 
-LOCK = 0x73776772  # one grants at a time
-MIGRATIONS = "django_migrations"  # to be read by all: whether the tables are those that a process knows
-# Apps that orchestrators write.
+LOCK = 0x73776772  # lock key, so only one process grants privileges at a time
+MIGRATIONS = "django_migrations"  # every role may read this table to check whether its code matches the current schema
+# Apps whose tables orchestrators may write to.
 WORK = ("runs", "tasks", "leaderboard", "review", "notifications", "fleet", "knowledge", "llm", "arena", "diffs", "procrastinate")
-PEOPLE = ("accounts_user", "accounts_team", "accounts_membership")  # which an orchestrator reads: who is told of what
+PEOPLE = ("accounts_user", "accounts_team", "accounts_membership")  # an orchestrator reads these to find out whom to notify
 
-# A verifier takes jobs and writes reports, nothing more: no account, session or token, no other event, no outcome of a run.
+# A verifier only takes jobs and writes reports. It cannot see accounts, sessions or tokens, write other events, or set the outcome of a run.
 VERIFIER = {
     **dict.fromkeys(("runs_run", "runs_event", "runs_verification", "runs_candidate", "runs_artefact", "runs_artefactchunk"), "SELECT"),
     **dict.fromkeys(("tasks_task", "tasks_tryout", "diffs_measureddiff", "diffs_measuredhunk", "procrastinate_periodic_defers"), "SELECT"),
     "fleet_device": "SELECT, INSERT, UPDATE",
-    "runs_turn": "SELECT, INSERT, UPDATE",  # whose turn it was last (`webapp/runs/workers/fairness.py`)
+    "runs_turn": "SELECT, INSERT, UPDATE",  # when each owner last had a turn (`webapp/runs/workers/fairness.py`)
     "procrastinate_workers": "SELECT, INSERT, UPDATE, DELETE",
     "procrastinate_jobs": "SELECT, UPDATE, DELETE",
     "procrastinate_events": "SELECT, INSERT",
@@ -34,9 +35,10 @@ VERIFIER_ALSO = (
     "UPDATE (verification_id) ON runs_candidate",
     "UPDATE (device_name) ON diffs_measureddiff",
     "UPDATE ON runs_verification, tasks_tryout, diffs_measuredhunk",
-    "UPDATE (job_id) ON procrastinate_periodic_defers",  # by the trigger of a job that is deleted
+    "UPDATE (job_id) ON procrastinate_periodic_defers",  # done by the trigger on deleted jobs
 )
-# Rows, where the table alone says too little. The owner of the tables is not asked, nor are roles with BYPASSRLS (web, orchestrator).
+# Row policies for cases in which table privileges are too coarse. They don't apply to the tables' owner or to roles with BYPASSRLS (web,
+# orchestrator).
 VERIFIER_ROWS = {
     "procrastinate_jobs": ("ALL", "USING (queue_name LIKE 'verify.%')"),
     "runs_event": ("INSERT", "WITH CHECK (kind LIKE 'verification.%')"),
@@ -44,7 +46,7 @@ VERIFIER_ROWS = {
 
 
 def grant() -> None:
-    """To those of the roles that the server has, in one transaction; the connection is the owner's."""
+    """Grants privileges to all roles that exist on the server, in one transaction. The connection must belong to the tables' owner."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
         cursor.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY(%s)", [[role_name(role) for role in ROLES]])
@@ -89,8 +91,8 @@ def _verifier() -> list[str]:
 STATEMENTS = {"web": _web, "orchestrator": _orchestrator, "verifier": _verifier}
 
 
-def _rows(cursor) -> None:
-    """Policies are made once: making one waits for everybody who uses the table."""
+def _rows(cursor: CursorWrapper) -> None:
+    """Creates a policy only if it is missing, because creating one has to wait for everybody who uses the table."""
     name = role_name("verifier")
     for table, (command, rule) in VERIFIER_ROWS.items():
         cursor.execute("SELECT count(*) FROM pg_policies WHERE schemaname = 'public' AND tablename = %s AND policyname LIKE 'stitchwork%%'", [table])
@@ -104,7 +106,7 @@ def _rows(cursor) -> None:
 
 
 def log_in(role: str, password: str) -> None:
-    """Makes the role on a server of your own, or gives it another password. The connection needs CREATEROLE."""
+    """Creates the role on your own server, or changes its password. The connection needs CREATEROLE."""
     name = sql.Identifier(role_name(role))
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role_name(role)])

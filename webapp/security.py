@@ -1,4 +1,4 @@
-"""The content security policy: everything from this origin, nothing inline, nothing from elsewhere."""
+"""Sets the content security policy. Everything must come from this origin, and inline or external content is forbidden."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ POLICY = "; ".join(
         "default-src 'self'",
         "script-src 'self'",
         "style-src 'self'",
-        # Plotly and CodeMirror make <style> elements at run time and the browser refuses those by name; attributes stay refused.
+        # Plotly and CodeMirror create <style> elements at run time, which the browser checks under a separate directive. Style attributes stay
+        # forbidden.
         "style-src-elem 'self' 'unsafe-inline'",
         "img-src 'self' data: blob:",
         "font-src 'self' data:",
@@ -30,7 +31,7 @@ POLICY = "; ".join(
 
 
 def page_headers(secure: bool) -> dict[str, str]:
-    """What browsers are told with each page, for answers that Django's middleware never sees. `secure`: the visitor came by TLS."""
+    """The headers of a page, for responses that bypass Django's middleware. `secure` says whether the visitor uses TLS."""
     headers = {
         "content-security-policy": POLICY,
         "x-frame-options": settings.X_FRAME_OPTIONS,
@@ -45,7 +46,7 @@ def page_headers(secure: bool) -> dict[str, str]:
 
 
 class ContentSecurityPolicy:
-    """Adds the policy to each response that does not bring a stricter one of its own."""
+    """Adds the policy to each response that does not already have a stricter one."""
 
     sync_capable = async_capable = True
 

@@ -1,4 +1,4 @@
-"""Django settings. Everything that differs between machines comes from the environment; docs/how-to/develop.md lists the names."""
+"""Django settings. Every setting that differs between machines is read from the environment. docs/how-to/develop.md lists the variables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import secrets
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from typing import Any
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
@@ -16,8 +17,8 @@ from webapp.environment import ROLES, ROOT, data_dir, database_password, kept_se
 BASE_DIR = ROOT
 DATA_DIR = data_dir()
 DEBUG = os.environ.get("STITCHWORK_DEBUG") == "1"
-ROLE = os.environ.get("STITCHWORK_ROLE") or "owner"  # of ROLES what our processes are, or who runs a command by hand
-# A verifier signs nothing and sends nothing: it neither keeps the key of the pages nor reads it, nor the password of their mail.
+ROLE = os.environ.get("STITCHWORK_ROLE") or "owner"  # the role of this process (one of ROLES); the default is the role of a person who runs a command
+# A verifier neither signs nor sends anything, so it doesn't read the web app's secret key or mail password.
 SECRET_KEY = secrets.token_urlsafe(48) if ROLE == "verifier" else os.environ.get("SECRET_KEY") or kept_secret(DATA_DIR, "secret_key")
 
 
@@ -103,18 +104,19 @@ TEMPLATES = [
     }
 ]
 
-# --- Database: DATABASE_URL (any Postgres >= 14), else the embedded one that the supervisor runs on a socket in DATA_DIR.
+# --- Database: DATABASE_URL (any Postgres >= 14) or, by default, the embedded server that the supervisor runs on a socket in DATA_DIR.
 
 
-# The pool asks a database that is away at intervals that double. It gives up after so long, and the next request begins anew: by its own default it
-# would still be waiting for minutes when the database has long been back.
+# While the database is unavailable, the pool retries with exponential back-off. It gives up after this time, and the next request starts over. With
+# the default, it could keep waiting for minutes after the database has returned.
 RECONNECT_SECONDS = 3.0
 
 
-def _database() -> dict:
+def _database() -> dict[str, Any]:
     url = os.environ.get("DATABASE_URL")
+    database: dict[str, Any]
     if url:
-        database = dj_database_url.parse(url)
+        database = dict(dj_database_url.parse(url))
         if database["ENGINE"] != "django.db.backends.postgresql":
             raise ImproperlyConfigured("DATABASE_URL has to name a Postgres server: postgresql://user:password@host:5432/name")
     else:
@@ -126,9 +128,9 @@ def _database() -> dict:
             "USER": role_name(ROLE) if ROLE in ROLES else "stitchwork",
             "PASSWORD": database_password(DATA_DIR, ROLE),
         }
-    # The pool keeps the connections: a CONN_MAX_AGE other than 0 beside it is an error, and would hold each thread's connection for ever.
+    # The pool keeps connections open. A CONN_MAX_AGE other than 0 is an error with a pool, because each thread would hold its connection forever.
     database["CONN_MAX_AGE"] = 0
-    database["CONN_HEALTH_CHECKS"] = True  # a connection that a restarted server closed is replaced before it is used
+    database["CONN_HEALTH_CHECKS"] = True  # replaces a connection before use if the server has restarted and closed it
     database["OPTIONS"] = {
         **database.get("OPTIONS", {}),
         "pool": {"min_size": 1, "max_size": int(os.environ.get("DATABASE_POOL", "16")), "timeout": 10, "reconnect_timeout": RECONNECT_SECONDS},
@@ -140,14 +142,14 @@ def _database() -> dict:
 DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# --- Queue. A worker that is silent for STALLED_AFTER has died, and what it did is given to another (webapp/runs/workers/rescue.py).
+# --- Queue. A worker that has been silent for STALLED_AFTER is considered dead, and its jobs are reassigned (webapp/runs/workers/rescue.py).
 PROCRASTINATE_AUTODISCOVER_MODULE_NAME = "jobs"
 PROCRASTINATE_READONLY_MODELS = True
 HEARTBEAT_SECONDS = float(os.environ.get("STITCHWORK_HEARTBEAT_SECONDS", "1"))
 STALLED_AFTER_SECONDS = float(os.environ.get("STITCHWORK_STALLED_AFTER_SECONDS", "5"))
-MOST_OPEN_RUNS = int(os.environ.get("STITCHWORK_MOST_OPEN_RUNS", "500"))  # of one person: waiting, running, paused
+MOST_OPEN_RUNS = int(os.environ.get("STITCHWORK_MOST_OPEN_RUNS", "500"))  # per person, counting waiting, running and paused runs
 MOST_OPEN_RUNS_OF_TEAM = int(os.environ.get("STITCHWORK_MOST_OPEN_RUNS_OF_TEAM", "2000"))
-QUEUE_POLL_SECONDS = 0.3  # lock hand-offs and retries wait for this poll; the queue's default is 5 s
+QUEUE_POLL_SECONDS = 0.3  # jobs that wait for a lock or a retry start at the next poll; the queue's default is 5 s
 
 # --- People
 AUTH_USER_MODEL = "accounts.User"
@@ -162,7 +164,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 SIGN_UP_OPEN = os.environ.get("OPEN_SIGN_UP") == "1" and not waived()  # otherwise by invitation only
-# Password resets and notices need mail; without EMAIL_HOST nothing offers them.
+# Password resets and notices need mail, so they are offered only if EMAIL_HOST is set.
 EMAIL_HOST = "" if ROLE == "verifier" else os.environ.get("EMAIL_HOST", "")
 MAIL = bool(EMAIL_HOST)
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend" if MAIL else "django.core.mail.backends.dummy.EmailBackend"
@@ -182,7 +184,8 @@ ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_EMAIL_NOTIFICATIONS = MAIL
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Stitchwork] "
 ACCOUNT_SESSION_REMEMBER = True
-# Counted in the cache, so over all web processes. A key is a name with an address; an address may be a known browser (adapters.py).
+# Attempts are counted in the cache, so the limits apply across all web processes. The key is a user name with an IP address, which a known browser
+# can replace (adapters.py).
 ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
 ACCOUNT_FORMS = {
     "login": "webapp.accounts.sign_in.allauth_forms.LoginForm",
@@ -198,7 +201,7 @@ MFA_ADAPTER = "webapp.accounts.sign_in.adapters.TwoFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 MFA_TOTP_ISSUER = "Stitchwork"
-MFA_TOTP_TOLERANCE = 1  # a code typed as its half minute ends still counts
+MFA_TOTP_TOLERANCE = 1  # accepts a code that is entered just as its half minute ends
 MFA_FORMS = {
     "authenticate": "webapp.accounts.sign_in.allauth_forms.AuthenticateForm",
     "reauthenticate": "webapp.accounts.sign_in.allauth_forms.ReauthenticateByCodeForm",
@@ -206,15 +209,15 @@ MFA_FORMS = {
 }
 CACHES = {"default": {"BACKEND": "webapp.accounts.shared_cache.SharedCache"}}
 
-# --- Browser security. HTTPS=1 where a proxy in front of us speaks TLS and sets X-Forwarded-Proto.
+# --- Browser security. Set HTTPS=1 if a proxy in front of us handles TLS and sets X-Forwarded-Proto.
 HTTPS = os.environ.get("HTTPS") == "1"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
-WEBHOOK_NETWORKS = _networks("STITCHWORK_WEBHOOK_NETWORKS", [])  # besides public addresses, what webhooks may reach, also by plain HTTP
-TRUSTED_PROXIES = _networks("TRUSTED_PROXIES", ["127.0.0.0/8", "::1"] if HTTPS else [])  # whose X-Forwarded-For is believed
+WEBHOOK_NETWORKS = _networks("STITCHWORK_WEBHOOK_NETWORKS", [])  # webhooks may also reach these networks, even by plain HTTP
+TRUSTED_PROXIES = _networks("TRUSTED_PROXIES", ["127.0.0.0/8", "::1"] if HTTPS else [])  # proxies whose X-Forwarded-For header is trusted
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
-# Ports of one host share a cookie jar: an installation's own port keeps two of them from signing each other out.
+# All ports of a host share cookies. Including the port in the cookie's name keeps two installations from signing each other's users out.
 SESSION_COOKIE_NAME = f"stitchwork_session_{os.environ.get('PORT', '8000')}"
 CSRF_COOKIE_NAME = f"stitchwork_csrf_{os.environ.get('PORT', '8000')}"
 SECURE_CONTENT_TYPE_NOSNIFF = True
@@ -223,7 +226,7 @@ SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 
-# --- Static files: hashed and compressed into .assets/collected by `make run`; straight from their folders while debugging.
+# --- Static files: `make run` hashes and compresses them into .assets/collected. In debug mode they are served directly from their folders.
 STATIC_URL = "static/"
 STATIC_ROOT = ROOT / ".assets" / "collected"
 STATICFILES_DIRS: list[Path] = [folder for folder in (ROOT / "static", ROOT / ".assets" / "static") if folder.is_dir()]
@@ -240,7 +243,7 @@ LANGUAGE_CODE = "en-us"
 USE_I18N = False
 
 EXAMPLES_DIR = ROOT / "examples"
-LEARNING_DIR = Path(os.environ.get("STITCHWORK_LEARNING_DIR") or DATA_DIR / "learning").expanduser().absolute()  # trainings, as folders
+LEARNING_DIR = Path(os.environ.get("STITCHWORK_LEARNING_DIR") or DATA_DIR / "learning").expanduser().absolute()  # training folders
 
 LOGGING = {
     "version": 1,
@@ -251,7 +254,7 @@ LOGGING = {
     "loggers": {
         "webapp": {"level": os.environ.get("LOG_LEVEL", "INFO")},
         "django.security.DisallowedHost": {"level": "ERROR"},
-        "psycopg.pool": {"level": "ERROR"},  # it repeats what the caller is told
-        "procrastinate": {"level": "WARNING"},  # at INFO it prints the arguments of every job
+        "psycopg.pool": {"level": "ERROR"},  # the caller gets the same errors anyway
+        "procrastinate": {"level": "WARNING"},  # INFO would log the arguments of every job
     },
 }

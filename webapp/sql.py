@@ -1,16 +1,17 @@
-"""SQL in files of its own: `rescue.sql` beside `rescue.py`, a statement under each line `-- name: stalled`, with comments that say why."""
+"""Reads SQL from separate files, such as `rescue.sql` next to `rescue.py`. Each statement follows a line like `-- name: stalled` and comments that
+explain it."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-NAME = re.compile(r"^-- name: (\w+)\n(?:--.*\n)*", re.MULTILINE)  # with the comments below it, which are for readers of the file
+NAME = re.compile(r"^-- name: (\w+)\n(?:--.*\n)*", re.MULTILINE)  # also matches the comments below it, which are only for readers of the file
 
 
 def statements(user: str) -> dict[str, str]:
-    """The statements beside a module, which passes its `__file__`, by name. Raises OSError where there is no such file, ValueError for one without
-    names."""
+    """The statements for a module, keyed by name. The module passes its `__file__`. Raises OSError if there is no such file, and ValueError if it has
+    no names."""
     text = Path(user).with_suffix(".sql").read_text()
     _, *parts = NAME.split(text)
     if not parts:

@@ -1,4 +1,4 @@
-"""Files that go out while they are made."""
+"""Streams files while they are being produced."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from django.http import HttpRequest, StreamingHttpResponse
 
 
 def download(request: HttpRequest, pieces: Iterator[bytes], kind: str, name: str) -> StreamingHttpResponse:
-    """`pieces` as the file `name`; `pieces` has to be a generator that reads nothing before it is asked for its first piece."""
+    """Sends `pieces` as a file called `name`. `pieces` must be a generator that reads nothing until its first piece is requested."""
     response = StreamingHttpResponse(sent(pieces) if isinstance(request, ASGIRequest) else pieces, content_type=kind)
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
 
 async def sent(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Piece by piece off the event loop; under ASGI a plain iterator would be read whole before the first byte is sent.
+    """Produces the pieces outside the event loop. Under ASGI, a plain iterator would be read completely before the first byte is sent.
 
-    All in one thread of its own, whose database connection nobody else uses: a cursor that stays on the server lives as long as that connection.
-    It goes back to the pool at the end, also where whoever downloads goes away in the middle.
+    A dedicated thread with its own database connection produces all pieces, because a server-side cursor lives only as long as its connection. The
+    connection returns to the pool at the end, even if the client disconnects midway.
     """
     thread = ThreadPoolExecutor(1, thread_name_prefix="download")
     following = sync_to_async(_next, thread_sensitive=False, executor=thread)

@@ -1,4 +1,7 @@
-"""What no database keeps, answered as a fault of the request: a null character, half a character, a number or a time beyond every column."""
+"""Responds with a client error to values that no database can store.
+
+Such values are null characters, unpaired surrogates, and numbers or times outside the range of every column.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ HINT = "It holds a null character or half of one, or a number or a time beyond a
 
 
 class Unkeepable:
-    """Views check what they know of; this is for what slips through any of them."""
+    """Middleware that catches values that slip through the checks of the views."""
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response

@@ -1,11 +1,11 @@
-"""URLs, one include an app."""
+"""The URL configuration, with one include per app."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
 
 def health(request: HttpRequest) -> HttpResponse:
-    """Answers as soon as pages can be served; the supervisor waits for it."""
+    """Responds as soon as pages can be served. The supervisor waits for this."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
@@ -18,7 +18,7 @@ urlpatterns = [
     path("", include("webapp.accounts.urls")),
     path("", include("webapp.tasks.urls")),
     path("", include("webapp.notifications.urls")),
-    path("", include("webapp.review.urls")),  # before the runs: below a candidate these take any word
+    path("", include("webapp.review.urls")),  # comes before the runs, whose URLs below a candidate accept any word
     path("", include("webapp.runs.urls")),
     path("", include("webapp.diffs.urls")),
     path("", include("webapp.compare.urls")),

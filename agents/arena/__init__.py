@@ -1,1 +1,1 @@
-"""The arena: workflows compared under one budget, on real tasks, or on landscapes that were measured once and are played ever after."""
+"""The arena: compares workflows under the same budget, either on real tasks or on landscapes that were measured once and are then replayed."""

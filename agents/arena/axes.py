@@ -1,4 +1,5 @@
-"""Which choices make a task's landscape: the strategies and numbers of the compiler that change its program, until there are programs enough."""
+"""Chooses the axes of a task's landscape. Axes are compiler strategies and numbers that change the program; they are added until there are enough
+distinct programs."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ from compiler.kernel.fuse import build
 from compiler.kernel.shape import Shape, shape_of
 from compiler.planning.knobs import Number, numbers, rank
 
-GROUPS = 3  # own kernels whose choices are varied: those that move most bytes
+GROUPS = 3  # how many own kernels have their choices varied: those that move the most bytes
 
-# (name, values, strategy of the catalogue, the styles of kernels that it can change; empty: all). Numbers that stand for a strategy carry its name.
+# Each row is (name, values, catalogue strategy, kernel styles that it can change); an empty last field means all styles. A number that stands for a
+# strategy carries the strategy's name.
 CUDA: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("warp-row", (0, 1), "warp-per-row", ("rows", "split")),
     ("parallel-split", (0, 1), "parallel-split", ("rows",)),
@@ -46,18 +48,18 @@ CPU: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("leave-to-library", (0, 1), "leave-to-library", ()),
 )
 STRATEGIES = ("parallel-split", "row-cache", "non-temporal-stores", "leave-to-library", "cuda-graph")  # the rest are numbers
-# Numbers of the kernels that families print (products, convolutions, pools, scans over time), as `compiler.planning.knobs` names them.
+# Numbers for the kernels that families print (products, convolutions, pools, scans over time), named as in `compiler.planning.knobs`.
 FAMILIES = {
     "tile": "register-blocking", "stages": "software-pipeline", "split": "split-k", "strip": "work-per-thread", "warps": "block-size",
     "window-threads": "block-size", "direct": "tile-reuse",
 }  # fmt: skip
 BINARY = ("warp-row", "direct")  # numbers that choose between two kernels
-FIELDS = {"block": "threads", "warp-row": "warp_rows", "scan-rows": "lanes"}  # of Shape, where the compiler's own number stands
+FIELDS = {"block": "threads", "warp-row": "warp_rows", "scan-rows": "lanes"}  # fields of Shape that hold the compiler's own number
 
 
 @dataclass
 class Space:
-    """The axes, and for each point in the table's order the number of its program in `sources`."""
+    """The axes, and for each point (in table order) the index of its program in `sources`."""
 
     axes: tuple[Axis, ...]
     program: list[int]
@@ -65,14 +67,15 @@ class Space:
 
     @property
     def sha(self) -> str:
-        """Of all programs."""
+        """Returns a hash over all programs."""
         return hashlib.sha256("\0".join(self.sources).encode()).hexdigest()
 
 
 def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space:
-    """Axes are added in the order of the table above, group after group, until at least `wanted` programs differ; at most `most` points.
+    """Adds axes in the order of the table above, group by group, until there are at least `wanted` distinct programs. Uses no more than `most`
+    points.
 
-    An axis that changes no program in any combination is left out, and so are values that would exceed `most`.
+    An axis that changes no program in any combination is left out, as are values that would exceed `most`.
     """
     chosen: list[Axis] = []
     printed = Printed(plan, task_source)
@@ -95,14 +98,15 @@ def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space
 
 
 def candidates(plan: CompilerPlan, task_source: str) -> Iterator[Axis]:
-    """The default value first; one kind of choice for all groups before the next kind, and last what only families have."""
+    """Yields candidate axes, each with its default value first. Each kind of choice is listed for all groups before the next kind starts. Choices
+    that apply only to families come last."""
     kind = plan.figures.kind
     if kind == "cuda" and plan.graph is not None and plan.graph.recordable:
         yield Axis("cuda-graph", "", (0, 1), 0, "cuda-graph")
     groups = [group.id for group in sorted(plan.own, key=lambda group: -group.bytes)[:GROUPS]]
     offered = {(number.name.rpartition(".")[2], group): number for number in numbers(plan, task_source, Options()) for group in number.groups}
     shapes = shapes_of(plan, groups)
-    few = 3 if len(groups) > 1 else 8  # values of a number: with several kernels there are combinations enough
+    few = 3 if len(groups) > 1 else 8  # values per number: with several kernels, a few are enough
     table = CUDA if kind == "cuda" else CPU
     for name, values, strategy, styles in table:
         for group in groups:
@@ -124,13 +128,13 @@ def axis_of(name: str, group: str, own: int, values: Sequence[int], strategy: st
 
 
 def around(number: Number) -> list[int]:
-    """Its values, those next to the present one first."""
+    """Returns candidate values for the number, closest to the current one first."""
     here = number.values.index(number.value)
     return sorted(number.values, key=lambda value: abs(number.values.index(value) - here))
 
 
 def shapes_of(plan: CompilerPlan, groups: list[str]) -> dict[str, Shape]:
-    """How the kernels of fused loops run; groups that a family prints have none."""
+    """Returns how the kernels of fused loops run. Groups whose kernels a family prints have no such style."""
     found: dict[str, Shape] = {}
     if plan.graph is None:
         return found
@@ -143,7 +147,7 @@ def shapes_of(plan: CompilerPlan, groups: list[str]) -> dict[str, Shape]:
 
 
 def options_at(axes: tuple[Axis, ...] | list[Axis], values: tuple[int, ...]) -> Options:
-    """The compiler's options for one combination of values."""
+    """Returns the compiler options for one combination of values."""
     options = Options()
     for axis, value in zip(axes, values, strict=True):
         if axis.name in STRATEGIES:
@@ -154,7 +158,7 @@ def options_at(axes: tuple[Axis, ...] | list[Axis], values: tuple[int, ...]) -> 
 
 
 class Printed:
-    """Programs by the choices that differ from the compiler's own: trying one axis more prints only what is new."""
+    """Caches programs by the choices that differ from the compiler's own, so trying another axis only prints programs that are new."""
 
     def __init__(self, plan: CompilerPlan, task_source: str):
         self.plan, self.task_source = plan, task_source
@@ -173,7 +177,7 @@ class Printed:
 
 
 def _ordered(found: Space) -> Space:
-    """The same space with the values of numbers in order, as coordinate descent and people want them; 0 lies beyond all others."""
+    """Returns the same space with the values of numbers sorted, as coordinate descent and readers expect; 0 comes last."""
     axes = []
     for axis in found.axes:
         values = tuple(sorted(axis.values, key=rank if axis.numeric else None))

@@ -1,4 +1,4 @@
-"""`python -m agents arena`: workflows side by side under one budget, on real tasks or on a measured landscape."""
+"""`python -m agents arena`: compares workflows under the same budget, on real tasks or on a measured landscape."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def chosen(text: str) -> list[str]:
 
 
 def seeds_from(text: str) -> list[int]:
-    """ "3", "1,4", "1-5"."""
+    """Parses seeds given as "3", "1,4" or "1-5"."""
     seeds: list[int] = []
     try:
         for part in text.split(","):
@@ -179,7 +179,7 @@ def seeds_from(text: str) -> list[int]:
 
 
 def budget_from(text: str) -> Budget:
-    """ "calls=12,dollars=0.5"; what is not named has no limit."""
+    """Parses a budget such as "calls=12,dollars=0.5"; units that are not named have no limit."""
     limits: dict[str, float | None] = dict.fromkeys(UNITS)
     for part in filter(None, (part.strip() for part in text.split(","))):
         unit, _, value = part.partition("=")
@@ -198,7 +198,7 @@ def budget_from(text: str) -> Budget:
 
 
 def agree(args: argparse.Namespace, contest: dict[str, Any]) -> None:
-    """A folder holds one contest. The same settings continue it, others are refused."""
+    """Checks the settings. A folder holds one contest, which can only be continued with the same settings."""
     path = args.out / "contest.json"
     known = path.exists()
     if known and not args.resume:

@@ -1,7 +1,8 @@
-"""A landscape: every program of one task that a set of choices can make, each with what it takes. Measured once, looked up ever after.
+"""A landscape: every program that a set of choices can produce for one task, each with its measured time. Each program is measured once and only
+looked up afterwards.
 
-The choices are *axes* (a strategy off or on, a number at one of some values), the programs all their combinations, in the order of an odometer
-whose last axis turns fastest. Times are microseconds. No torch here, and no pydantic: a million look-ups a minute.
+The choices are *axes* (a strategy off or on, a number at one of several values). The programs are all combinations, in odometer order with the last
+axis changing fastest. Times are microseconds. This module avoids importing torch and pydantic because it serves a million look-ups per minute.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = 1
-LARGE = 2 << 20  # bytes; a larger file is compressed
+LARGE = 2 << 20  # in bytes; larger files are compressed
 STATUSES = ("passed", "wrong_result", "build_failed", "crashed", "not_measured")
 PASSED = 0
 
-Point = tuple[int, ...]  # an index into its values for every axis
+Point = tuple[int, ...]  # for each axis, an index into its values
 
 
 class LandscapeError(ValueError):
-    """A file that is not a landscape, or one that cannot be played; says what to do."""
+    """Raised for a file that is not a landscape and for a landscape that cannot be played. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class Axis:
     name: str  # "row-cache", "block"
-    group: str  # of the plan; "" for the whole program
+    group: str  # group in the plan; "" for the whole program
     values: tuple[int, ...]  # 0 and 1 for a strategy
-    default: int  # index: what the compiler takes by itself
-    strategy: str = ""  # of the catalogue; null for a number that no strategy stands for
+    default: int  # index of the compiler's own choice
+    strategy: str = ""  # catalogue name; null if no strategy matches this number
     numeric: bool = False
 
     @property
@@ -43,25 +44,26 @@ class Axis:
 
 @dataclass
 class Landscape:
-    """One task. Columns have one entry a point; a point whose program was printed before has the figures of that program."""
+    """The landscape of one task. Each column has one entry per point. If a point's program was already printed for an earlier point, its entry
+    repeats that program's figures."""
 
     name: str
     what: str  # a sentence
     axes: tuple[Axis, ...]
     eager_us: float
     floor_us: float
-    program: list[int]  # number of the distinct program
-    status: list[int]  # into STATUSES
+    program: list[int]  # index of the distinct program
+    status: list[int]  # index into STATUSES
     us: list[float | None]  # median
     spread: list[float | None]  # relative, between blocks
     bottleneck: list[str]
     groups: tuple[str, ...] = ()  # own kernels of the plan
-    shares: list[list[float] | None] = field(default_factory=list)  # of the program's time, by group
+    shares: list[list[float] | None] = field(default_factory=list)  # each group's share of the program's time
     launches: list[float | None] = field(default_factory=list)
-    sha: str = ""  # of the task's source
-    programs: str = ""  # hash of all programs' texts: figures of what another version of the compiler printed do not belong beside them
+    sha: str = ""  # hash of the task's source
+    programs: str = ""  # hash of all program texts, because figures from programs of another compiler version must not be mixed in
     source: str = ""
-    confirmed: list[dict[str, Any]] = field(default_factory=list)  # points that went through the verifier as well
+    confirmed: list[dict[str, Any]] = field(default_factory=list)  # points that the verifier has measured as well
 
     def __post_init__(self) -> None:
         count = math.prod(len(axis.values) for axis in self.axes)
@@ -92,7 +94,7 @@ class Landscape:
 
     @cached_property
     def best(self) -> int:
-        """Index of the fastest program that is right."""
+        """The index of the fastest correct program."""
         passed = [(us, index) for index, (us, status) in enumerate(zip(self.us, self.status, strict=True)) if status == PASSED and us]
         if not passed:
             raise LandscapeError(f"landscape {self.name}: no program passed")
@@ -103,7 +105,7 @@ class Landscape:
         return self.time(self.best)
 
     def time(self, index: int) -> float:
-        """Microseconds of a program that was measured; raises `LandscapeError` for another."""
+        """Return the time of a measured program in microseconds. Raises `LandscapeError` if the program was not measured."""
         us = self.us[index]
         if us is None:
             raise LandscapeError(f"landscape {self.name}: program {index} was not measured")
@@ -115,23 +117,23 @@ class Landscape:
 
     @property
     def measured(self) -> int:
-        """Distinct programs with a verdict."""
+        """The number of distinct programs that have a verdict."""
         return len({number for number, status in zip(self.program, self.status, strict=True) if STATUSES[status] != "not_measured"})
 
     def speedup(self, index: int) -> float:
-        """Against eager; 0 for a program that is not right."""
+        """Return the speedup over eager, or 0 for an incorrect program."""
         us = self.us[index]
         return self.eager_us / us if self.status[index] == PASSED and us else 0.0
 
     def neighbours(self, point: Point) -> Iterator[tuple[int, int]]:
-        """(axis, value) of every change of one axis."""
+        """Yield (axis, value) for every change that affects one axis."""
         for number, axis in enumerate(self.axes):
             for value in range(len(axis.values)):
                 if value != point[number]:
                     yield number, value
 
     def describe(self, point: Point) -> str:
-        """What differs from the compiler's own choice."""
+        """Return the choices that differ from the compiler's own."""
         parts = [
             f"{axis.label} = {axis.values[at]}" if axis.numeric else f"{axis.label} {'on' if axis.values[at] else 'off'}"
             for axis, at in zip(self.axes, point, strict=True)
@@ -142,12 +144,12 @@ class Landscape:
 
 @dataclass
 class Table:
-    """Landscapes of one device. `kind` is "measured", or "synthetic" for one that was made up: never reported as measured."""
+    """Landscapes of one device. `kind` is "measured" or "synthetic"; synthetic landscapes are invented and never reported as measured."""
 
     kind: str
     device: dict[str, Any]
     landscapes: list[Landscape]
-    about: dict[str, Any] = field(default_factory=dict)  # how it was made: commands, times, agreement with the verifier
+    about: dict[str, Any] = field(default_factory=dict)  # where the table comes from: commands, times, agreement with the verifier
 
     def named(self, name: str) -> Landscape:
         return next(landscape for landscape in self.landscapes if landscape.name == name)
@@ -158,7 +160,7 @@ def replaced(point: Point, axis: int, value: int) -> Point:
 
 
 def save(table: Table, path: Path) -> Path:
-    """Compact JSON; compressed, under the name with `.gz`, where it is large. Returns the path written."""
+    """Save the landscape as compact JSON. A large table is compressed and gets the suffix `.gz`. Returns the path written."""
     content = {
         "format": FORMAT,
         "kind": table.kind,
@@ -202,7 +204,7 @@ def _plain(landscape: Landscape) -> dict[str, Any]:
 
 
 def load(path: Path) -> Table:
-    """Raises `LandscapeError` where the file is not a table of landscapes."""
+    """Load a table. Raises `LandscapeError` if the file is not a table of landscapes."""
     try:
         data = path.read_bytes()
         content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
@@ -240,7 +242,7 @@ def _landscape(entry: dict[str, Any]) -> Landscape:
 
 
 def merged(tables: Sequence[Table]) -> Table:
-    """Parts of one measurement as one table; a task that several parts hold is taken from the one that knows most of it."""
+    """Merges the parts of one measurement into one table. If a task appears in several parts, the most complete one is used."""
     if not tables:
         raise LandscapeError("there is nothing to merge")
     kinds = {table.kind for table in tables}

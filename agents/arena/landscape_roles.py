@@ -1,4 +1,5 @@
-"""Planner, Coder and Verifier of the played model. What a language model would answer asks it, so that calls and costs are the workflow's own."""
+"""The Planner, Coder and Verifier of the simulated model. They query the simulated model wherever a language model would answer, so the workflow
+makes the same calls and incurs the same costs."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from verifier.profiling.diagnosing.diagnosis import defect
 
 Choices = dict[int, int]  # axis: value
 NEAR_FLOOR = 1.05
-# For numbers that no strategy of the catalogue stands for: which bottlenecks a change of them may answer.
+# For numbers without a catalogue strategy: the bottlenecks that changing them may address.
 ANSWERS = {
     "warp-per-row": ("latency", "occupancy"), "work-per-thread": ("latency", "memory"), "unroll": ("latency", "compute"),
     "occupancy": ("occupancy", "latency"), "block-size": ("occupancy", "latency", "memory"), "vectorise": ("memory", "latency"),
@@ -30,7 +31,8 @@ ANSWERS = {
 
 
 class Player:
-    """What the three roles share. `asks`: a model plays this role; otherwise it is built in, costs nothing and makes no faults of a model's kind."""
+    """State shared by the three roles. `asks`: if set, a model plays this role. Otherwise the role is built in: it costs nothing and makes none of a
+    model's errors."""
 
     name = PROFILE
 
@@ -54,7 +56,7 @@ class Player:
         return int(attempt.edit.options.point)
 
     def _drawn(self, most: int = 3) -> Choices:
-        """One to `most` choices that are not the compiler's own."""
+        """Draws between one and `most` choices that differ from the compiler's own."""
         draw, axes = self.hand.draw(), self.landscape.axes
         chosen = draw.sample(range(len(axes)), min(draw.randint(1, most), len(axes)))
         return {axis: draw.choice([value for value in range(len(axes[axis].values)) if value != axes[axis].default]) for axis in chosen}
@@ -130,7 +132,7 @@ class LandscapeCoder(Player):
         if parent is None:
             await self.ask(span, "coder", "coder/write")
             return self.edit(self.written(self._first()), "The first program")
-        if advice is None:  # a new plan for what is there
+        if advice is None:  # a new plan for programs that already exist
             await self.ask(span, "coder", "coder/write")
             base = self.landscape.point(self.point_of(parent))
             return self.edit(self.written(self._point(self._preferred([self._drawn(), self._drawn()], base), base)), "The new plan")
@@ -151,7 +153,7 @@ class LandscapeCoder(Player):
             point = replaced(point, axis, value)
         written = self.written(self.landscape.index(point))
         if any(attempt.edit.source == written.source for attempt in situation.attempts):
-            return None  # it changes nothing
+            return None  # the edit would change nothing
         return self.edit(written, idea.title, idea.strategies[0] if idea.strategies else "", idea)
 
     def knobs(self, situation: Situation, attempt: Attempt) -> list[Knob]:
@@ -159,7 +161,7 @@ class LandscapeCoder(Player):
         return [Knob(axis.label, axis.values, axis.values[at]) for axis, at in zip(self.landscape.axes, point, strict=True) if axis.numeric]
 
     async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
-        """No model: a number is exchanged in a program that is right. It is right afterwards where the table says so."""
+        """Works without the model by changing one number in a correct program. The table determines whether the result is correct."""
         point = self.landscape.point(self.point_of(attempt))
         for number, axis in enumerate(self.landscape.axes):
             if axis.label in values:
@@ -167,7 +169,7 @@ class LandscapeCoder(Player):
         return self.edit(Written(self.landscape.index(point)), ", ".join(f"{name} = {value}" for name, value in values.items()), "block-size")
 
     def _first(self) -> int:
-        """The compiler's own choice; a model's first program differs from it here and there."""
+        """Returns the compiler's own choices; a model's first program differs from them in a few places."""
         point = self.landscape.default
         if self.asks:
             draw = self.hand.draw()
@@ -177,7 +179,8 @@ class LandscapeCoder(Player):
         return self.landscape.index(point)
 
     def _repaired(self, parent: Attempt) -> Written:
-        """With the report at hand. A fault that was understood stays right for the rest of the run; the table's own failures are undone."""
+        """Returns a repair that is based on the report. Once a fault is understood, it stays fixed for the rest of the run. If the program fails in
+        the table itself, the change is undone."""
         written: Written = parent.edit.options
         draw = self.hand.draw()
         if written.fault:
@@ -210,11 +213,11 @@ class LandscapeVerifier(Player):
         return Advice(diagnosis, "optimise", f"Next: {_named(axis, move[1])}.", axis.strategy or axis.name, None, move)
 
     def change(self, point: int, bottleneck: str, tried: set[int]) -> tuple[int, int] | None:
-        """(axis, value): a change of one choice, as the played model comes to it."""
+        """Returns one change as (axis, value), chosen the way the simulated model chooses."""
         landscape, draw, quality = self.landscape, self.hand.draw(), self.hand.quality
-        insight, foresight = (quality.insight, quality.foresight) if self.asks else (1.0, 0.0)  # the compiler's rules follow the diagnosis, blindly
+        insight, foresight = (quality.insight, quality.foresight) if self.asks else (1.0, 0.0)  # the compiler's rules always follow the diagnosis
         here = landscape.point(point)
-        # A step along an axis changes the index by the axis's stride, so that no point has to be put together.
+        # A step along an axis adds a multiple of the axis's stride to the index, so no point has to be constructed.
         open_moves = [
             (axis, value)
             for axis, value in landscape.neighbours(here)
@@ -231,7 +234,7 @@ class LandscapeVerifier(Player):
         return max(two, key=lambda move: landscape.speedup(point + (move[1] - here[move[0]]) * landscape.strides[move[0]]))
 
     def answering(self, moves: list[tuple[int, int]], point: int, bottleneck: str) -> list[tuple[int, int]]:
-        """Those whose strategy answers the bottleneck, in the kernel that takes most of the time where that is known."""
+        """Returns the moves whose strategy addresses the bottleneck, restricted to the slowest kernel if that is known."""
         landscape = self.landscape
         fitting = [move for move in moves if bottleneck in _answers(landscape.axes[move[0]])]
         shares = landscape.shares[point] if landscape.shares else None
@@ -266,5 +269,5 @@ def _named(axis: Axis, value: int) -> str:
 
 
 def cast(hand: Hand, models: Sequence[Role]) -> Roles:
-    """`models`: roles that ask the played model; the compiler plays the others, without cost and without a model's faults."""
+    """`models`: the roles that ask the simulated model. The compiler plays the others at no cost and without a model's errors."""
     return Roles(LandscapePlanner(hand, "planner" in models), LandscapeCoder(hand, "coder" in models), LandscapeVerifier(hand, "judge" in models))

@@ -1,6 +1,8 @@
-"""The played model's scripts for a tree of decisions: made up here, at the same stated knowledge as its ideas and its answers to a diagnosis.
+"""The simulated model's scripts for a decision tree. They are generated here with the same specified knowledge as its ideas and its answers to a
+diagnosis.
 
-Its promises say nothing of the table's times: each is one draw about PROMISE. What it knows is in which changes it names, as everywhere.
+The promises in a script carry no information about the times in the table: each is drawn at random around PROMISE. As elsewhere, the model's
+knowledge shows in the changes that it names.
 """
 
 from __future__ import annotations
@@ -14,20 +16,20 @@ from agents.decisions.tree import ROOT, Node
 from agents.decisions.view import View
 from agents.roles.situation import Situation
 
-PROMISE, PROMISE_LOG = 1.2, 0.08  # median of what a change is said to bring, and the deviation of its logarithm
-WAY = 0.5  # of the way from eager to the floor, as logarithms: what a whole program is said to bring, by the plan's own figures
+PROMISE, PROMISE_LOG = 1.2, 0.08  # median promised gain of a change, and the standard deviation of the gain's logarithm
+WAY = 0.5  # promised gain of a whole program: this fraction of the distance from eager to the floor (figures from the plan), on a log scale
 
 Choices = dict[int, int]
 
 
 class Answering(Protocol):
-    """What a script needs of the played roles: the changes that answer a bottleneck, and ideas for a whole program."""
+    """The parts of the simulated roles that a script needs: changes that address a bottleneck and ideas for a whole program."""
 
     def change(self, point: int, bottleneck: str, tried: set[int]) -> tuple[int, int] | None: ...
 
 
 def script(hand: Hand, situation: Situation, view: View, answering: Answering, families: list[Choices], bottleneck: str) -> Edited:
-    """`families`: choices of whole programs, for a tree without one. `bottleneck`: of the best program."""
+    """`families`: choices that describe whole programs, used if the tree has none yet. `bottleneck`: the bottleneck of the best program."""
     landscape, best = hand.landscape, situation.best
     if best is None:
         changes, below, base = families, ROOT, landscape.default
@@ -73,7 +75,7 @@ def _add(hand: Hand, below: str, choices: Choices, promise: float) -> Add:
 
 
 def _moved(landscape: Landscape, view: View, base: Point, below: str) -> list[Refine | Drop]:
-    """Single changes that wait below other programs are moved below the best one; those that it has already are dropped."""
+    """Moves single changes that wait under other programs to the best program, and drops those that it already includes."""
     waiting = [node for node in view.tree.open if node.parent not in (below, ROOT) and node.tries == 0 and len(node.data or {}) == 1]
     return [_there(landscape, node, base, below) for node in waiting]
 

@@ -1,7 +1,8 @@
-"""A language model as played on a landscape: how good its proposals are, how it errs, and what its calls cost. All of it is stated here.
+"""A simulated language model for landscapes. This module specifies the quality of its proposals, its errors, and the cost of its calls.
 
-Nothing of a landscape's times reaches a workflow but through the verifier. What makes the played model better than chance is `insight` (it answers
-the diagnosis) and `foresight` (of two changes that it considers it prefers the truly better one): a model's knowledge, at a stated strength.
+A workflow learns the landscape's times only through the verifier. The simulated model is better than chance because of `insight` (its changes address
+the diagnosis) and `foresight` (of two changes that it considers, it prefers the truly better one). These two numbers state how much such a model
+knows.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ PROFILE = "landscape"
 
 @dataclass(frozen=True)
 class Quality:
-    """Probabilities, and lognormal costs of one call: medians with the deviation of their logarithms."""
+    """Probabilities, and the lognormal cost of one call as medians with the standard deviations of the logarithms."""
 
     name: str
-    insight: float  # a change answers the diagnosed bottleneck, where one does
-    foresight: float  # of two changes considered, the truly better one is proposed
-    family_fault: float  # for each choice: programs with it fail until it has been repaired once in the run, so that trying again does not help
-    program_fault: float  # for each program on its own: it fails until it is repaired
-    repair: float  # a repair that holds the report's evidence removes the fault
-    perturbed: float = 0.3  # for each choice of the first program: it is not the compiler's own
+    insight: float  # probability that a change addresses the diagnosed bottleneck, if any change does
+    foresight: float  # probability that the truly better of two considered changes is proposed
+    family_fault: float  # probability per choice that programs with it fail until a repair in this run, so retrying does not help
+    program_fault: float  # probability, per program, that it fails until it is repaired
+    repair: float  # probability that a repair removes the fault if it has the report's evidence
+    perturbed: float = 0.3  # probability, per choice, that the first program deviates from the compiler's own choice
     tokens_in: float = 6_000
     tokens_in_log: float = 0.35
     tokens_out: float = 3_000
     tokens_out_log: float = 0.5
-    dollars_in: float = 2.0e-6  # a token
+    dollars_in: float = 2.0e-6  # dollars per token
     dollars_out: float = 10.0e-6
-    seconds_first: float = 2.0  # until a reply begins
+    seconds_first: float = 2.0  # delay before a reply begins
     tokens_a_second: float = 80.0
 
 
@@ -48,7 +49,7 @@ QUALITIES = {
 
 
 class PlayedModel:
-    """`ModelPort`: replies are empty, for the roles of `landscape_roles` know what they want to say; usage and cost are drawn."""
+    """A `ModelPort` with empty replies, because the roles in `landscape_roles` already know what to say. Usage and cost are drawn at random."""
 
     def __init__(self, quality: Quality, seed: int):
         self.quality, self._draw = quality, random.Random(seed * 2 + 1)
@@ -75,7 +76,7 @@ class PlayedModel:
 
 @dataclass(frozen=True)
 class Written:
-    """A program of a landscape: its point, and what the model got wrong in it ("": nothing)."""
+    """A program on a landscape: its point, and the error that the model made in it ("" if there is none)."""
 
     point: int
     fault: str = ""
@@ -91,7 +92,7 @@ class Written:
 
 
 class Hand:
-    """What the played model can and cannot do in one run: faults are drawn once, and what was repaired with evidence stays right."""
+    """The simulated model's abilities in one run. Faults are drawn once, and a fault that was repaired from evidence stays fixed."""
 
     def __init__(self, landscape: Landscape, quality: Quality, seed: int):
         self.landscape, self.quality, self.seed = landscape, quality, seed
@@ -106,11 +107,11 @@ class Hand:
         self._programs: dict[int, bool] = {}
 
     def draw(self) -> random.Random:
-        """The one stream of chance of this run: workflows are deterministic in what they ask, so the run is."""
+        """Returns the run's only random stream. Workflows ask for the same things in the same order every time, so the whole run is deterministic."""
         return self._draw
 
     def fault(self, point: int) -> str:
-        """Of this program as the model would write it now."""
+        """Returns the fault that this program would have if the model wrote it now."""
         for axis, value in enumerate(self.landscape.point(point)):
             if (axis, value) in self.families:
                 return f"family {axis} {value}"

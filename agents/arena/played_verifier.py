@@ -1,4 +1,5 @@
-"""`VerifierPort` over a landscape: what a program takes is looked up, with the noise of a measurement; jobs cost seconds of a stated distribution."""
+"""A `VerifierPort` backed by a landscape. Program times are looked up and given measurement noise; job durations are drawn from a specified
+distribution."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ from verifier.task import Admission
 if TYPE_CHECKING:
     from agents.run import Engine
 
-# Medians of seconds on an H200 (bench/results/solve-cuda.json, verifier-time-to-verdict-h200.json); drawn with SECONDS_LOG around them.
+# Median seconds on an H200 (bench/results/solve-cuda.json, verifier-time-to-verdict-h200.json); durations are drawn around them with SECONDS_LOG.
 SECONDS = {"admit": 4.0, "capture": 4.0, "profile": 12.0, "quick": 9.0, "full": 45.0, "failed": 5.0}
 SECONDS_LOG = 0.2
-NOISE = 0.01  # relative, of a median, from one verification to the next; the table's spread is added
+NOISE = 0.01  # relative noise of a median from one verification to the next; the spread recorded in the table is added
 ENVIRONMENT = Environment(device="landscape", device_name="landscape", device_model="landscape", torch="", python="", compiler="")
 PROTECTION = Protection(sandbox="process", layers=[])
 ADMITTED = JobResult.model_construct(admission=Admission.model_construct(task="", ok=True, problems=[], flags=[], inputs=[], outputs=[]))
@@ -42,7 +43,7 @@ class Verified:
     tier: str
     calls: int
     programs: int
-    seconds: float  # of the verifier
+    seconds: float  # verifier time
     candidate: int
 
 
@@ -52,7 +53,7 @@ class PlayedVerifier:
     def __init__(self, landscape: Landscape, journal: Journal, seed: int):
         self.landscape, self.journal = landscape, journal
         self._draw = random.Random(seed * 2)
-        self._beside = random.Random(seed * 2 + 1)  # of the programs that others are timed beside
+        self._beside = random.Random(seed * 2 + 1)  # separate random stream for the reference programs that others are timed against
         self.engine: Engine | None = None
         self.seconds = 0.0
         self.log: list[Verified] = []
@@ -78,7 +79,7 @@ class PlayedVerifier:
                 gain=rival.speedup if (rival := report.timing.rival if report.timing else None) else None,
                 program_class=report.program_class, program_ms=report.timing.program_ms if report.timing else None, faster=report.faster,
             )  # fmt: skip
-            if number is not None:  # else it only says how two programs compare
+            if number is not None:  # otherwise the verification only compares two programs
                 self._note(written, report, job.tier, seconds, number)
         self.seconds += seconds
         queued = VerificationQueued(key=key, job=job.kind, candidate=number, verification=key, attempt=1, tier=tier_of(job))

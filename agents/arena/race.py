@@ -1,6 +1,8 @@
-"""Workflows on landscapes: the real engine and the real workflows, a played model and a table of times, over many seeds.
+"""Runs workflows on landscapes: the engine and the workflows are real, the model is simulated, times come from a table, and each workflow gets many
+seeds.
 
-One play is one run: (landscape, workflow, seed). It costs milliseconds, so that a thousand seeds tell workflows apart that a hundred do not.
+One play is one run, identified by (landscape, workflow, seed). A play takes milliseconds, so a race can use a thousand seeds and separate workflows
+that a hundred seeds cannot.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from agents.settings import Budget, Settings
 from agents.workflows import FUNCTIONS
 
 NEAR_BEST = 0.95
-BATCH = 100  # plays that a worker process is given at a time
-AT = "2026-01-01T00:00:00.000000+00:00"  # played time does not pass
+BATCH = 100  # plays that a worker process receives per batch
+AT = "2026-01-01T00:00:00.000000+00:00"  # no simulated time passes
 
 
 @dataclass(slots=True)
 class PlayedEvent:
-    """An `Event` without its checks, which take longer than all else about it."""
+    """An `Event` without validation, which would take longer than all other work on the event."""
 
     run: str
     seq: int
@@ -42,7 +44,7 @@ class PlayedEvent:
     payload: dict[str, Any]
     at: str = AT
     v: int = 1
-    said: Payload | None = None  # the payload in its type, once somebody has asked
+    said: Payload | None = None  # the typed payload, parsed on first use
 
     @property
     def parent(self) -> str:
@@ -58,7 +60,8 @@ class PlayedEvent:
 
 
 class PlayedJournal:
-    """The trace of a play: kept in memory for the engine's sake, artefacts not at all. No other process writes, so that nobody is waited for."""
+    """The trace of a play. The engine needs a trace, so it is kept in memory; artefacts are discarded. No other process writes to this trace, so
+    there is nothing to wait for."""
 
     def __init__(self, run: str):
         self.run = run
@@ -92,7 +95,8 @@ _NOWHERE = ArtefactRef(sha="", media_type="", bytes=0)
 
 @dataclass
 class Play:
-    """What came of one run. Regret is of time: 1 - best / found, where what is found is never slower than eager, which is there without a program."""
+    """The result of one run. Regret is measured in time: 1 - best / found. The time `found` is never longer than that of eager, which is available
+    without any program."""
 
     landscape: str
     workflow: str
@@ -105,20 +109,20 @@ class Play:
     programs: int
     verifier_seconds: float
     model_seconds: float
-    found: float  # speedup of the winner over eager, by the table; 1 where there is none
-    best: float  # of the whole table
-    regret_by_call: list[float] = field(default_factory=list)  # after 0, 1, 2, ... calls of the model
+    found: float  # speedup of the winner over eager, from the table; 1 if there is none
+    best: float  # best speedup in the whole table
+    regret_by_call: list[float] = field(default_factory=list)  # regret after 0, 1, 2, ... model calls
     regret_by_program: list[float] = field(default_factory=list)
-    calls_to_near_best: int | None = None  # 95 % of the best; null: never
+    calls_to_near_best: int | None = None  # calls needed to reach 95 % of the best; null: never reached
     programs_to_near_best: int | None = None
-    failed: int = 0  # programs that were not right
-    repaired: int = 0  # of those, followed by a right one with the same parentage
-    gains: int = 0  # programs that were the fastest so far
-    purposes: dict[str, int] = field(default_factory=dict)  # calls by prompt
+    failed: int = 0  # incorrect programs
+    repaired: int = 0  # failed programs that were followed by a correct one with the same parents
+    gains: int = 0  # programs that were the fastest when they were found
+    purposes: dict[str, int] = field(default_factory=dict)  # calls per prompt
 
     @property
     def success(self) -> bool:
-        """A program that is right and faster than eager."""
+        """Returns whether the play found a correct program that is faster than eager."""
         return self.found > 1
 
 
@@ -127,9 +131,14 @@ def play(landscape: Landscape, workflow: str, seed: int, quality: Quality, budge
 
 
 async def played(landscape: Landscape, workflow: str, seed: int, quality: Quality, budget: Budget) -> Play:
+    return (await logged(landscape, workflow, seed, quality, budget))[0]
+
+
+async def logged(landscape: Landscape, workflow: str, seed: int, quality: Quality, budget: Budget) -> tuple[Play, list[Verified]]:
+    """Returns a play together with the verifications that it requested."""
     settings = Settings.model_validate({"workflow": workflow, "planner": PROFILE, "coder": PROFILE, "judge": PROFILE, "budget": budget, "seed": seed})
     journal = PlayedJournal(str(uuid.UUID(int=seed)))
-    kept = cast(Journal, journal)  # its events are `PlayedEvent`
+    kept = cast(Journal, journal)  # the journal's events are of type `PlayedEvent`
     verifier = PlayedVerifier(landscape, kept, seed)
     models = PlayedModel(quality, seed)
     roles = roles_of(Hand(landscape, quality, seed), WORKFLOWS[workflow].models)
@@ -137,7 +146,7 @@ async def played(landscape: Landscape, workflow: str, seed: int, quality: Qualit
     engine = Engine(kept, verifier, settings, source, name, FUNCTIONS[workflow], roles, models=models, on_pause="stop")
     verifier.engine = engine
     summary = await engine.execute()
-    return outcome_of(landscape, workflow, seed, summary, engine, verifier, models)
+    return outcome_of(landscape, workflow, seed, summary, engine, verifier, models), verifier.log
 
 
 def outcome_of(landscape: Landscape, workflow: str, seed: int, summary: Any, engine: Engine, verifier: PlayedVerifier, models: PlayedModel) -> Play:
@@ -156,7 +165,7 @@ def outcome_of(landscape: Landscape, workflow: str, seed: int, summary: Any, eng
 
 
 def curves(landscape: Landscape, quick: Sequence[Verified], result: Play) -> None:
-    """Regret of the program that the workflow takes for the best at that moment, by its own measurements, in the table's times."""
+    """Records the regret (in the table's times) of the program that the workflow currently considers best according to its own measurements."""
     best, incumbent, measured = result.best, 1.0, float("inf")
     by_call, by_program = [1 - 1 / best], [1 - 1 / best]
     for entry in quick:
@@ -178,7 +187,7 @@ def curves(landscape: Landscape, quick: Sequence[Verified], result: Play) -> Non
 
 @dataclass(frozen=True)
 class Task:
-    """A batch for a worker process: one landscape and workflow, some seeds."""
+    """A batch for a worker process: one landscape and workflow with several seeds."""
 
     landscape: Landscape
     workflow: str
@@ -197,7 +206,7 @@ def plays_of(task: Task) -> list[Play]:
 def race(
     table: Table, pairs: Sequence[tuple[str, str]], seeds: Sequence[int], quality: Quality, budget: Budget, workers: int
 ) -> Iterator[list[Play]]:
-    """All plays of these (landscape, workflow), batch by batch, in order."""
+    """Yields all plays of these (landscape, workflow) pairs, batch by batch, in order."""
     named = {landscape.name: landscape for landscape in table.landscapes}
     tasks = [
         Task(named[landscape], workflow, tuple(seeds[at : at + BATCH]), quality, budget)

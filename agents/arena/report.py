@@ -1,4 +1,4 @@
-"""What an arena writes: `arena.json` with everything, `arena.md` for people."""
+"""Writes the output files of an arena: `arena.json` with all data, and `arena.md` for people."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(out: Path, content: Mapping[str, Any], text: str) -> None:
 def of_runs(
     contest: Contest, rows: Sequence[Row], waiting: Sequence[str], environment: Mapping[str, Any], seconds: float
 ) -> tuple[dict[str, Any], str]:
-    """Content and text of a contest on real tasks."""
+    """Returns the JSON content and the text for a contest on real tasks."""
     found = scores(rows) if rows else []
     total = len(contest.tasks) * len(contest.workflows) * len(contest.seeds)
     content = {
@@ -70,7 +70,7 @@ def of_runs(
 def of_plays(
     table: Table, file: str, tallies: dict[str, Tally], quality: Quality, budget: Mapping[str, Any], seeds: Sequence[int], seconds: float
 ) -> tuple[dict[str, Any], str]:
-    """Content and text of a race on landscapes."""
+    """Returns the JSON content and the text for a race on landscapes."""
     found = sorted((tally.score() for tally in tallies.values()), key=lambda s: tallies[s.workflow].final_regret / tallies[s.workflow].plays)
     figures = {s.workflow: tallies[s.workflow].figures() for s in found}
     tasks = sorted({landscape.name for landscape in table.landscapes})

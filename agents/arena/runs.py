@@ -1,4 +1,5 @@
-"""Workflows on real tasks: ordinary runs, one after the other on one device, each in a folder of its own, all under one budget."""
+"""Runs workflows on real tasks. They are ordinary runs, executed one after the other on one device, each in its own folder and with the same
+budget."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ RUNS = "runs"
 
 @dataclass(frozen=True)
 class Contest:
-    """What is compared: every workflow on every task with every seed, under the same settings otherwise."""
+    """A contest: every workflow runs on every task with every seed, and all other settings are the same."""
 
     tasks: Mapping[str, str]  # name: source
     workflows: Sequence[str]
@@ -46,11 +47,11 @@ class Contest:
 
     @property
     def split(self) -> Split:
-        """Nothing that was learned on a task of the contest may help with another: it is what is scored."""
+        """The tasks of a contest are being scored, so nothing learned on one task may help with another."""
         return Split(tasks=frozenset(sha256(source) for source in self.tasks.values()))
 
     def plain(self) -> dict[str, Any]:
-        """What a resumed contest must agree with."""
+        """Returns the settings that must match when a contest is resumed."""
         tasks = {name: sha256(source) for name, source in self.tasks.items()}
         return {
             "tasks": tasks, "workflows": list(self.workflows), "seeds": list(self.seeds), "llm": self.llm, "budget": self.budget.model_dump(),
@@ -61,7 +62,8 @@ class Contest:
 async def run_all(
     contest: Contest, out: Path, client: Client, models: ModelPort | None, learn_from: Path | None, on_row: Callable[[list[Row], list[str]], None]
 ) -> tuple[list[Row], list[str]]:
-    """Rows of the runs that have ended, and a line for each that stands still. Seeds outermost: an interrupted contest has compared all workflows."""
+    """Returns a row for each run that has ended and a line for each paused run. The outer loop is over seeds, so an interrupted contest has still
+    compared all workflows."""
     rows: list[Row] = []
     waiting: list[str] = []
     for seed in contest.seeds:
@@ -90,7 +92,7 @@ async def run_one(
     models: ModelPort | None,
     learn_from: Path | None,
 ) -> Summary:
-    """Begun, or continued where it was interrupted or paused; a finished run is only read."""
+    """Starts a run, or continues it if it was interrupted or paused. A finished run is only read."""
     journal = FileJournal(folder)
     settings = contest.settings(workflow, seed)
     engine = Engine(
@@ -115,7 +117,7 @@ async def run_one(
 
 
 def row_of(summary: Summary, task: str, workflow: str, seed: int, place: str) -> Row:
-    """A finished run. Only what was confirmed in tier full is a success."""
+    """Returns the row of a finished run. Only a result that was confirmed in tier full counts as a success."""
     spent = {"calls": 0, "tokens": 0, "dollars": 0.0, "candidates": 0, "verifier_seconds": 0.0, "seconds": 0.0, **summary.spent}
     return Row(
         task=task, workflow=workflow, seed=seed, success=summary.outcome == "improved" and summary.speedup is not None,

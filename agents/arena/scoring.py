@@ -1,7 +1,8 @@
-"""The arena's table: what each workflow made of the same tasks, seeds and budget, with an interval and the worst seed beside the mean.
+"""The arena's table: what each workflow achieved on the same tasks, seeds and budget, with an interval and the worst seed in addition to the mean.
 
-A task without a correct program counts as 1.0: its user goes on with eager. Intervals are percentile bootstraps at 95 %: tasks are drawn with
-replacement, and for each drawn task its seeds, so that they hold for other tasks like these and other seeds; 2,000 draws from a fixed start.
+A task without a correct program counts as 1.0, because its user keeps running eager. Intervals are 95 % percentile bootstraps with 2,000 draws from a
+fixed random seed. Tasks are drawn with replacement, and then seeds are drawn for each of these tasks, so the intervals account for similar tasks and
+for other seeds.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ INTERVAL = "95 % percentile bootstrap over tasks, and over seeds within a task"
 
 @dataclass(frozen=True)
 class Row:
-    """One run that has ended."""
+    """One finished run."""
 
     task: str
     workflow: str
     seed: int
-    success: bool  # a program was confirmed that is right and faster than eager
-    speedup: float | None  # confirmed, against eager; null where there is none
+    success: bool  # a correct program that is faster than eager has been confirmed
+    speedup: float | None  # confirmed speedup over eager; null if there is none
     outcome: str
     calls: int = 0
     tokens: int = 0
@@ -33,7 +34,7 @@ class Row:
     verifier_seconds: float = 0.0
     seconds: float = 0.0
     reason: str = ""
-    place: str = ""  # folder or address of the run
+    place: str = ""  # the run's folder or address
 
     @property
     def value(self) -> float:
@@ -42,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Score:
-    """One workflow. Means are a run; `worst_*` are those of the seed with the lowest geometric mean."""
+    """The score of one workflow. Means are per run; `worst_*` fields describe the seed with the lowest geometric mean."""
 
     workflow: str
     runs: int
@@ -51,7 +52,7 @@ class Score:
     low: float
     high: float
     worst_seed: int
-    worst_success: int  # of the runs with that seed
+    worst_success: int  # minimum over the runs with that seed
     worst_runs: int
     worst_geometric_mean: float
     calls: float
@@ -80,7 +81,7 @@ def score(rows: Sequence[Row], workflow: str) -> Score:
 
 
 def scores(rows: Sequence[Row]) -> list[Score]:
-    """Best first."""
+    """Returns scores, best first."""
     found = [score(rows, workflow) for workflow in dict.fromkeys(row.workflow for row in rows)]
     return sorted(found, key=lambda s: -s.geometric_mean)
 
@@ -90,13 +91,13 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def interval(rows: Sequence[Row]) -> tuple[float, float]:
-    """Of the geometric mean over all rows of one workflow."""
+    """Returns the interval of the geometric mean over all rows of a workflow."""
     tasks: dict[str, list[float]] = {}
-    for row in sorted(rows, key=lambda row: (row.task, row.seed)):  # in whatever order they ended
+    for row in sorted(rows, key=lambda row: (row.task, row.seed)):  # so that the result does not depend on the order in which runs ended
         tasks.setdefault(row.task, []).append(float(np.log(row.value)))
     groups = [np.array(values) for values in tasks.values()]
     draw = np.random.default_rng(20261121)
-    # Means of every task under resampled seeds, once a draw; then tasks are drawn among them.
+    # First compute each task's mean over resampled seeds, once per draw; then resample the tasks themselves.
     means = np.stack([group[draw.integers(0, len(group), size=(DRAWS, len(group)))].mean(axis=1) for group in groups], axis=1)
     picks = draw.integers(0, len(groups), size=(DRAWS, len(groups)))
     logs = np.take_along_axis(means, picks, axis=1).mean(axis=1)

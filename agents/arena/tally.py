@@ -1,4 +1,4 @@
-"""Sums over many plays: what a race's table and its explanation are made of, without keeping a hundred thousand curves."""
+"""Sums over many plays. A race's table and explanation are made from them, so a hundred thousand curves need not be kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from agents.arena.scoring import Row, Score, score
 
 @dataclass
 class Tally:
-    """One workflow. Curves are sums of regret after 0, 1, 2, ... calls or programs; a play that has ended keeps its last regret."""
+    """The sums for a single workflow. A curve is the sum of the regret after 0, 1, 2, ... calls or programs; a play that has finished keeps its last
+    regret."""
 
     workflow: str
     calls: int  # length of the curves
@@ -21,9 +22,9 @@ class Tally:
     rows: list[Row] = field(default_factory=list)
     by_call: list[float] = field(default_factory=list)
     by_program: list[float] = field(default_factory=list)
-    near_calls: list[int] = field(default_factory=list)  # of the plays that came within 5 % of the best
+    near_calls: list[int] = field(default_factory=list)  # calls made by plays that came within 5 % of the best
     near_programs: list[int] = field(default_factory=list)
-    final_regret: float = 0.0  # of what the run ended with
+    final_regret: float = 0.0  # regret of the play's final program
     failed: int = 0
     repaired: int = 0
     gains: int = 0
@@ -64,7 +65,7 @@ class Tally:
         return score(self.rows, self.workflow)
 
     def figures(self) -> dict[str, Any]:
-        """Everything a reader may want to hold against the table, a play on average."""
+        """Returns all figures that a reader may want to compare with the table, as averages over plays."""
         plays, programs = self.plays, sum(row.programs for row in self.rows)
         worst = self.worst_seed()
         return {
@@ -89,7 +90,7 @@ class Tally:
         }
 
     def worst_seed(self) -> dict[str, Any]:
-        """By success, then by the geometric mean over the tasks."""
+        """Returns the worst seed, ranked by success and then by the geometric mean over the tasks."""
         found = self.score()
         return {"seed": found.worst_seed, "geometric_mean": round(found.worst_geometric_mean, 4), "success": found.worst_success / found.worst_runs}
 
@@ -110,14 +111,16 @@ def _add(total: list[float], curve: list[float]) -> None:
 
 
 def _median_over(values: list[int], plays: int) -> int | None:
-    """The median over all plays, where those that never came there count as later than all others; null where it is among them."""
+    """Returns the median over all plays, in which plays that never reached the target count as later than all others. Returns null if the median play
+    is one of these."""
     ordered = sorted(values)
     middle = (plays - 1) // 2
     return ordered[middle] if middle < len(ordered) else None
 
 
 def explanation(tallies: dict[str, Tally]) -> str:
-    """Why the winner wins, in a paragraph made of figures alone: where its calls went, how often it failed, and what a program brought it."""
+    """Returns a paragraph of figures that explains why the winner wins: where its calls went, how often it failed, and how much a program gained on
+    average."""
     found = {name: (tally, tally.figures()) for name, tally in tallies.items()}
     order = sorted(found, key=lambda name: found[name][1]["final_regret"])
     best, (tally, figures) = order[0], found[order[0]]
@@ -136,7 +139,7 @@ def explanation(tallies: dict[str, Tally]) -> str:
 
 
 def _difference(best: str, a: dict[str, Any], second: str, b: dict[str, Any]) -> str:
-    """The figures in which the first two differ."""
+    """Returns the figures that differ between the two best workflows."""
     middle = len(a["mean_regret_by_program"]) // 2
     gained = f"{100 * a['gains_a_program']:.0f} % of the programs of {best} were the fastest so far, {100 * b['gains_a_program']:.0f} % of {second}'s"
     failed = f"{100 * a['failed_programs']:.0f} % against {100 * b['failed_programs']:.0f} % were not right"

@@ -1,1 +1,2 @@
-"""What a person chooses before a run, a record each: workflows and limits. Forms, command lines, the API, the arena and documents read them."""
+"""The choices that a person makes before a run (workflows and limits), with one record per choice. Forms, command lines, the API, the arena and the
+docs read them."""

@@ -1,4 +1,5 @@
-"""`python -m agents.choices` writes what others hold of these records: `stitchwork/choices.py`, and the table of workflows in the documents."""
+"""`python -m agents.choices` regenerates everything that is derived from these records: `stitchwork/choices.py` and the workflow table in the
+documents."""
 
 from __future__ import annotations
 
@@ -36,20 +37,20 @@ USUAL: dict[str, float | None] = {{  # limits of a budget where nobody chooses; 
 
 
 def module() -> str:
-    """The source of `stitchwork/choices.py`."""
+    """Returns the source of `stitchwork/choices.py`."""
     usual = "\n".join(f'    "{unit}": {None if limit.usual is None else f"{limit.usual:g}"},' for unit, limit in LIMITS.items())
     return MODULE.format(searches=_quoted(SEARCHES), workflows=_quoted(WORKFLOWS), default=DEFAULT, parallel=_quoted(PARALLEL), usual=usual)
 
 
 def table() -> str:
-    """The workflows as a table in Markdown; those that search link to their own pages."""
+    """Returns the workflows as a Markdown table; those that search link to their own pages."""
     linked = {name: f"[`{name}`]({name}.md)" if flow.searches else f"`{name}`" for name, flow in WORKFLOWS.items()}
     rows = [f"| {linked[name]} | {flow.source} | {flow.short} | {flow.when} |" for name, flow in WORKFLOWS.items()]
     return "\n".join(["| name | from | in short | choose it when |", "|---|---|---|---|", *rows])
 
 
 def page(text: str) -> str:
-    """The document with the present table."""
+    """Returns the document with an up-to-date table."""
     return between(text, "workflows", COMMAND, table())
 
 

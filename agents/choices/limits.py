@@ -1,4 +1,5 @@
-"""What a run may spend, in six units at once: one record each, from which forms, command lines and the API take bounds and words."""
+"""The budget limits of a run, in six independent units. Forms, command lines and the API take their bounds and wording from these records, one per
+unit."""
 
 from __future__ import annotations
 
@@ -7,37 +8,37 @@ from typing import Any
 
 from pydantic import Field
 
-SMALLEST = 0.01  # of what is not counted in whole numbers
+SMALLEST = 0.01  # smallest limit for units that are not counted in integers
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One unit of a budget. A limit that is null is no limit."""
+    """One unit of a budget. If a limit is null, there is no limit."""
 
-    unit: str  # as in settings, events and the API
-    many: str  # as sentences count it: "12 programs"
+    unit: str  # name of the unit in settings, events and the API
+    many: str  # plural as used in sentences: "12 programs"
     one: str
     says: str  # what is limited
-    usual: float | None  # where nobody chooses
-    most: float  # that a server takes; a command line on one's own machine has no such bound
+    usual: float | None  # the default
+    most: float  # the highest limit that a server accepts; the command line on a person's own machine has no such bound
     whole: bool = False
 
     @property
     def least(self) -> float:
-        """The smallest limit that anybody may set: nothing at all is no budget."""
+        """The smallest limit that may be set, because a budget of zero would be useless."""
         return 1 if self.whole else SMALLEST
 
     @property
     def help(self) -> str:
-        """The same within a sentence of a command's help."""
+        """The description, worded so that it fits into a sentence of a command's help."""
         return self.says[0].lower() + self.says[1:].rstrip(".")
 
     def field(self) -> Any:
-        """A field of `agents.settings.Budget`."""
+        """Returns the field for `agents.settings.Budget`."""
         return Field(default=self._usual(), ge=self.least, description=self.says)
 
     def asked(self) -> Any:
-        """The same where a server is asked for it."""
+        """Returns the same field as used in server requests."""
         return Field(self._usual(), ge=self.least, le=int(self.most) if self.whole else self.most, description=self.says)
 
     def _usual(self) -> float | None:

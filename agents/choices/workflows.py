@@ -1,6 +1,7 @@
-"""Workflows as everybody but the engine sees them: one record each. Their code is in `agents.workflows`, under the same names.
+"""Workflows as the rest of the program sees them, with one record each. Their implementations are in `agents.workflows`, under the same names.
 
-To add one: its record here, its function in a module of `agents.workflows`, then `python -m agents.choices` for what is generated.
+To add a workflow, write its record here and its function in a module of `agents.workflows`, then run `python -m agents.choices` for the generated
+parts.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ ROLES: tuple[Role, ...] = ("planner", "coder", "judge")
 
 @dataclass(frozen=True)
 class Workflow:
-    """One way to search for programs, or to measure one that a person wrote."""
+    """A way to search for programs, or to measure a program that a person wrote."""
 
     name: str
-    sentence: str  # what it does, as forms and help texts say it
-    source: str  # the work that it follows
+    sentence: str  # description for forms and help texts
+    source: str  # the work it is based on
     short: str  # the row of docs/reference/workflows/README.md
     when: str
-    models: tuple[Role, ...] = ROLES  # roles that a language model may play; the compiler plays the others, whatever the settings say
-    searches: bool = True  # writes programs; false: measures a person's own
-    parallel: bool = False  # goes several ways at once, as many as the setting `workers` says
-    tree: bool = False  # keeps a tree of decisions, which the run's page shows
-    judges_all: bool = False  # a model as the judge is asked about every failure, also where the compiler's message explains it
-    programs: int | None = None  # how many it proposes; null: as many as the budget allows
+    models: tuple[Role, ...] = ROLES  # roles that a language model may play; the compiler plays all others, regardless of the settings
+    searches: bool = True  # whether it writes programs; if false, it measures a person's program
+    parallel: bool = False  # whether it follows several approaches concurrently, as many as the setting `workers` says
+    tree: bool = False  # whether it keeps a decision tree, which the run's page displays
+    judges_all: bool = False  # whether a model that plays the judge sees every failure, including those that the compiler's message already explains
+    programs: int | None = None  # number of programs that it proposes; null: as many as the budget allows
 
     @property
     def compiled(self) -> tuple[Role, ...]:
-        """Roles that the compiler plays always."""
+        """The roles that the compiler always plays."""
         return tuple(role for role in ROLES if role not in self.models)
 
 
@@ -121,23 +122,23 @@ OWN_PROGRAM = next(workflow for workflow in _ALL if not workflow.searches)
 if TYPE_CHECKING:
     Name = str
     Search = str
-else:  # type checkers take no computed Literal; pydantic does, and names the choices in errors and schemas
+else:  # type checkers reject a computed Literal; pydantic accepts it and lists the choices in errors and schemas
     Name = Literal[tuple(WORKFLOWS)]
     Search = Literal[tuple(SEARCHES)]
 
 
 def played_by_the_compiler() -> str:
-    """Workflows with roles that no model plays: "descend, forge's planner"."""
+    """Returns what no model plays, whole workflows first and then single roles: "descend, forge's planner"."""
     whole = [name for name, workflow in SEARCHES.items() if not workflow.models]
     parts = [f"{name}'s {' and '.join(workflow.compiled)}" for name, workflow in SEARCHES.items() if workflow.models and workflow.compiled]
     return ", ".join(whole + parts)
 
 
 def searches(name: str) -> bool:
-    """Whether a run of this workflow writes programs. A workflow that this version does not know, of an imported trace, counts as one that does."""
+    """Returns whether runs of this workflow write programs. An unknown workflow, for example from an imported trace, is assumed to write programs."""
     return name not in WORKFLOWS or WORKFLOWS[name].searches
 
 
 def without_models(name: str) -> bool:
-    """Whether no language model has a part in this workflow, so that a run costs nothing but the device's time."""
+    """Returns whether this workflow uses no language model, so that a run costs only device time."""
     return name in WORKFLOWS and not WORKFLOWS[name].models

@@ -1,1 +1,1 @@
-"""Trees of decisions: what could be done to a program, what was done, and how much each is believed to bring (the workflow `worldmodel`)."""
+"""Decision trees: possible and completed changes to a program, with the expected gain of each (used by the workflow `worldmodel`)."""

@@ -1,9 +1,10 @@
-"""What a node is believed to bring: a normal posterior over how much of a promise is kept, and how well such beliefs came true.
+"""Estimates the expected gain of a node. The belief is a normal posterior over how much of a promise is kept; the accuracy of such beliefs is tracked
+too.
 
-The unit is that of the ledger (`agents.strategies.ledger`): `kept` of one try is the realised over the promised gain, as logarithms; 0 where the
-program was not right. Three levels shrink towards each other: a strategy's tries towards all tries that are known, those towards the ledger's
-prior (two tries that kept their promise exactly). So no number of the author's own stands in a belief but the promise, which is discounted by what
-such promises came to, and which never exceeds what the floor leaves.
+The unit is that of the ledger (`agents.strategies.ledger`): for one try, `kept` is the logarithm of the actual gain divided by the logarithm of the
+promised gain, or 0 if the program was incorrect. Estimates are shrunk on three levels: a strategy's tries are shrunk towards all known tries, and
+these towards the ledger's prior (two tries that kept their promise exactly). The promise is therefore the only number that a node's author supplies.
+It is discounted by the results of earlier promises and never exceeds the gain that the floor leaves.
 
 The model: kept share of a node ~ N(m, SPREAD^2), with m ~ N(mean, SPREAD^2 / weight); the gain is exp(kept share x log promise).
 """
@@ -18,17 +19,17 @@ from random import Random
 from agents.strategies.combined import parts
 from agents.strategies.ledger import PRIOR, Record
 
-SPREAD = 0.6  # of the kept share, from try to try
-WEIGHT = 2.0  # tries that all strategies together count for, beside a strategy's own
-NOISE = 0.02  # of the logarithm of a measured gain
-NO_PROMISE = 1.15  # what is taken for the promise of a node whose author named none
-COVERAGE = 0.8  # of a predicted interval
-Z = 1.2816  # standard deviations on each side of it
+SPREAD = 0.6  # standard deviation of the kept share from try to try
+WEIGHT = 2.0  # weight, in tries, of the mean over all strategies when it is added to a strategy's own tries
+NOISE = 0.02  # standard deviation of the noise in the logarithm of a measured gain
+NO_PROMISE = 1.15  # promise that is assumed for a node without one
+COVERAGE = 0.8  # nominal coverage of a predicted interval
+Z = 1.2816  # distance from the mean to each end of that interval, in standard deviations
 
 
 @dataclass(frozen=True)
 class Belief:
-    """What is believed of the logarithm of a node's gain over its parent's program: its mean, and its standard deviation."""
+    """The belief about the logarithm of a node's gain over its parent's program, as a mean and a standard deviation."""
 
     mean: float
     deviation: float
@@ -39,7 +40,7 @@ class Belief:
 
     @property
     def low(self) -> float:
-        """Returns the lower end of the interval in which 80 % of measured gains are to lie."""
+        """Returns the lower end of the interval that is meant to contain 80 % of the measured gains."""
         return exp(self.mean - Z * hypot(self.deviation, NOISE))
 
     @property
@@ -47,12 +48,12 @@ class Belief:
         return exp(self.mean + Z * hypot(self.deviation, NOISE))
 
     def drawn(self, draw: Random) -> float:
-        """A logarithm of a gain as it may be: what Thompson sampling goes by."""
+        """Returns a random sample of the logarithm of the gain, for Thompson sampling."""
         return draw.gauss(self.mean, self.deviation)
 
 
 class Posterior:
-    """`records`: by strategy or combination, those of earlier runs on this kind of device and of this run together."""
+    """`records`: the record of each strategy or combination, from this run and from earlier runs on this kind of device."""
 
     def __init__(self, records: Mapping[str, Record]):
         self.records = {frozenset(parts(name)): record for name, record in records.items()}
@@ -60,7 +61,8 @@ class Posterior:
         self.overall = (kept + PRIOR) / (tried + PRIOR)
 
     def share(self, strategies: Iterable[str]) -> tuple[float, float]:
-        """(mean, weight in tries) of the share of a promise that these strategies keep. A combination that shares some of them counts in part."""
+        """Returns the share of a promise that these strategies keep, as (mean, weight in tries). A combination that contains only some of them counts
+        in proportion."""
         wanted, tried, kept = frozenset(strategies), 0.0, 0.0
         for names, record in self.records.items():
             alike = len(names & wanted) / len(names | wanted) if names & wanted else 0.0
@@ -68,7 +70,7 @@ class Posterior:
         return (kept + WEIGHT * self.overall) / (tried + WEIGHT), tried + WEIGHT
 
     def of(self, strategies: Iterable[str], promise: float | None, ceiling: float | None = None) -> Belief:
-        """`ceiling`: the gain at which the parent's program would run at its floor; null where no floor is known."""
+        """`ceiling`: the gain that would bring the parent's program to its floor; null if no floor is known."""
         bold = promise if promise is not None else NO_PROMISE
         most = min(bold, ceiling) if ceiling is not None and ceiling > 1 else bold
         size = log(most) if most > 1 else 0.0
@@ -78,7 +80,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Prediction:
-    """One attempt: what was believed, what its author promised, and the gain that came; 1 where no program was right."""
+    """One attempt: the belief, the author's promise, and the actual gain, which is 1 if no program was correct."""
 
     belief: Belief
     promise: float | None
@@ -91,7 +93,8 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Marks:
-    """How a run's predictions came true. `off` and `promises_off`: the factor by which they missed, as a geometric mean; 1 is exact."""
+    """The accuracy of a run's predictions. `off` and `promises_off`: the factor by which the beliefs and the promises were wrong, as a geometric
+    mean; 1 means exact."""
 
     predictions: int = 0
     within: int = 0
@@ -100,7 +103,7 @@ class Marks:
 
     @property
     def said(self) -> str:
-        """A sentence; empty where nothing was predicted yet."""
+        """A sentence about the accuracy, or "" if nothing has been predicted yet."""
         if not self.predictions:
             return ""
         text = f"{self.within} of {self.predictions} gains fell into the interval predicted for {100 * COVERAGE:.0f} % of them"
@@ -113,7 +116,7 @@ class Marks:
 
 @dataclass
 class Track:
-    """The predictions of a run."""
+    """All predictions of a run."""
 
     made: list[Prediction] = field(default_factory=list)
 
@@ -129,5 +132,5 @@ class Track:
 
 
 def _missed(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Geometric mean of the factors between two figures each; null where there are none."""
+    """Returns the geometric mean of the factors between the two figures of each pair, or null if there are no pairs."""
     return exp(sum(abs(log(said / came)) for said, came in pairs) / len(pairs)) if pairs else None

@@ -1,7 +1,8 @@
-"""Scripts by which a model edits the tree, and their validation: what breaks a rule is left out with a sentence, and the rest is kept.
+"""Scripts with which a model edits the tree, and their validation. An operation that breaks a rule is left out with an explanation, and the rest of
+the script is kept.
 
-The rest, because a script costs a call, its operations hardly depend on each other, and a good idea is not to be lost to a slip beside it; what
-hangs on an operation that was left out goes with it. A script of another revision is refused whole: it was written about another tree.
+The rest is kept because a script costs a model call, its operations are mostly independent, and a single mistake should not discard good ideas.
+Operations that depend on an omitted one are left out too. A script for another revision is refused entirely because it refers to a different tree.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 from agents.decisions.tree import ROOT, Node, Tree
 from agents.roles.replies import Long, Names, Refused, Strict, Title, said
 
-MOST_NEW = 6  # nodes of one script
-MOST_OPEN = 12  # nodes of the tree
-MOST_PARTS = 4  # of a split
+MOST_NEW = 6  # new nodes per script
+MOST_OPEN = 12  # open nodes in the tree
+MOST_PARTS = 4  # maximum parts of a split
 MOST_OPERATIONS = 24
 LIMITS = (
     f"A script has at most {MOST_OPERATIONS} operations and adds at most {MOST_NEW} nodes; a split has at most {MOST_PARTS} steps; "
     f"a tree has at most {MOST_OPEN} open nodes."
 )
-ROOM = {"title": 200, "text": 6000}  # characters; what is longer is cut with a note
+ROOM = {"title": 200, "text": 6000}  # in characters; longer text is cut, with a note
 
 
 class Stated(Strict):
-    """What a node says."""
+    """The text of a node."""
 
     title: Title
     text: Annotated[Long, Field(min_length=1)]
@@ -36,13 +37,14 @@ class Stated(Strict):
     _data: Any = PrivateAttr(default=None)
 
     def carrying(self, data: Any) -> Self:
-        """The same with its author's own form of it: for authors that are no model, whose scripts are not read from JSON."""
+        """Returns a copy that carries the author's internal representation. Only authors that are not models use it, because their scripts are not
+        read from JSON."""
         self._data = data
         return self
 
 
 class Add(Stated):
-    """A new open node under `parent`: a node, or what another `add` of the script calls itself by `id`."""
+    """A new open node under `parent`, which is an existing node or the `id` that another `add` in the script assigns."""
 
     op: Literal["add"]
     id: Annotated[str, Field(max_length=40)] = ""
@@ -50,7 +52,7 @@ class Add(Stated):
 
 
 class Refine(Stated):
-    """An open node said anew, and, with `parent`, hung elsewhere."""
+    """Rewrites an open node and moves it under `parent` if one is given."""
 
     op: Literal["refine"]
     node: str
@@ -58,7 +60,7 @@ class Refine(Stated):
 
 
 class Split(Strict):
-    """An open node becomes a ladder: the first step takes its place, each further one hangs under the step before."""
+    """Turns an open node into a ladder: the first step takes its place, and each further step becomes a child of the step before."""
 
     op: Literal["split"]
     node: str
@@ -66,7 +68,7 @@ class Split(Strict):
 
 
 class Drop(Strict):
-    """An open node is taken out, with what waits below it."""
+    """Removes an open node and all nodes that wait under it."""
 
     op: Literal["drop"]
     node: str
@@ -78,7 +80,7 @@ _OPERATION: TypeAdapter[Add | Refine | Split | Drop] = TypeAdapter(Operation)
 
 
 class ScriptReply(Strict):
-    """The whole reply. Each operation is read on its own: `Operation`, or JSON that is to become one."""
+    """The whole reply. Each operation is parsed separately, so it is either an `Operation` or JSON that has not been parsed yet."""
 
     revision: int
     ops: list[Any]
@@ -86,20 +88,21 @@ class ScriptReply(Strict):
 
 @dataclass
 class Edited:
-    """The tree as the script leaves it. `kept`: operations that were carried out; `left_out`: a sentence for each that was not, or not as written."""
+    """The tree after the script. `kept`: the operations that were carried out. `left_out`: one sentence for each operation that was skipped or
+    changed."""
 
     tree: Tree
     kept: int = 0
-    new: list[str] = field(default_factory=list)  # ids of nodes that are new, or were said anew
+    new: list[str] = field(default_factory=list)  # ids of nodes that were added or rewritten
     left_out: list[str] = field(default_factory=list)
 
 
 class _Waits(Exception):
-    """The operation needs a node that another one of the script is still to add."""
+    """Raised if the operation needs a node that another operation of the script has yet to add."""
 
 
 def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edited:
-    """Carries a script out on a copy of the tree. Raises `Refused` where it was written about another tree."""
+    """Carries out a script on a copy of the tree. Raises `Refused` if the script was written for another tree."""
     if script.revision != tree.revision:
         raise Refused(f"- revision: the script is about revision {script.revision} of the tree, which is at {tree.revision} now.")
     work = _Work(Edited(tree.copy()), catalogue)
@@ -119,23 +122,24 @@ def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edite
 
 
 def usable(found: Edited) -> Edited:
-    """The same; raises `Refused`, with all sentences, where a script had operations and none could be carried out: its author may mend it."""
+    """Returns its argument. Also raises `Refused`, with all explanations, if the script had operations but none could be carried out, so that its
+    author can fix it."""
     if found.left_out and not found.kept:
         raise Refused("\n".join(f"- {sentence}" for sentence in found.left_out))
     return found
 
 
 class _Work:
-    """One script at work on a tree."""
+    """A script while it is being applied to a tree."""
 
     def __init__(self, found: Edited, catalogue: Collection[str]):
         self.found, self.tree, self.catalogue = found, found.tree, catalogue
-        self.named: set[str] = set()  # what adds of the script call themselves
-        self.ids: dict[str, str] = {}  # those of them that are in the tree by now
+        self.named: set[str] = set()  # ids that the script's `add` operations assign
+        self.ids: dict[str, str] = {}  # assigned ids whose nodes are already in the tree
         self.added = 0
 
     def read(self, at: int, raw: Any) -> Add | Refine | Split | Drop | None:
-        """The operation; null, with a sentence, where it has not the form of one."""
+        """Returns the operation. If it is malformed, records a sentence and returns null."""
         try:
             operation = _OPERATION.validate_python(raw)
         except ValidationError as error:
@@ -148,7 +152,7 @@ class _Work:
         return operation
 
     def carried_out(self, at: int, operation: Add | Refine | Split | Drop) -> bool:
-        """Whether the operation is dealt with, done or left out; False where it has to wait for another one."""
+        """Returns whether the operation is finished, that is, carried out or left out; False if it has to wait for another operation."""
         try:
             match operation:
                 case Add():
@@ -168,7 +172,7 @@ class _Work:
         return True
 
     def stuck(self, waiting: Sequence[tuple[int, Add | Refine | Split | Drop]]) -> None:
-        """What waits for what never came: nodes that hang on each other in a circle, or on one that was left out."""
+        """Reports operations whose nodes never appeared, because they depend on each other in a cycle or on an operation that was left out."""
         above = {op.id: op.parent for _, op in waiting if isinstance(op, Add) and op.id}
         for at, operation in waiting:
             place = getattr(operation, "parent", None) or getattr(operation, "node", "")
@@ -221,7 +225,7 @@ class _Work:
     # their rules
 
     def place(self, name: str) -> str:
-        """The id of a node that others may hang under."""
+        """Returns the id of a node that may have children."""
         node = self.tree.nodes.get(self.ids.get(name, name))
         if node is None:
             if name in self.named and name not in self.ids:

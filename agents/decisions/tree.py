@@ -1,7 +1,8 @@
-"""A tree of decisions: open nodes are ideas, closed ones have a program, and what hangs below a node is done to that node's program.
+"""A decision tree. Open nodes are ideas, closed nodes have a program, and the children of a node are changes to its program.
 
-The root is the task's own model. Below an open node there are only open ones: they wait until it has a program. Scripts change the tree
-(`agents.decisions.script`), and so do results (`settled`, `given_up`); each change makes a new revision, so that a script tells which tree it read.
+The root is the task's original model. All children of an open node are open and wait until it has a program. Scripts change the tree
+(`agents.decisions.script`), and so do results (`settled`, `given_up`). Each change creates a new revision, so a script can state which tree its
+author read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Literal
 from agents.decisions.belief import Belief
 
 ROOT = "n0"
-MOST_TRIES = 3  # programs for one node, its repairs among them
+MOST_TRIES = 3  # programs per node, including repairs
 
 State = Literal["open", "done", "given up"]
 
@@ -24,15 +25,15 @@ class Node:
     parent: str | None
     title: str
     text: str = ""
-    strategies: tuple[str, ...] = ()  # of the catalogue
-    promise: float | None = None  # speedup over the parent's program, as the author of the node expects it
-    data: Any = None  # the author's own form of it
+    strategies: tuple[str, ...] = ()  # catalogue names
+    promise: float | None = None  # speedup over the parent's program that the author of the node expects
+    data: Any = None  # the author's internal representation of the change
     state: State = "open"
-    tries: int = 0  # programs and replies that came to nothing
-    candidate: int | None = None  # its program; of the root null, for it is the task's own model
-    failed: int | None = None  # its last program that was not right, which a repair begins from
-    diagnosis: str = ""  # of its last program
-    predicted: Belief | None = None  # what its last attempt was to gain
+    tries: int = 0  # attempts so far: programs, and replies that led to no result
+    candidate: int | None = None  # number of its program; null for the root, which has the task's original model
+    failed: int | None = None  # number of its last incorrect program, from which a repair starts
+    diagnosis: str = ""  # diagnosis of its last program
+    predicted: Belief | None = None  # gain that was predicted for its last attempt
 
     @property
     def number(self) -> int:
@@ -56,13 +57,13 @@ class Tree:
         return [node for node in self.nodes.values() if node.parent == parent]
 
     def below(self, root: str) -> Iterator[Node]:
-        """All nodes under `root`, each before its own children."""
+        """Yields all nodes under `root`, each one before its children."""
         for child in self.children(root):
             yield child
             yield from self.below(child.id)
 
     def depth_first(self) -> Iterator[tuple[int, Node]]:
-        """(depth, node) of every node, as a nested list shows them."""
+        """Yields (depth, node) for every node, in the order of a nested list."""
 
         def walk(node: Node, depth: int) -> Iterator[tuple[int, Node]]:
             yield depth, node
@@ -77,31 +78,32 @@ class Tree:
 
     @property
     def frontier(self) -> list[Node]:
-        """What can be tried now: open nodes whose parent has a program, in order of their numbers."""
+        """The nodes that can be tried now, in numerical order: open nodes whose parent has a program."""
         ready = [node for node in self.open if node.parent is not None and self.nodes[node.parent].state == "done"]
         return sorted(ready, key=lambda node: node.number)
 
     def node_of(self, candidate: int) -> Node | None:
-        """The node whose program this candidate is."""
+        """Returns the node to which this candidate belongs."""
         return next((node for node in self.nodes.values() if node.candidate == candidate), None)
 
     def plant(self, title: str, text: str) -> Node:
-        """A node below the root that no script asked for."""
+        """Adds a node under the root without a script."""
         node = Node(self.new_id(), ROOT, title, text)
         self.nodes[node.id] = node
         self.revision += 1
         return node
 
-    # what results change
+    # changes made by results
 
     def settled(self, node: Node, candidate: int) -> None:
-        """The node has a program that is right."""
+        """Records that the node now has a correct program."""
         node.state, node.candidate, node.failed = "done", candidate, None
         self.revision += 1
 
     def carry_over(self, node: Node) -> list[Node]:
-        """What waits untried beside a node that gained is done on top of it: other strategies combine, the same ones are another way to the same
-        end and stay. Whole programs, below the root, are alternatives. Returns what moved."""
+        """Moves untried siblings under a node that brought a gain. Siblings with different strategies can be combined with it; those with the same
+        strategies are alternatives and stay. Nodes directly under the root stay as well, because whole programs are alternatives to each other.
+        Returns the nodes that moved."""
         if node.parent == ROOT:
             return []
         beside = [other for other in self.children(node.parent or ROOT) if other.state == "open" and not other.tries and other.strategies]
@@ -111,7 +113,7 @@ class Tree:
         return moved
 
     def tried_in_vain(self, node: Node, failed: int | None, diagnosis: str) -> None:
-        """An attempt came to nothing. The node stays open with what was found, until it has been tried MOST_TRIES times."""
+        """Records a failed attempt. The node stays open, with its findings, until it has been tried MOST_TRIES times."""
         node.tries, node.diagnosis = node.tries + 1, diagnosis
         node.failed = failed if failed is not None else node.failed
         self.revision += 1
@@ -119,7 +121,7 @@ class Tree:
             self.give_up(node)
 
     def give_up(self, node: Node) -> None:
-        """The node is closed without a program. What waited below it can stand without it, and moves up to its parent."""
+        """Closes the node without a program. Its waiting children do not depend on it, so they move up to its parent."""
         node.state = "given up"
         for child in self.children(node.id):
             child.parent = node.parent

@@ -1,4 +1,4 @@
-"""The tree as it is shown: to the model that edits it, in events, and in a terminal."""
+"""Renders the tree for the model that edits it, for events, and for a terminal."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from agents.kinds import Part
 from agents.payloads import TreeChanged, TreeMarks, TreeNode
 from verifier.report import Interval
 
-LONGEST_TITLE = 90  # characters, where many nodes stand together
-SPARE = 256  # bytes of an event for what is added when the attempt has ended
+LONGEST_TITLE = 90  # in characters, for lists of many nodes
+SPARE = 256  # bytes reserved in an event for what is added when the attempt ends
 MOST_SENTENCES, LONGEST_SENTENCE, LONGEST_REASON = 6, 200, 1000
 
 
 @dataclass(frozen=True)
 class Program:
-    """What is known of a node's program. `level`: over eager, to hold against others; `gain`: over the parent's; null where it was not timed beside
-    it."""
+    """Measured figures of a node's program. `level`: speedup over eager, for comparison with other nodes. `gain`: speedup over the parent's program,
+    or null if the two were not timed together."""
 
     level: float
     gain: float | None = None
@@ -30,18 +30,18 @@ class Program:
 
 @dataclass(frozen=True)
 class View:
-    """`beliefs`: of open nodes; `programs`: of those that are done. `why`: why the tree is to be edited now."""
+    """`beliefs`: what is believed about open nodes. `programs`: the programs of finished nodes. `why`: the reason for editing the tree now."""
 
     tree: Tree
     beliefs: Mapping[str, Belief] = field(default_factory=dict)
     programs: Mapping[str, Program] = field(default_factory=dict)
     best: str = ROOT  # the node with the best program
     why: str = ""
-    left_out: Sequence[str] = ()  # of the script before
+    left_out: Sequence[str] = ()  # operations of the previous script that were left out
     marks: Marks = Marks()
 
     def value(self, node: Node) -> float:
-        """Speedup over eager that the node is believed to reach, on the parent that it has or waits for."""
+        """Returns the speedup over eager that the node is expected to reach on top of its parent, or of the parent for which it waits."""
         gain, parent = 1.0, node
         while parent.state == "open" and parent.parent is not None:
             gain *= self.beliefs[parent.id].gain
@@ -49,7 +49,7 @@ class View:
         return gain * self.programs.get(parent.id, Program(1.0)).level
 
     def room_for(self, count: int) -> list[Drop]:
-        """Drops of the open nodes that are believed to reach least, until there is room for so many more."""
+        """Returns `Drop` operations for the least promising open nodes, enough to make room for `count` more."""
         spare = len(self.tree.open) + count - MOST_OPEN
         leaves = [node for node in self.tree.open if not self.tree.children(node.id)]
         worst = sorted(leaves, key=lambda node: (self.value(node), -node.number))[: max(spare, 0)]
@@ -84,7 +84,7 @@ def _node(view: View, node: Node, before: Belief | None) -> TreeNode:
 
 
 def fitting(nodes: Sequence[TreeNode], room: int) -> list[TreeNode]:
-    """As many nodes as have room: closed leaves go first, the slowest of them, for nothing hangs on those."""
+    """As many nodes as fit. Closed leaves are dropped first, starting with the slowest, because nothing depends on them."""
     kept = list(nodes)
     size = {node.id: _bytes(node) for node in kept}
     while sum(size[node.id] for node in kept) > room:
@@ -95,12 +95,12 @@ def fitting(nodes: Sequence[TreeNode], room: int) -> list[TreeNode]:
 
 
 def _bytes(part: Part) -> int:
-    """As the database counts them, with the comma that follows."""
+    """Returns the size as the database counts it, including the trailing comma."""
     return len(json.dumps(part.model_dump(), ensure_ascii=False).encode()) + 2
 
 
 def changed(view: View, what: str, reason: str, *, node: str = "", before: Mapping[str, Belief] | None = None) -> TreeChanged:
-    """The event that shows the tree. `before`: beliefs before the attempt, of "learned"."""
+    """Returns the event that displays the tree. `before`: the beliefs before the attempt, for the "learned" entry."""
     given: dict[str, object] = {}
     if what == "edited" and view.left_out:
         given["left_out"] = [sentence[:LONGEST_SENTENCE] for sentence in view.left_out[:MOST_SENTENCES]]
@@ -115,11 +115,11 @@ def changed(view: View, what: str, reason: str, *, node: str = "", before: Mappi
     return said.having(nodes=kept, **more)
 
 
-# as text
+# text output
 
 
 def lines(p: TreeChanged) -> Iterator[str]:
-    """The tree of an event as a nested list, a node a line, then how predictions came true."""
+    """Yields the tree from an event as a nested list, one line per node, followed by the accuracy of its predictions."""
     depth: dict[str | None, int] = {None: -1}
     for node in p.nodes:
         depth[node.id] = depth.get(node.parent, 0) + 1
@@ -135,7 +135,7 @@ def marks_of(marks: TreeMarks) -> Marks:
 
 
 def said_of(node: TreeNode) -> str:
-    """State, figures and belief of a node in a few words."""
+    """Returns the state, figures and belief of a node in a few words."""
     if node.parent is None:
         return "1.00x"
     words = [node.state]
@@ -161,7 +161,7 @@ def spread(found: Interval) -> str:
 
 
 def tree_text(view: View) -> str:
-    """For a prompt: every node with what is known and believed of it; the text of open ones, and what was found of those that failed."""
+    """Returns the tree for a prompt: every node with its figures and beliefs, open nodes with their text, and failed nodes with their findings."""
     told = []
     for depth, node in view.tree.depth_first():
         indent = "  " * depth

@@ -1,4 +1,4 @@
-"""Language models: what a request and a reply are (`messages`), how they can fail (`errors`), and the clients that speak to servers and people."""
+"""Language models: requests and replies (`messages`), failures (`errors`), and the clients that talk to servers and people."""
 
 from agents.llm.models import Models, open_models
 

@@ -1,4 +1,4 @@
-"""A reply that is arriving: text, reasoning, how it ended, what it cost."""
+"""A reply while it arrives: its text, reasoning, end and cost."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agents.llm.messages import Delta, FinishReason, Usage
 Kind = Literal["text", "reasoning"]
 OPEN, CLOSE = "<think>", "</think>"
 LOST = "\ufffd"
-HALF = re.compile("[\ud800-\udfff]")  # of a character beyond 16 bits, as JSON escapes it: some servers cut a stream between the two
+HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair in a JSON escape, because some servers split a stream in the middle of a pair
 
 
 @dataclass
 class Answer:
-    """Filled in by a dialect, piece by piece. `ended`: the protocol's own end was seen, nothing follows."""
+    """A dialect fills it in, piece by piece. `ended`: the protocol's own end marker was seen, so nothing follows."""
 
     finish: FinishReason | None = None
     model: str = ""
@@ -24,7 +24,7 @@ class Answer:
     streamed: bool = False
     ended: bool = False
     _said: dict[str, list[str]] = field(default_factory=lambda: {"text": [], "reasoning": []})
-    _half: dict[str, str] = field(default_factory=lambda: {"text": "", "reasoning": ""})  # of a character that came in two pieces
+    _half: dict[str, str] = field(default_factory=lambda: {"text": "", "reasoning": ""})  # first half of a character that arrives in two pieces
     _thoughts: Thoughts = field(default_factory=lambda: Thoughts())
 
     @property
@@ -36,7 +36,7 @@ class Answer:
         return "".join(self._said["reasoning"])
 
     def add(self, kind: Kind, text: str) -> list[Delta]:
-        """Take a piece in; what of it is text and what is reasoning. Servers that do not part the two put <think> tags into the text."""
+        """Take in a piece of the reply and split it into text and reasoning. Servers that do not separate the two put <think> tags into the text."""
         text = self._half[kind] + text
         self._half[kind] = text[-1] if "\ud800" <= text[-1:] <= "\udbff" else ""
         text = whole(text[: len(text) - len(self._half[kind])])
@@ -45,7 +45,7 @@ class Answer:
         return self._keep([Delta(kind="reasoning", text=text)] if kind == "reasoning" else self._thoughts.split(text))
 
     def close(self) -> list[Delta]:
-        """At the end: give out what was held back in case it were a tag."""
+        """At the end of the reply, release text that was held back because it might have been the start of a tag."""
         deltas = []
         for kind in ("text", "reasoning"):
             if self._half[kind]:
@@ -53,7 +53,7 @@ class Answer:
                 deltas += self.add(kind, LOST)
         deltas += self._keep(self._thoughts.rest())
         before, tag, after = self.text.partition(CLOSE)
-        if tag and OPEN not in before and "```" not in before:  # the template opened the tag inside the prompt
+        if tag and OPEN not in before and "```" not in before:  # the chat template opened the tag inside the prompt
             self._said["reasoning"].append(before)
             self._said["text"] = [after.lstrip()]
         return deltas
@@ -65,15 +65,15 @@ class Answer:
 
 
 def whole(text: str) -> str:
-    """Halves that meet as the character that they are, others as U+FFFD: no UTF-8 has them."""
+    """Joins matching surrogate halves into one character and replaces lone halves with U+FFFD, because UTF-8 cannot encode them."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if HALF.search(text) else text
 
 
 class Thoughts:
-    """Parts `<think>...</think>` at the beginning of a text from the text itself; later tags are left alone."""
+    """Separates a `<think>...</think>` section at the start of a text from the rest; later tags are left unchanged."""
 
     def __init__(self) -> None:
-        self._state = "start"  # start, inside, gap (white space after the tag), text
+        self._state = "start"  # "start", "inside", "gap" (white space after the tag), "text"
         self._held = ""
 
     def split(self, piece: str) -> list[Delta]:
@@ -112,5 +112,5 @@ class Thoughts:
 
 
 def _overlap(text: str, tag: str) -> int:
-    """How many characters at the end of `text` may be the beginning of `tag`."""
+    """Returns how many characters at the end of `text` could be the beginning of `tag`."""
     return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:n])), 0)

@@ -1,4 +1,4 @@
-"""Anthropic's messages: named events, content in blocks, thinking apart from text, the system prompt as a field of its own."""
+"""Anthropic's Messages API: events have names, content comes in blocks, thinking is separate from text, and the system prompt has its own field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CACHED = {"cache_control": {"type": "ephemeral"}}
 
 
 class Anthropic:
-    """The dialect of one profile."""
+    """The dialect for one profile."""
 
     path = "/messages"
 
@@ -31,7 +31,8 @@ class Anthropic:
         return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
     def body(self, request: Request, max_tokens: int) -> dict[str, Any]:
-        """The prompt is marked for the cache behind the system prompt and behind the last message: a repair asks with the same beginning."""
+        """Builds the request body. The prompt has cache breakpoints after the system prompt and after the last message, because a repair request
+        begins with the same text."""
         system = [m.content for m in request.messages if m.role == "system"]
         said = [m for m in request.messages if m.role != "system"]
         messages: list[dict[str, Any]] = [{"role": m.role, "content": m.content} for m in said]
@@ -42,11 +43,11 @@ class Anthropic:
             body["system"] = [{"type": "text", "text": "\n\n".join(system), **CACHED}]
         temperature = self.profile.temperature if request.temperature is None else request.temperature
         if temperature is not None and "thinking" not in self.profile.body and not self._temperature_refused:
-            body["temperature"] = min(temperature, 1.0)  # thinking allows none, and 1 is the most there is
+            body["temperature"] = min(temperature, 1.0)  # not allowed with thinking, and the maximum is 1
         return body | self.profile.body
 
     def adapt(self, status: int, error: Mapping[str, Any] | str) -> bool:
-        """Newer models take no temperature."""
+        """Leaves out the temperature if the server refused it once; newer models do not accept one."""
         if status == 400 and "temperature" in str(error) and not self._temperature_refused:
             self._temperature_refused = True
             return True
@@ -72,7 +73,7 @@ class Anthropic:
             _usage(event.get("usage"), answer)
         elif kind == "message_stop":
             answer.ended = True
-        return []  # pings, ends of blocks, and kinds that are yet to come
+        return []  # pings, ends of blocks, and event types that may be added later
 
     def whole(self, data: Mapping[str, Any], answer: Answer) -> list[Delta]:
         if data.get("type") == "error" or "error" in data:
@@ -93,7 +94,7 @@ def _block(block: Mapping[str, Any], answer: Answer) -> list[Delta]:
 
 
 def _usage(usage: Any, answer: Answer) -> None:
-    """Counts are cumulative; the last event repeats some of them, and input_tokens leaves out what the cache read or took in."""
+    """Counts are cumulative. The last event repeats some counts, and input_tokens excludes tokens that were read from or written to the cache."""
     if not isinstance(usage, Mapping):
         return
     old = answer.usage or Usage()

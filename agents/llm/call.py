@@ -1,4 +1,4 @@
-"""One exchange over HTTP: the request as the dialect words it, the reply taken in as it streams."""
+"""One exchange over HTTP: the request as formatted by the dialect, and the reply, which is parsed while it streams."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from agents.llm.server import Server
 
 OnDelta = Callable[[Delta], Awaitable[None]]
-LINGER = 10.0  # seconds after the finish reason, for usage that comes late and for servers that never close
+LINGER = 10.0  # seconds to wait after the finish reason, for late usage data and for servers that never close the connection
 LARGEST_ANSWER = 64 << 20  # bytes
 LARGEST_ERROR = 64 << 10
-SECRET_LENGTH = 20  # shorter "keys" are words such as EMPTY, which a reply may well say
+SECRET_LENGTH = 20  # shorter "keys" are words such as EMPTY, which may well occur in a reply
 NO_PROXY_FOR_THIS_HOST: dict[str, httpx.AsyncBaseTransport | None] = dict.fromkeys(["all://localhost", "all://127.0.0.1", "all://[::1]"])
-for _name in ("httpx", "httpcore"):  # at DEBUG they print headers, and a server may send ours back
+for _name in ("httpx", "httpcore"):  # these libraries print headers at DEBUG level, and a server may echo our request headers
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
@@ -48,7 +48,7 @@ class Dialect(Protocol):
 
 
 class Call:
-    """The attempts at one reply. `sent` counts requests; what `on_delta` has been given is not given again."""
+    """All attempts to get one reply. `sent` counts requests. Text that `on_delta` has already received is not passed to it again."""
 
     def __init__(self, server: Server, request: Request, on_delta: OnDelta):
         self.server, self.request = server, request
@@ -57,7 +57,7 @@ class Call:
         self._passing = Passing(on_delta)
 
     async def attempt(self) -> Answer:
-        """One exchange; a request that is refused for a field that can do without is sent again at once."""
+        """Makes one exchange. If a request was rejected because of an optional field, it is sent again immediately without that field."""
         limits = self.server.profile.limits
         self.answer = Answer()
         self._passing.begin()
@@ -103,7 +103,7 @@ class Call:
                     break
         await self._take(body.feed(b"", final=True), secret)
         self.answer.streamed = body.kind == "events"
-        if body.kind == "json":  # the server does not stream
+        if body.kind == "json":  # the server does not stream its reply
             await self._pass(self.server.dialect.whole(_object(body.held, secret), self.answer))
             self.answer.finish = self.answer.finish or "other"
         elif body.kind == "page":
@@ -113,7 +113,7 @@ class Call:
         await self._pass(self.answer.close())
 
     async def _pieces(self, response: httpx.Response) -> AsyncGenerator[bytes]:
-        """The body as it arrives. When the reply is complete, a server that keeps the line open or drops it does no harm any more."""
+        """Yields the body as it arrives. Once the reply is complete, it is no error if a server keeps the connection open or drops it."""
         pieces = response.aiter_bytes()  # closed with the response
         while True:
             finished = self.answer.finish is not None
@@ -144,16 +144,16 @@ class Call:
 
 
 class Body:
-    """A body taken for what it is, whatever its content type says: events, one JSON object, or a page for people."""
+    """A body, classified by its content and not by its content type: events, one JSON object, or a page for people."""
 
     def __init__(self) -> None:
-        self.kind = ""  # "events", "json", "page"; empty until there is a character
+        self.kind = ""  # "events", "json" or "page"; empty until a character has arrived
         self.held = b""
         self._size = 0
         self._stream = EventStream()
 
     def feed(self, data: bytes, final: bool = False) -> list[str]:
-        """The events that are complete now; anything else is held."""
+        """Returns the events that are complete so far and buffers the rest."""
         self._size += len(data)
         if self._size > LARGEST_ANSWER:
             raise Fault("protocol", f"the answer is longer than {LARGEST_ANSWER >> 20} MiB", "look at base_url in the profile")
@@ -173,7 +173,8 @@ class Body:
 
 
 class Passing:
-    """Gives deltas on. After a retry the text begins again: only what goes beyond what was given is new; another text waits for the reply."""
+    """Forwards deltas. After a retry the text starts over, so only text beyond what was already forwarded is new. If the text differs, nothing is
+    forwarded until the full reply is there."""
 
     def __init__(self, on_delta: OnDelta):
         self._on_delta = on_delta
@@ -202,7 +203,7 @@ class Passing:
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Made once: reading the certificates takes tens of milliseconds."""
+    """Created only once, because reading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 

@@ -1,7 +1,7 @@
-"""Recordings of exchanges: one JSON line each, found again by what was asked.
+"""Recordings of exchanges, one JSON line per exchange, which are looked up by the content of the request.
 
-Equal requests are told apart by their journal key, and where that does not help by their order: the n-th time a request is asked it gets
-the n-th reply that was recorded for it.
+Identical requests are distinguished by their journal key. If that does not help, order decides: the n-th time a request is made, it gets the n-th
+reply recorded for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agents.llm.recalling import recall
 from agents.payloads import LlmCompleted, LlmRequested, artefact
 
 if TYPE_CHECKING:
-    from agents.ports import Journal  # which imports the messages of this package
+    from agents.ports import Journal  # imported late, because this module imports the messages of this package
 
 VERSION = 1
 
@@ -37,26 +37,27 @@ class Exchange(BaseModel):
     run: str = ""
     key: str = ""
     request: Request
-    estimate: dict[str, float] = Field(default_factory=dict)  # what was reserved for it, so that a replay takes the same way
+    estimate: dict[str, float] = Field(default_factory=dict)  # the amount reserved for the call, so that a replay takes the same path
     reply: Reply
 
 
 def fingerprint(request: Request) -> str:
-    """What makes two requests equal: messages, length, temperature; not the purpose, which is never sent."""
+    """Return the parts that decide whether two requests are equal: messages, length and temperature. The purpose is not among them because it is
+    never sent."""
     asked = request.model_dump(include={"messages", "max_tokens", "temperature"})
     return hashlib.sha256(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 class Cassette:
-    """A file of recordings; `refresh` reads it again where it has changed."""
+    """A file of recordings; `refresh` rereads it if it has changed."""
 
     def __init__(self, path: Path):
         self.path = path
         self.exchanges: list[Exchange] = []
         self._by_request: dict[str, list[Exchange]] = defaultdict(list)
-        self._state: tuple[int, int] | None = None  # the file's size and time when it was read
-        self._played: dict[tuple[str, str], Exchange] = {}  # by run and key: asked again after an interruption, it is the same reply
-        self._used: dict[str, set[int]] = defaultdict(set)  # run and fingerprint: which of the equal ones were played
+        self._state: tuple[int, int] | None = None  # the file's size and modification time when it was last read
+        self._played: dict[tuple[str, str], Exchange] = {}  # exchanges by run and key: a repeated request gets the same reply
+        self._used: dict[str, set[int]] = defaultdict(set)  # indices of equal exchanges that were already played, by run and fingerprint
         self.refresh()
 
     def refresh(self) -> None:
@@ -64,7 +65,7 @@ class Cassette:
         if state == self._state:
             return
         exchanges = read_cassette(self.path)
-        if exchanges[: len(self.exchanges)] != self.exchanges:  # another recording, not this one grown
+        if exchanges[: len(self.exchanges)] != self.exchanges:  # this is a different recording and not a longer version of the same one
             self._used.clear()
         self.exchanges, self._state = exchanges, state
         self._by_request.clear()
@@ -79,7 +80,7 @@ class Cassette:
         return found.st_size, found.st_mtime_ns
 
     def find(self, profile: str, request: Request, *, key: str, run: str) -> Exchange | None:
-        """The recording for this request, or null where there is none (left). Asking again for the same key gives the same one."""
+        """Return the recording for this request, or null if there is none (left). Asking again with the same key returns the same recording."""
         mark = fingerprint(request)
         played = self._played.get((run, key))
         if played is not None and fingerprint(played.request) == mark:
@@ -95,7 +96,7 @@ class Cassette:
         return equal[chosen]
 
     def look(self, request: Request) -> Exchange | None:
-        """Any recording for this request, without playing it."""
+        """Return any recording for this request without marking it as played."""
         return next(iter(self._by_request.get(fingerprint(request), [])), None)
 
     def add(self, exchange: Exchange) -> None:
@@ -111,7 +112,7 @@ class Cassette:
         self._played[exchange.run, exchange.key] = exchange
 
     def missing(self, profile: str, request: Request) -> ModelFailure:
-        """What to say of a request that is not in the recording: how the nearest one differs."""
+        """Return the failure for a request that is not in the recording; its message shows how the nearest recorded request differs."""
         hint = "record it anew (record = ... in the cassette's profile), or run the version of the program that recorded it"
         equal = self._by_request.get(fingerprint(request), [])
         if equal:
@@ -125,7 +126,7 @@ class Cassette:
 
 
 def read_cassette(path: Path) -> list[Exchange]:
-    """All exchanges of a file, none where there is no file; raises `ModelFailure` where it cannot be read."""
+    """Return all exchanges in a file, or none if the file does not exist. Raises `ModelFailure` if it cannot be read."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -151,7 +152,7 @@ def read_cassette(path: Path) -> list[Exchange]:
 
 
 def append(path: Path, exchanges: Sequence[Exchange]) -> None:
-    """Add lines; processes that record into one file take turns, and a line that a crash tore is ended first."""
+    """Append lines. Processes that record to the same file take turns. If a crash left the last line incomplete, that line is terminated first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -166,7 +167,7 @@ def append(path: Path, exchanges: Sequence[Exchange]) -> None:
 
 
 async def exchanges_of(journal: Journal) -> list[tuple[int, Exchange]]:
-    """The exchanges of a trace, in the order in which they were completed, with the number of that event."""
+    """Return the exchanges of a trace in the order of completion, each with the number of its completion event."""
     requested: dict[str, LlmRequested] = {}
     found: list[tuple[int, Exchange]] = []
     for event in await journal.load():
@@ -182,14 +183,14 @@ async def exchanges_of(journal: Journal) -> list[tuple[int, Exchange]]:
 
 
 def nearest(request: Request, exchanges: Sequence[Exchange]) -> Exchange:
-    """The recorded request that has most lines in common with this one, of the same purpose where there is one."""
+    """Return the recorded request that has the most lines in common with this one, preferably one with the same purpose."""
     same = [e for e in exchanges if e.request.purpose == request.purpose] or list(exchanges)
     lines = _lines(request)
     return max(same, key=lambda e: difflib.SequenceMatcher(None, _lines(e.request), lines, autojunk=False).quick_ratio())
 
 
 def difference(request: Request, recorded: Exchange) -> str:
-    """Where a request first differs from a recorded one."""
+    """Return the place where a request first differs from a recorded one."""
     of = f"the recorded request ({recorded.request.purpose or 'no purpose'}, {recorded.key or recorded.profile})"
     for name in ("max_tokens", "temperature"):
         if getattr(request, name) != getattr(recorded.request, name):

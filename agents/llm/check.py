@@ -1,4 +1,4 @@
-"""Tries a profile: does it answer, how fast, what does it say of itself, what did that cost?"""
+"""Tries a profile and reports whether it answers, how fast it is, what it says about itself, and what the call cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agents.llm.server import Server
 QUESTION = Request(
     messages=[Message(role="system", content="You answer with one word."), Message(role="user", content="What is the opposite of slow?")],
     purpose="check",
-    max_tokens=2048,  # reasoning models think about it
+    max_tokens=2048,  # enough for a reasoning model to think
 )
 SHOWN = 60  # characters of the reply
 
@@ -31,26 +31,26 @@ class Failure(BaseModel):
 
 
 class Trial(BaseModel):
-    """What was found. A mailbox and a recording are looked at, not asked: `note` says what was seen."""
+    """The findings. A mailbox or a recording is only inspected, not asked; `note` describes its state."""
 
     profile: str
     kind: str
-    model: str = ""  # as the server names it
+    model: str = ""  # model name that the server reports
     ok: bool
-    first_seconds: float | None = None  # until the first piece of text or reasoning
+    first_seconds: float | None = None  # time to the first piece of text or reasoning
     seconds: float | None = None
     streamed: bool | None = None
-    reasoning: bool | None = None  # whether the server sends it
+    reasoning: bool | None = None  # whether the server sends reasoning text
     finish: FinishReason | None = None
-    usage: Usage | None = None  # null: the server does not say
-    dollars: float | None = None  # null: no usage, or no prices in the profile
+    usage: Usage | None = None  # null: the server does not report it
+    dollars: float | None = None  # null: no usage was reported, or the profile has no prices
     text: str = ""
     note: str = ""
     failure: Failure | None = None
 
 
 async def try_profile(models: Models, name: str) -> Trial:
-    """One request, without retries, so that a failure is seen at once."""
+    """Send one request without retries, so that a failure shows immediately."""
     profile = models.profiles()[name]
     try:
         if isinstance(profile, MailboxProfile):
@@ -96,7 +96,7 @@ async def _ask(server: Server) -> Trial:
 
 
 async def _look_at_mailbox(models: Models, name: str) -> str:
-    """Whether requests can be left there; what waits there."""
+    """Return whether requests can be left in the mailbox, and which ones are waiting there."""
     probe = waiting_for(name, QUESTION, key="check", run="llm-check")
     await models.store.put(probe)
     await models.store.withdraw(probe.id)
@@ -106,7 +106,7 @@ async def _look_at_mailbox(models: Models, name: str) -> str:
 
 
 def report(trials: Sequence[Trial]) -> str:
-    """For people: a paragraph a profile."""
+    """Return a report for people, with one paragraph per profile."""
     return "\n\n".join("\n".join(_lines(trial)) for trial in trials)
 
 

@@ -29,7 +29,7 @@ REPLAY_EPILOG = """exit codes:
 
 
 def add_commands(commands: Subcommands) -> None:
-    """Adds the subcommands; each sets `act`, a function of the arguments that returns the exit code."""
+    """Adds the subcommands. Each sets `act`, a function that takes the arguments and returns the exit code."""
     llm = commands.add_parser("llm", help="language models: list the profiles, try one").add_subparsers(dest="what", required=True)
     listed = llm.add_parser("list", help="the profiles of STITCHWORK_LLM_PROFILES, or of DATA_DIR/llm.toml")
     listed.add_argument("--json", action="store_true")
@@ -123,7 +123,7 @@ def export(directory: Path, out: Path) -> int:
 
 
 def play(directory: Path, out: Path | None) -> int:
-    from agents.replaying import NotReplayable, replay  # the engine takes long to load: not for the others
+    from agents.replaying import NotReplayable, replay  # the engine takes long to load, so the other commands do without it
 
     try:
         if not (directory / TRACE).exists():

@@ -1,4 +1,5 @@
-"""What can go wrong in one exchange, and whether asking again may help. Statuses as in RFC 9110 and in the two protocols' own pages."""
+"""The ways in which an exchange can fail, and whether a retry may help in each case. The interpretation of statuses follows RFC 9110 and the
+documentation of the two protocols."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from agents.llm.errors import FailureKind
 
 AGAIN = frozenset({408, 409, 425, 429})  # and every 5xx
 BUSY = frozenset({429, 503, 529})
-SHOWN = 400  # characters of a server's own words in a message
-# Anthropic's types of errors, and what OpenAI-compatible servers call theirs inside a stream, as the status they stand for.
+SHOWN = 400  # maximum length of a server's own text in a message, in characters
+# Anthropic's error types, and the names that OpenAI-compatible servers use for them inside a stream, with the equivalent HTTP status.
 TYPES = {
     "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403, "not_found_error": 404,
     "request_too_large": 413, "rate_limit_error": 429, "timeout_error": 504, "api_error": 500, "overloaded_error": 529,
@@ -29,7 +30,7 @@ TOO_LONG = re.compile(
 
 
 class Fault(Exception):
-    """One exchange that failed. `again`: the same request may succeed later; `wait`: seconds that the server asks for."""
+    """One failed exchange. `again`: the same request may succeed later. `wait`: the number of seconds that the server asks us to wait."""
 
     def __init__(self, kind: FailureKind, message: str, hint: str = "", *, again: bool = False, wait: float | None = None, status: int = 0):
         super().__init__(message)
@@ -37,12 +38,12 @@ class Fault(Exception):
 
 
 def broken(message: str) -> Fault:
-    """A stream or a connection that ended too early: nothing was lost but time."""
+    """Returns the fault for a stream or connection that ended too early, where only time was lost."""
     return Fault("unreachable", message, "look whether the server is up and reachable from here", again=True)
 
 
 def of_status(status: int, error: Mapping[str, Any] | str, headers: Mapping[str, str], key_env: str | None) -> Fault:
-    """The fault that an HTTP status and the error object in its body stand for."""
+    """Returns the fault that corresponds to an HTTP status and the error object in its body."""
     words, code = words_of(error)
     status = _meant(status, words, code)
     said = f"HTTP {status}" + (f": {words}" if words else "")
@@ -66,7 +67,7 @@ def of_status(status: int, error: Mapping[str, Any] | str, headers: Mapping[str,
 
 
 def _meant(status: int, words: str, code: str) -> int:
-    """Within a stream the status is 200 and the error's own code or type says what is meant."""
+    """Returns the effective status. Within a stream the HTTP status is always 200, so the error's own code or type determines the fault."""
     if status == 429 and (code == "insufficient_quota" or "exceeded your current quota" in words):
         return 402
     if status >= 300:
@@ -77,7 +78,8 @@ def _meant(status: int, words: str, code: str) -> int:
 
 
 def words_of(error: Mapping[str, Any] | str) -> tuple[str, str]:
-    """A server's own words and its code, from the shapes that errors have: {"error": {...}}, {"error": "..."}, {"message"}, {"detail"}, text."""
+    """Returns the server's own text and error code. Errors come in these shapes: {"error": {...}}, {"error": "..."}, {"message"}, {"detail"},
+    text."""
     if isinstance(error, str):
         return shorten(error), ""
     inner = error.get("error", error)
@@ -97,7 +99,8 @@ def shorten(text: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks us to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date (by the server's own clock)."""
+    """Returns the number of seconds that the server asks us to wait, from `retry-after-ms` or from `Retry-After`, which holds seconds or a date
+    (relative to the server's own clock)."""
     try:
         return max(float(headers["retry-after-ms"]) / 1000, 0.0)
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""Limits of one endpoint, shared by everything in this process that asks it: calls at once, requests and tokens a minute."""
+"""Limits of one endpoint, shared by all callers in this process: concurrent calls, and requests and tokens per minute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOW = 60.0
 
 
 class Place:
-    """One request's share of the minute; `correct` when the server has said how many tokens it was."""
+    """One request's share of a minute; call `correct` once the server has reported the actual number of tokens."""
 
     def __init__(self, at: float, tokens: int):
         self.at, self.tokens = at, tokens
@@ -25,7 +25,7 @@ class Place:
 
 
 class Limiter:
-    """First come, first served. In no 60 seconds are there more requests or tokens than the limits say."""
+    """First come, first served. Every 60-second window contains at most as many requests and tokens as the limits allow."""
 
     def __init__(self, limits: Limits):
         self.limits = limits
@@ -36,7 +36,7 @@ class Limiter:
 
     @asynccontextmanager
     async def place(self, tokens: int) -> AsyncIterator[Place]:
-        """Wait for a slot and for room in the minute. `tokens`: the most that the request can take."""
+        """Wait for a slot and for capacity in the current minute. `tokens`: the maximum number that the request can use."""
         async with self._slots:
             async with self._turn:
                 while (wait := self._wait(tokens)) > 0:
@@ -46,7 +46,7 @@ class Limiter:
             yield place
 
     def hold(self, seconds: float) -> None:
-        """The server asks everybody to wait."""
+        """Pause all callers because the server requested it."""
         self._not_before = max(self._not_before, time.monotonic() + seconds)
 
     def _wait(self, tokens: int) -> float:
@@ -59,7 +59,7 @@ class Limiter:
             waits.append(self._recent[-requests].at + WINDOW - now)
         if most is not None:
             total = tokens + sum(place.tokens for place in self._recent)
-            for place in self._recent:  # the oldest leave the window first; a request that is larger than the limit goes alone
+            for place in self._recent:  # the oldest requests leave the window first; a request larger than the limit is sent alone
                 if total <= most:
                     break
                 total -= place.tokens
@@ -72,7 +72,7 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = Weak
 
 
 def limiter_of(profile: ServerProfile) -> Limiter:
-    """The process's limiter for this endpoint, key and model."""
+    """Returns this process's limiter for the endpoint, key and model."""
     limiters = _shared.setdefault(asyncio.get_running_loop(), {})
     name = f"{profile.base_url} {profile.model} {profile.api_key_env} {profile.limits.model_dump_json()}"
     return limiters.setdefault(name, Limiter(profile.limits))

@@ -1,7 +1,7 @@
-"""Requests that wait for a person: each is offered in a mailbox until somebody puts a reply there.
+"""Requests that wait for a person. Each is put in a mailbox and stays there until somebody adds a reply.
 
-The file mailbox keeps `RUN/REQUEST.json`, the same as `REQUEST.md` to read and copy, and takes `REQUEST.reply.md` (or `.reply.txt`) as the
-reply. A page offers the same through another `MailboxStore`.
+The file mailbox writes `RUN/REQUEST.json`, writes the same request as `REQUEST.md` for reading and copying, and accepts `REQUEST.reply.md` (or
+`.reply.txt`) as the reply. A web page offers the same through another `MailboxStore`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from agents.llm.errors import Asked, ModelFailure
 from agents.llm.messages import Delta, Reply, Request
 
 POLL_SECONDS = 1.0
-LOOKS = 2  # for a reply that is there already: a file counts when it has stopped growing
+LOOKS = 2  # how often an existing reply is checked, because a file counts only once it has stopped growing
 LONGEST_REPLY = 4 << 20  # bytes
 REPLY_ENDS = (".reply.md", ".reply.txt")
 
 
 class Waiting(BaseModel):
-    """A request that waits. `id` is the same whenever the same request of the same run is asked again."""
+    """A pending request. The `id` stays the same whenever the same run repeats the same request."""
 
     id: str
     run: str
@@ -39,26 +39,27 @@ class Waiting(BaseModel):
 
 
 class NotWaiting(LookupError):
-    """There is no such request any more: it has its reply, or the run was cancelled."""
+    """Raised if the request is no longer pending because it has been answered or the run was cancelled."""
 
 
 class MailboxStore(Protocol):
-    """A store may also have `def hint(id) -> str`: how a person replies, and goes on, where nobody waits for it."""
+    """A store may also define `def hint(id) -> str`, which tells a person how to reply and how to continue the run if no process waits for the
+    reply."""
 
     async def put(self, waiting: Waiting) -> None:
-        """Offer a request. Putting it again, also after its reply came, changes nothing."""
+        """Offer a request. Repeating the call changes nothing, even after the reply has arrived."""
 
     async def list(self, run: str | None = None) -> list[Waiting]:
-        """What waits for a reply, oldest first; of all runs, or of one."""
+        """Return the pending requests of one run or of all runs, oldest first."""
 
     async def answer(self, id: str, text: str) -> None:
-        """What a person replies; raises `NotWaiting`."""
+        """Store a person's reply. Raises `NotWaiting`."""
 
     async def reply(self, id: str) -> str | None:
-        """The reply, or null while there is none. It is kept: whoever asks again after a crash gets it again."""
+        """Return the reply, or null while there is none yet. The reply is kept, so it can be read again after a crash."""
 
     async def withdraw(self, id: str) -> None:
-        """The request is cancelled and vanishes. Without effect where it has its reply."""
+        """Cancel and remove the request. Has no effect if the request already has a reply."""
 
 
 def waiting_for(profile: str, request: Request, *, key: str, run: str) -> Waiting:
@@ -71,8 +72,8 @@ def waiting_for(profile: str, request: Request, *, key: str, run: str) -> Waitin
 async def ask(
     store: MailboxStore, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]], wait: bool = True
 ) -> Reply:
-    """Wait until a person has replied, for as long as it takes. A cancelled request is withdrawn. With `wait` off it is left where it is, and `Asked`
-    says so, unless its reply is there already."""
+    """Wait for as long as it takes until a person has replied. If the call is cancelled, the request is withdrawn. If `wait` is off and there is no
+    reply yet, the request stays in the mailbox and `Asked` is raised."""
     waiting = waiting_for(profile, request, key=key, run=run)
     try:
         await store.put(waiting)
@@ -97,12 +98,12 @@ async def ask(
 
 
 class FileMailbox:
-    """A mailbox in a folder. Whoever writes a reply there with an editor may take the time that needs: a file counts when it has stopped growing."""
+    """A mailbox in a folder. A person may write a reply slowly in an editor, so its file counts only once it has stopped growing."""
 
     def __init__(self, folder: Path, run: Path | None = None):
-        """`run`: the directory of the run whose requests alone are here."""
+        """`run`: the directory of the only run whose requests are stored here."""
         self.folder, self.run = folder, run
-        self._seen: dict[str, tuple[int, int]] = {}  # size and time of a reply's file at the last look
+        self._seen: dict[str, tuple[int, int]] = {}  # size and modification time of a reply file at the last check
 
     async def put(self, waiting: Waiting) -> None:
         path = self._path(waiting.id)
@@ -118,7 +119,7 @@ class FileMailbox:
     async def list(self, run: str | None = None) -> list[Waiting]:
         found = []
         for path in self.folder.glob("*/*.json") if run is None else self.folder.glob(f"{_slug(run)[:64]}/*.json"):
-            with contextlib.suppress(OSError, ValueError):  # withdrawn meanwhile, or not ours
+            with contextlib.suppress(OSError, ValueError):  # withdrawn in the meantime, or not one of our files
                 waiting = Waiting.model_validate_json(path.read_bytes())
                 if self._reply_file(waiting.id) is None:
                     found.append(waiting)
@@ -180,7 +181,7 @@ class FileMailbox:
 
 
 def page_of(waiting: Waiting) -> str:
-    """The request for a person: what to do, and the prompt to copy, system text first."""
+    """Return the request as a page for a person: instructions, followed by the prompt to copy, with the system text first."""
     name = waiting.id.rpartition("/")[2]
     prompt = "\n\n".join(m.content if m.role != "assistant" else f"(the reply before)\n\n{m.content}" for m in waiting.request.messages)
     return (
@@ -194,7 +195,7 @@ def _slug(text: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write the file atomically."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     with scratch.open("w", encoding="utf-8") as file:
         file.write(text)

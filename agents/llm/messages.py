@@ -1,4 +1,4 @@
-"""What is asked of a model and what comes back, the same for every protocol."""
+"""Requests to a model and its replies, in a form common to all protocols."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 Author = Literal["system", "user", "assistant"]
-Counted = Literal["server", "tokenizer", "estimated"]  # tokens: by the server, by a tokenizer that the profile names, or from the length of the text
+Counted = Literal["server", "tokenizer", "estimated"]  # counted by the server or by the profile's tokenizer, or estimated from the length of the text
 FinishReason = Literal["stop", "length", "filter", "other"]
 
 
@@ -17,22 +17,22 @@ class Message(BaseModel):
 
 
 class Request(BaseModel):
-    """One exchange. `purpose` names the prompt that it was made from, such as "coder/repair": for the trace and for people, never sent."""
+    """One exchange. `purpose` names its prompt, such as "coder/repair". It is used in the trace and shown to people, and is never sent."""
 
     messages: list[Message] = Field(min_length=1)
     purpose: str = ""
-    max_tokens: int = Field(default=16_384, ge=1)  # of the reply, reasoning included
-    temperature: float | None = Field(default=None, ge=0)  # null: the profile's, else the server's
+    max_tokens: int = Field(default=16_384, ge=1)  # limit for the reply, including reasoning
+    temperature: float | None = Field(default=None, ge=0)  # null: use the profile's value, or else the server's
 
 
 class Usage(BaseModel):
     """Tokens as the server counted them."""
 
     input_tokens: int = 0
-    output_tokens: int = 0  # reasoning included
-    cached_tokens: int = 0  # of the input, read from the server's cache
-    cache_written_tokens: int = 0  # of the input, written to it; Anthropic has a price of its own for that
-    reasoning_tokens: int = 0  # of the output
+    output_tokens: int = 0  # including reasoning
+    cached_tokens: int = 0  # input tokens that were read from the server's cache
+    cache_written_tokens: int = 0  # input tokens that were written to the cache; Anthropic charges a separate price for them
+    reasoning_tokens: int = 0  # part of the output
 
 
 class Delta(BaseModel):
@@ -46,8 +46,8 @@ class Reply(BaseModel):
     text: str
     reasoning: str = ""
     finish: FinishReason = "stop"
-    model: str = ""  # as the server names it
-    usage: Usage | None = None  # null: the server did not say
-    counted: Counted = "server"  # who counted `usage`
-    dollars: float | None = None  # by the profile's prices; null where usage or prices are unknown
-    attempts: int = 1  # requests that were sent for it, refused and broken ones included
+    model: str = ""  # model name that the server reports
+    usage: Usage | None = None  # null: the server did not report it
+    counted: Counted = "server"  # how the tokens in `usage` were counted
+    dollars: float | None = None  # cost at the profile's prices; null if the usage or the prices are unknown
+    attempts: int = 1  # requests sent for this reply, including refused and broken ones

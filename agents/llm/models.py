@@ -1,4 +1,4 @@
-"""All models that this process knows, by the name of their profile: `agents.ports.ModelPort`."""
+"""All models that this process knows, by profile name; implements `agents.ports.ModelPort`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from agents.llm.tokens import estimate_input, usage_of
 
 
 class Models:
-    """Reads the file of profiles again when it has changed, so that a run which paused for a wrong profile can be resumed after it is mended.
+    """Rereads the profiles file whenever it has changed, so a run that paused because of a wrong profile can resume once the file is fixed.
 
-    `environment` is looked at for keys at each call (pass `os.environ` itself). A file that cannot be used, or none, leaves no models:
-    `problem` says why, and so does the `ModelFailure` of whoever asks.
+    `environment` is searched for keys at each call, so pass `os.environ` itself. If the file is missing or unusable, there are no models; `problem`
+    says why, and so does the `ModelFailure` that callers get.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Models:
         environment: Mapping[str, str],
         store: MailboxStore | None = None,  # null: files in DATA_DIR/mailbox
         transport: httpx.AsyncBaseTransport | None = None,  # null: the network
-        wait: bool = True,  # for a person's reply; off: the request is left, and `Asked` is raised
+        wait: bool = True,  # wait for a person's reply; if off, leave the request in the mailbox and raise `Asked`
     ):
         self.environment = environment
         self.store = store or FileMailbox(data_dir(environment) / "mailbox")
@@ -40,14 +40,14 @@ class Models:
         self._profiles: dict[str, Any] = {}
         self._servers: dict[str, Server] = {}
         self._cassettes: dict[Path, Cassette] = {}
-        self._read: tuple[Path | None, int, int] | None = None  # file, its time and size when it was read
+        self._read: tuple[Path | None, int, int] | None = None  # path, modification time and size of the file when it was read
 
     @property
     def file(self) -> Path | None:
         return profiles_file(self.environment)
 
     def profiles(self) -> dict[str, Any]:
-        """All profiles by name; none where the file has a `problem`."""
+        """Returns all profiles by name; the result is empty if the file has a `problem`."""
         path = self.file
         try:
             found = path.stat() if path else None
@@ -68,7 +68,8 @@ class Models:
         return profile in self.profiles()
 
     def keeps(self, profile: str) -> bool:
-        """Whether a request that was asked waits there for its reply, however often the run is interrupted: then it is not asked otherwise again."""
+        """Returns whether a request to this profile keeps waiting for its reply even if the run is interrupted. Such a request is never sent again in
+        a different form."""
         return isinstance(self.profiles().get(profile), MailboxProfile)
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
@@ -82,7 +83,7 @@ class Models:
             if found.record is not None:
                 return self.estimate(found.record, request)
             return {"calls": 1, "tokens": estimate_input(request) + request.max_tokens}
-        return {"calls": 1}  # nobody counts what a person reads
+        return {"calls": 1}  # tokens that a person reads are not counted
 
     async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: OnDelta) -> Reply:
         found = self._profile(profile)
@@ -94,7 +95,7 @@ class Models:
         return await self.server(profile).ask(request, on_delta)
 
     def server(self, name: str) -> Server:
-        """The client of a profile of kind openai or anthropic; it remembers what its server would not take."""
+        """Returns the client of an openai or anthropic profile; it remembers what its server rejects."""
         if name not in self._servers:
             self._servers[name] = Server(name, self._profile(name), self.environment, self._transport)
         return self._servers[name]
@@ -123,7 +124,7 @@ class Models:
         return reply
 
     def _counted(self, profile: MailboxProfile, request: Request, reply: Reply) -> Reply:
-        """With the tokens that a chat would have counted."""
+        """Returns the reply with the number of tokens that a chat would have used."""
         base = self.file.parent if self.file else Path()
         usage, counted = usage_of(request, reply.text, base / Path(profile.tokenizer).expanduser() if profile.tokenizer else None)
         return reply.model_copy(update={"usage": usage, "counted": counted, "dollars": profile.prices.dollars(usage) if profile.prices else None})
@@ -143,5 +144,5 @@ class Models:
 
 
 def open_models(environment: Mapping[str, str], store: MailboxStore | None = None, *, wait: bool = True) -> Models:
-    """The models that `STITCHWORK_LLM_PROFILES` (else `DATA_DIR/llm.toml`) describes. Never fails: see `Models.problem`."""
+    """Returns the models described by `STITCHWORK_LLM_PROFILES` (or by `DATA_DIR/llm.toml` if that is not set). Never fails: see `Models.problem`."""
     return Models(environment, store, wait=wait)

@@ -1,7 +1,7 @@
-"""OpenAI's chat completions, as OpenAI and the servers that follow it speak them (vLLM, SGLang, Ollama, llama.cpp, DeepSeek, gateways).
+"""OpenAI's chat completions API, as implemented by OpenAI and compatible servers (vLLM, SGLang, Ollama, llama.cpp, DeepSeek, gateways).
 
-They differ in what they call the limit of a reply, in the field that carries reasoning, in whether and when they send usage, and in whether
-they stream at all; all of that is taken as it comes.
+These servers differ in the name of the reply limit, in the field for reasoning, in whether and when they send usage, and in whether they stream at
+all. All variants are accepted.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ FINISH: dict[str, FinishReason] = {
     "stop": "stop", "eos": "stop", "eos_token": "stop", "stop_sequence": "stop", "end_turn": "stop",
     "length": "length", "max_tokens": "length", "content_filter": "filter", "sensitive": "filter",
 }  # fmt: skip
-BROKEN_OFF = ("error", "abort", "cancelled", "insufficient_system_resource")  # the server gave up in the middle
+BROKEN_OFF = ("error", "abort", "cancelled", "insufficient_system_resource")  # the server gave up in the middle of the reply
 UNWANTED = re.compile(r"unsupported|not supported|unrecognized|unknown|not permitted|extra|unexpected|only the default|use 'max", re.IGNORECASE)
 
 
 class OpenAI:
-    """The dialect of one profile. It remembers what this server would not take."""
+    """The dialect for one profile. It remembers which fields this server rejects."""
 
     path = "/chat/completions"
 
     def __init__(self, profile: OpenAIProfile):
         self.profile = profile
-        own = urlsplit(profile.base_url).hostname == "api.openai.com"  # its reasoning models refuse the old name
+        own = urlsplit(profile.base_url).hostname == "api.openai.com"  # OpenAI's reasoning models reject the old name
         self.limit_field = "max_completion_tokens" if own else "max_tokens"
         self.left_out: set[str] = set()
 
@@ -54,7 +54,7 @@ class OpenAI:
         return {name: value for name, value in body.items() if name not in self.left_out}
 
     def adapt(self, status: int, error: Mapping[str, Any] | str) -> bool:
-        """Whether a refusal names a field that can be sent otherwise or left out; the next body is without it."""
+        """Returns whether a refusal names a field that can be renamed or left out; if so, the next body is changed accordingly."""
         if status not in (400, 422):
             return False
         inner = error.get("error", error) if isinstance(error, Mapping) else {}
@@ -62,10 +62,10 @@ class OpenAI:
         words, _ = words_of(error)
         if not UNWANTED.search(words):
             return False
-        for name in ("max_completion_tokens", "max_tokens"):  # the message may name both: what it refuses is what we sent
+        for name in ("max_completion_tokens", "max_tokens"):  # the message may name both fields, and the one that we sent is the rejected one
             if name == self.limit_field and (param == name or re.search(rf"\b{name}\b", words)) and "limit" not in self.left_out:
                 self.limit_field = "max_tokens" if name == "max_completion_tokens" else "max_completion_tokens"
-                self.left_out.add("limit")  # changed once: never back and forth
+                self.left_out.add("limit")  # switch only once, never back and forth
                 return True
         for name in ("stream_options", "temperature"):
             if name not in self.left_out and (param.startswith(name) or name in words):
@@ -117,7 +117,7 @@ class OpenAI:
 
 
 def _content(content: Any, answer: Answer) -> list[Delta]:
-    """A text, or a list of parts: {"type": "text", "text"}, {"type": "thinking", "thinking": text or parts}."""
+    """Reads content that is a text or a list of parts: {"type": "text", "text"} or {"type": "thinking", "thinking": text or parts}."""
     if isinstance(content, str):
         return answer.add("text", content)
     deltas: list[Delta] = []

@@ -1,10 +1,10 @@
-"""Profiles: which models there are, where, at what price and with which limits. One TOML file; keys are never in it.
+"""Model profiles: the address, prices and limits of each available model. They are kept in one TOML file, which never contains keys.
 
 [profiles.fast]
 kind = "openai"
 base_url = "https://api.example.com/v1"
 model = "some-model"
-api_key_env = "EXAMPLE_API_KEY"          # the variable's name; its value is read at each call
+api_key_env = "EXAMPLE_API_KEY"          # name of the variable; its value is read at each call
 prices = { input = 1.25, cached_input = 0.125, output = 10.0 }   # dollars per million tokens
 limits = { concurrency = 4, requests_per_minute = 60 }
 """
@@ -24,11 +24,11 @@ from agents.llm.messages import Usage
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-RESERVED = ("built-in", "landscape")  # what a role, or the arena, may be besides a profile
+RESERVED = ("built-in", "landscape")  # values that can take the place of a profile, for a role or in the arena
 
 
 class ProfilesUnusable(ValueError):
-    """The file of profiles cannot be used; says where, why and what to do."""
+    """Raised if the profiles file cannot be used. The message says where, why, and what to do."""
 
 
 class _Table(BaseModel):
@@ -52,30 +52,30 @@ class Prices(_Table):
 
 
 class Limits(_Table):
-    """What one process may ask of the endpoint, and for how long it waits."""
+    """How much one process may request from the endpoint, and how long it waits."""
 
     concurrency: int = Field(default=8, ge=1)
     requests_per_minute: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)
     connect_seconds: float = Field(default=10, gt=0)
-    read_seconds: float = Field(default=300, gt=0)  # of silence; a reasoning model may say nothing for minutes
-    total_seconds: float = Field(default=1800, gt=0)  # of one exchange, from sending to the last byte
-    retries: int = Field(default=5, ge=0)  # after the first attempt
+    read_seconds: float = Field(default=300, gt=0)  # maximum silence in seconds; a reasoning model may stay silent for minutes
+    total_seconds: float = Field(default=1800, gt=0)  # maximum duration of one exchange, from sending the request to the last byte of the reply
+    retries: int = Field(default=5, ge=0)  # number of retries after the first attempt
 
 
 class ServerProfile(_Table):
-    """What the two protocols have in common."""
+    """Settings common to both protocols."""
 
     kind: str
     base_url: str
     model: str = Field(min_length=1)
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")  # null: the server asks for no key
     temperature: float | None = Field(default=None, ge=0)
-    max_tokens: int | None = Field(default=None, ge=1)  # of a reply, where a request asks for more
-    context_tokens: int | None = Field(default=None, ge=1)  # prompt and reply together; null: only the server knows
+    max_tokens: int | None = Field(default=None, ge=1)  # upper limit for the length of a reply, even if a request asks for more
+    context_tokens: int | None = Field(default=None, ge=1)  # limit for prompt and reply together; null: only the server knows it
     prices: Prices | None = None
     limits: Limits = Limits()
-    body: dict[str, Any] = Field(default_factory=dict)  # further fields of the request, such as reasoning_effort
+    body: dict[str, Any] = Field(default_factory=dict)  # additional request fields, such as reasoning_effort
 
     @field_validator("base_url")
     @classmethod
@@ -104,30 +104,30 @@ class ServerProfile(_Table):
 
 
 class OpenAIProfile(ServerProfile):
-    """Any server of OpenAI's chat completions: OpenAI, vLLM, SGLang, Ollama, DeepSeek, gateways."""
+    """Any server with OpenAI's chat completions API: OpenAI, vLLM, SGLang, Ollama, DeepSeek, gateways."""
 
     kind: Literal["openai"]
 
 
 class AnthropicProfile(ServerProfile):
-    """Anthropic's messages, or a gateway that speaks them."""
+    """Anthropic's Messages API, or a compatible gateway."""
 
     kind: Literal["anthropic"]
 
 
 class MailboxProfile(_Table):
-    """A person: each request waits as a file and on a page until somebody puts a reply beside it."""
+    """A person answers. Each request waits as a file and on a page until somebody adds a reply."""
 
     kind: Literal["mailbox"]
-    prices: Prices | None = None  # of the model behind the chat; without them cost is unknown
-    tokenizer: str | None = None  # its tokenizer.json, relative to the file of profiles; without one tokens are estimated, and marked so
+    prices: Prices | None = None  # prices of the model that the person's chat uses; without them the cost is unknown
+    tokenizer: str | None = None  # that model's tokenizer.json, relative to the profiles file; without it, tokens are estimated
 
 
 class CassetteProfile(_Table):
-    """A recording. `record`: the profile that is asked for what the recording does not have; its replies are added to the file."""
+    """A recording. `record`: the profile that is asked for anything that the recording lacks; its replies are appended to the file."""
 
     kind: Literal["cassette"]
-    file: str = Field(min_length=1)  # relative to the file of profiles
+    file: str = Field(min_length=1)  # relative to the profiles file
     record: str | None = None
 
 
@@ -137,12 +137,12 @@ _PROFILE: TypeAdapter[Any] = TypeAdapter(Profile)
 
 
 def data_dir(environment: Mapping[str, str]) -> Path:
-    """`DATA_DIR`, by default `.data` beside the packages; the same place that the web has."""
+    """Returns `DATA_DIR`, by default the folder `.data` next to the packages; the web application uses the same folder."""
     return Path(environment.get("DATA_DIR") or ROOT / ".data").expanduser().absolute()
 
 
 def profiles_file(environment: Mapping[str, str]) -> Path | None:
-    """Where the profiles are: `STITCHWORK_LLM_PROFILES`, else `DATA_DIR/llm.toml` where there is one."""
+    """Returns the path of the profiles file: `STITCHWORK_LLM_PROFILES`, or `DATA_DIR/llm.toml` if it exists."""
     named = environment.get("STITCHWORK_LLM_PROFILES")
     if named:
         return Path(named).expanduser().absolute()
@@ -151,7 +151,7 @@ def profiles_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def read_profiles(path: Path) -> dict[str, Any]:
-    """Profiles by name; raises `ProfilesUnusable` with every problem that the file has."""
+    """Returns profiles by name. Raises `ProfilesUnusable` and lists every problem in the file."""
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:
@@ -171,7 +171,8 @@ def read_profiles(path: Path) -> dict[str, Any]:
 
 
 def key_variables(environment: Mapping[str, str]) -> frozenset[str]:
-    """The environment variables that hold keys, for whoever starts processes that need none. A file with problems is read as far as it goes."""
+    """Returns the environment variables that hold keys, so that processes that need no keys can be started without them. If the file has errors,
+    everything that can be read is still used."""
     path = profiles_file(environment)
     try:
         profiles = tomllib.loads(path.read_text()).get("profiles") if path else None
@@ -201,7 +202,7 @@ def _read(tables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     for name, profile in profiles.items():
         record = getattr(profile, "record", None)
         dead = record is not None and (record not in profiles or profiles[record].kind == "cassette")
-        if dead and not problems:  # otherwise the profile it names may be one that has them
+        if dead and not problems:  # otherwise the profile that it names may be one of the faulty ones
             problems.append(f"[profiles.{name}], key record: {record!r} is no other profile that can be asked; name one that is not a cassette")
     return profiles, problems
 
@@ -233,14 +234,14 @@ def _cause(found: Any, table: dict[str, Any], path: list[str], kind: Any) -> str
     if found["type"] == "missing":
         return f"it is missing; add {key} = ..."
     if found["type"] == "extra_forbidden":
-        if "key" in key.lower():  # never repeat the value: it may be a key
+        if "key" in key.lower():  # never print the value, because it may be a key
             return "keys are not kept in this file; put the key into an environment variable and name it with api_key_env"
         known = _fields(kind, path[:-1])
         close = difflib.get_close_matches(key, known, 1)
         return f"there is no such key; {f'did you mean {close[0]}?' if close else 'leave it out (there are ' + ', '.join(known) + ')'}"
     if found["type"] == "value_error":
         return f"it {str(found['ctx']['error'])}"
-    if key == "api_key_env":  # somebody may have put the key itself here
+    if key == "api_key_env":  # somebody may have entered the key itself here
         return "it has to be the name of an environment variable (letters, digits, underscores), not the key"
     said = found["msg"][0].lower() + found["msg"][1:]
     value = found.get("input")

@@ -1,4 +1,4 @@
-"""A model's reply out of the trace that holds it."""
+"""Restores a model's reply from the trace that recorded it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from agents.llm.messages import Reply
 from agents.payloads import LlmCompleted, artefact
 
 if TYPE_CHECKING:
-    from agents.ports import Journal  # which imports the messages of this package
+    from agents.ports import Journal  # imported late, because this module imports the messages of this package
 
 
 async def recall(journal: Journal, done: LlmCompleted) -> Reply:
-    """The reply with its reasoning."""
+    """Returns the reply, including its reasoning."""
     reply = Reply.model_validate_json(await journal.get(artefact(done.reply)))
     if done.reasoning is not None:
         reply = reply.model_copy(update={"reasoning": (await journal.get(done.reasoning.sha)).decode()})

@@ -1,4 +1,4 @@
-"""A model behind HTTP: retries, the endpoint's limits, context guard, usage and cost around the exchanges of `call.py`."""
+"""A model behind HTTP. This module adds retries, endpoint limits, a context check, usage and cost to the exchanges in `call.py`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from agents.llm.openai import OpenAI
 from agents.llm.profiles import OpenAIProfile, ServerProfile
 from agents.llm.tokens import estimate_input
 
-FIRST_WAIT, LONGEST_BACKOFF = 1.0, 60.0  # seconds; full jitter, as in AWS's "Exponential backoff and jitter"
-LONGEST_WAIT = 300.0  # a server that asks for more than this has a run pause instead
+FIRST_WAIT, LONGEST_BACKOFF = 1.0, 60.0  # in seconds, with full jitter as in AWS's "Exponential backoff and jitter"
+LONGEST_WAIT = 300.0  # the run pauses if a server asks us to wait longer
 
 
 class Server:
-    """One profile of kind openai or anthropic."""
+    """A client for one openai or anthropic profile."""
 
     def __init__(self, name: str, profile: ServerProfile, environment: Mapping[str, str], transport: httpx.AsyncBaseTransport | None = None):
         self.name, self.profile, self.environment, self.transport = name, profile, environment, transport
@@ -41,7 +41,7 @@ class Server:
         return amounts
 
     async def ask(self, request: Request, on_delta: OnDelta) -> Reply:
-        """A reply, or `ModelFailure` when asking again does not help or the retries are used up."""
+        """Returns a reply. Raises `ModelFailure` if a retry would not help or no retries are left."""
         self._guard(request)
         call = Call(self, request, on_delta)
         limiter = limiter_of(self.profile)
@@ -77,7 +77,7 @@ class Server:
         return ModelFailure(fault.kind, message, self._without_key(fault.hint), attempts=max(sent, 1))
 
     def key(self) -> str | None:
-        """The key, read from the environment for this one request; null where the profile names none."""
+        """Returns the key, which is read from the environment for each request, or null if the profile names none."""
         variable = self.profile.api_key_env
         if variable is None:
             return None

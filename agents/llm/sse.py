@@ -1,4 +1,4 @@
-"""Server-sent events: bytes in, the data of whole events out. (WHATWG HTML, 9.2.6: "Interpreting an event stream")"""
+"""Server-sent events: takes bytes and returns the data of complete events (WHATWG HTML, 9.2.6: "Interpreting an event stream")."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ LONGEST_EVENT = 8 << 20  # characters
 
 
 class EventTooLong(ValueError):
-    """An event without an end: this is no event stream."""
+    """Raised if an event never ends, because the input is then not an event stream."""
 
 
 class EventStream:
-    """Feed it bytes as they arrive, cut anywhere; comments, other fields and the three kinds of line ends are dealt with."""
+    """Feed it the bytes as they arrive, split at any position. Comments, other fields and all three kinds of line endings are handled."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
@@ -22,7 +22,8 @@ class EventStream:
         self._size = 0
 
     def feed(self, data: bytes, final: bool = False) -> list[str]:
-        """The `data` of each event that is complete now. `final`: the connection has ended; what lacks only its empty line counts."""
+        """Returns the `data` of each event that is now complete. `final`: the connection has ended, so an event that only lacks its blank line counts
+        as complete."""
         text = self._decoder.decode(data, final)
         if self._after_cr and text:
             text, self._after_cr = text.removeprefix("\n"), False
@@ -47,7 +48,7 @@ class EventStream:
             self._data, self._size = [], 0
             return
         field, _, value = line.partition(":")
-        if field == "data":  # a line that begins with a colon is a comment: its field is empty
+        if field == "data":  # a line that begins with a colon is a comment, because its field name is empty
             value = value.removeprefix(" ")
             self._data.append(value)
             self._size += len(value)

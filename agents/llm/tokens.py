@@ -1,4 +1,5 @@
-"""How many tokens a text may be: on the high side for limits, about right where nobody counts, exactly where a tokenizer is at hand."""
+"""Counts the tokens of a text: an overestimate for limits, an approximation if the server does not count, and an exact number if a tokenizer is
+available."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from typing import Any
 from agents.llm.errors import ModelFailure
 from agents.llm.messages import Counted, Request, Usage
 
-BYTES_PER_TOKEN = 3.0  # code and English have 3 to 4 with the vocabularies of today, other scripts about 3 bytes a token
-USUAL_BYTES = 3.7  # the middle of these, for what is only to be known about
-PER_MESSAGE = 8  # role and separators of a chat template
+BYTES_PER_TOKEN = 3.0  # with current vocabularies, code and English have 3 to 4 bytes per token and other scripts have about 3
+USUAL_BYTES = 3.7  # the middle of that range, for counts that are only informative
+PER_MESSAGE = 8  # for the role and separators in a chat template
 
 
 def estimate_input(request: Request) -> int:
@@ -20,7 +21,8 @@ def estimate_input(request: Request) -> int:
 
 
 def usage_of(request: Request, reply: str, tokenizer: Path | None = None) -> tuple[Usage, Counted]:
-    """Tokens of an exchange that no server counted, and how they are known. Raises `ModelFailure` where the tokenizer cannot be used."""
+    """Returns the tokens of an exchange that no server counted, and how they were determined. Raises `ModelFailure` if the tokenizer cannot be
+    used."""
     known = None if tokenizer is None else _tokenizer(tokenizer)
 
     def count(text: str) -> int:
@@ -38,6 +40,6 @@ def _tokenizer(path: Path) -> Any:
         return Tokenizer.from_file(str(path))
     except ImportError:
         raise ModelFailure("configuration", f"{path} cannot be read without the package tokenizers", "install it, or leave tokenizer out") from None
-    except Exception as error:  # of the package, whatever a file is that is none
+    except Exception as error:  # raised by the package if a file is not a tokenizer
         said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise ModelFailure("configuration", f"the tokenizer {path} cannot be read: {said}", "name a tokenizer.json, or leave tokenizer out") from None

@@ -1,4 +1,4 @@
-"""What a run learns from its own attempts (`Memory`), and what earlier runs can teach it (`Inspirations`)."""
+"""Lessons that a run learns from its own attempts (`Memory`) and from earlier runs (`Inspirations`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory across runs is worth: the same tasks with the same seeds, solved with what earlier runs had earned and without it."""
+"""Measures the value of memory across runs by solving the same tasks with the same seeds, once with the lessons of earlier runs and once without."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from agents.journal import TRACE, TraceDamaged
 from agents.projection import Summary, project
 from agents.strategies.ledger import Entry, Score, entries, score
 
-# Two-sided 95 % quantiles of Student's t by degrees of freedom; between them, by the next smaller one.
+# Two-sided 95 % quantiles of Student's t distribution by degrees of freedom; for values in between, the next smaller entry is used.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 10: 2.228, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.0}
 Key = tuple[str, str, int]  # sha of the task, workflow, seed
 
 
 class Pair(BaseModel):
-    """One task with one seed, solved twice. A speedup is over eager, confirmed in tier full; 1 where nothing was faster."""
+    """One task with one seed, solved both ways. A speedup is relative to eager and confirmed in tier full; it is 1 if nothing was faster."""
 
     task: str
     seed: int
@@ -34,13 +34,13 @@ class Pair(BaseModel):
 
 class Effect(BaseModel):
     pairs: list[Pair]
-    ratio: float | None = None  # geometric mean of speedups with memory over those without
-    low: float | None = None  # of its 95 % interval; null for fewer than two pairs
+    ratio: float | None = None  # geometric mean of the speedups with memory divided by those without
+    low: float | None = None  # lower end of its 95 % interval; null if there are fewer than two pairs
     high: float | None = None
 
 
 def effect(with_memory: Sequence[Sequence[Event]], without: Sequence[Sequence[Event]]) -> Effect:
-    """Over the runs of both kinds that are of the same task, workflow and seed; those that were not finished are left out."""
+    """Returns the effect over pairs of runs, with and without memory, that have the same task, workflow and seed; unfinished runs are left out."""
     given, other = _by_key(with_memory), _by_key(without)
     pairs = [_pair(given[key], other[key], key[2]) for key in sorted(given.keys() & other.keys())]
     logs = [math.log(pair.with_memory / pair.without) for pair in pairs]
@@ -55,7 +55,8 @@ def effect(with_memory: Sequence[Sequence[Event]], without: Sequence[Sequence[Ev
 
 
 def offered(of: Sequence[Entry]) -> dict[str, Score]:
-    """The record of what was tried after earlier runs' changes by the same strategy had stood in a request, and of what was tried without."""
+    """Returns two sets of strategy records: for tries after a request had shown changes from earlier runs with the same strategy, and for tries
+    without such a hint."""
     return {"offered": score([e for e in of if e.offered]), "not offered": score([e for e in of if not e.offered])}
 
 
@@ -109,7 +110,7 @@ def act(with_memory: Path, without: Path, *, as_json: bool = False) -> int:
 
 
 def runs_in(folder: Path) -> list[list[Event]]:
-    """Returns the events of each trace below a folder; traces that cannot be read are left out."""
+    """Returns the events of each trace in a folder; traces that cannot be read are left out."""
     found = []
     for trace in sorted(folder.rglob(TRACE)):
         try:

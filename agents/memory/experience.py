@@ -1,7 +1,7 @@
-"""What finished runs leave for later ones on the same device: how far strategies kept their promises, and the numbers that kernels were tuned to.
+"""Experience that finished runs leave for later runs on the same device model: how well strategies kept their promises, and tuned numbers of kernels.
 
-Records of strategies are kept by task, so that a benchmark that is being scored learns nothing from its own tasks. A tuned number is a measurement
-of one kernel, found by the text that the kernel has without it; it holds wherever that kernel is printed.
+Strategy records are kept by task, so that nothing from a benchmark's own tasks is used while that benchmark is being scored. A tuned number is the
+result of measuring one kernel. It is looked up by the kernel's text without the number, and applies wherever that kernel is printed.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ if TYPE_CHECKING:
     from agents.roles.situation import Situation
     from agents.span import Span
 
-Numbers = dict[str, int]  # by knob
-SIDE_BY_SIDE = 2  # a program and the one it was made from, timed in turn; before, each against eager at another time
-MOST_KERNELS = 5000  # of a device; the oldest go
+Numbers = dict[str, int]  # numbers by knob
+SIDE_BY_SIDE = 2  # a program and its parent are timed alternately; earlier, each was timed against eager separately
+MOST_KERNELS = 5000  # maximum number of kernels per device; the oldest are dropped
 
 
 class Experience(BaseModel):
-    """On one model of device."""
+    """The experience for one device model."""
 
-    gains: int = 1  # how they were measured: `SIDE_BY_SIDE`, or by an earlier way
-    tasks: dict[str, dict[str, Record]] = {}  # sha of a task's source: strategies
-    tuned: dict[str, Numbers] = {}  # fingerprint of a kernel: numbers
+    gains: int = 1  # how the gains were measured: `SIDE_BY_SIDE`, or an earlier method
+    tasks: dict[str, dict[str, Record]] = {}  # strategy records by the sha of the task's source
+    tuned: dict[str, Numbers] = {}  # numbers by the fingerprint of the kernel
 
 
 class Recalled(BaseModel):
     records: dict[str, Record] = {}
-    tuned: dict[str, Numbers] = {}  # of the kernels that were asked for
+    tuned: dict[str, Numbers] = {}  # tuned numbers for the requested kernels
 
 
 class ExperiencePort(Protocol):
     async def recall(self, device_model: str, kernels: list[str], exclude: Split) -> Recalled: ...
 
     async def learn(self, device_model: str, task: str, records: Mapping[str, Record], tuned: Mapping[str, Numbers]) -> None:
-        """The same run may be learned twice: what is new replaces what is there."""
+        """Learn from a run. A second call for the same run replaces its earlier entry."""
 
 
 async def recall(span: Span, situation: Situation, device_model: str, kernels: Callable[[], Iterable[str]]) -> Recalled:
-    """As an effect of `span`, so that a resumed run sees the same; nothing where no port is connected. `kernels`: fingerprints of this task's."""
+    """Recalls experience as an effect of `span`, so that a resumed run sees the same experience. The result is empty if no port is connected.
+    `kernels`: fingerprints of the task's kernels."""
     port = span.run.experience
     if port is None:
         return Recalled()
@@ -65,14 +66,14 @@ async def recall(span: Span, situation: Situation, device_model: str, kernels: C
 
 
 class FolderExperience:
-    """One JSON file a device model. Written whole, so that a reader never sees half of it."""
+    """Stores one JSON file per device model, which is written atomically, so a reader never sees an incomplete file."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     async def recall(self, device_model: str, kernels: list[str], exclude: Split) -> Recalled:
         known = self._read(device_model)
-        # Suites are not known here: while one is being scored, no task has anything to say.
+        # Which suite a task belongs to is not known here, so nothing is recalled from any task while a suite is being scored.
         records = joined(*(records for task, records in known.tasks.items() if not exclude.suites and not exclude.holds(task)))
         return Recalled(records=records, tuned={kernel: known.tuned[kernel] for kernel in kernels if kernel in known.tuned})
 
@@ -89,15 +90,15 @@ class FolderExperience:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One writer at a time, over all processes of this host."""
+        """Allows only one writer at a time among all processes on this host."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def _read(self, device_model: str) -> Experience:
-        """Nothing where there is none yet, or the file is damaged: it is only a memory. What strategies brought by an earlier way of measuring is
-        discarded; a number that a kernel was tuned to stays."""
+        """Reads the experience. If the file does not exist or is damaged, the result is empty, because the file is only a memory. Strategy gains that
+        were measured with an earlier method are discarded; tuned kernel numbers are kept."""
         try:
             known = Experience.model_validate(json.loads(self._path(device_model).read_text()))
         except (OSError, ValueError, ValidationError):

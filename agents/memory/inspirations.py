@@ -1,7 +1,7 @@
-"""Memory across runs: improvements that were confirmed, found by operators and device, and kept away from a benchmark that is being scored.
+"""Memory across runs: confirmed improvements, looked up by operators and device, and withheld while their benchmark is being scored.
 
-Only what held in tier full teaches anybody anything (KernelArc's rule: verified conclusions only). What is found is journalled as an effect
-of the span that asked, so a resumed run sees the same inspirations however many runs have finished meanwhile.
+Only results that were confirmed in tier full are used (KernelArc's rule: verified conclusions only). The results are journalled as an effect of the
+span that asked for them, so a resumed run sees the same inspirations even if more runs have finished in the meantime.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ if TYPE_CHECKING:
     from agents.roles.situation import Situation
     from agents.span import Span
 
-FOUND = 4  # inspirations of a search
-DIFFERENCE = 120  # lines of a change that is shown whole
+FOUND = 4  # inspirations per search
+DIFFERENCE = 120  # maximum length in lines of a change that is shown in full
 
 
 class Split(BaseModel):
-    """The part of a benchmark that is being scored: nothing that was learned on its tasks may come back."""
+    """The part of a benchmark that is being scored, so that nothing learned on its tasks may be recalled."""
 
     model_config = ConfigDict(frozen=True)
 
     tasks: frozenset[str] = frozenset()  # sha of their sources
-    suites: frozenset[str] = frozenset()  # by name
+    suites: frozenset[str] = frozenset()  # suite names
 
     def holds(self, task: str, suites: Iterable[str] = ()) -> bool:
         return task in self.tasks or not self.suites.isdisjoint(suites)
 
 
 class Inspiration(BaseModel):
-    """An improvement of a finished run that was confirmed."""
+    """A confirmed improvement from a finished run."""
 
     strategy: str
     operators: list[str]
-    around: list[str] = []  # signature of the task's graph that it was done in; empty where it is not known
+    around: list[str] = []  # signature of the surrounding task's graph; empty if unknown
     device: str  # "cpu", "cuda"
     device_model: str = ""
-    gain: float  # over the program before it
-    low: float | None = None  # of the gain's 95 % interval
+    gain: float  # gain over the parent program
+    low: float | None = None  # lower end of the gain's 95 % interval
     high: float | None = None
     expected: float | None = None
-    speedup: float | None = None  # of the program over eager
+    speedup: float | None = None  # speedup of the program over eager
     over: str = "the program before it"
-    bottleneck: str = ""  # of the program before, by its diagnosis
+    bottleneck: str = ""  # bottleneck of the parent program, from its diagnosis
     precision: str = ""
-    difference: str = ""  # what was changed in the program before, as a unified diff; "" where the programs are not at hand
-    changes: str = ""  # what was done, in a sentence
+    difference: str = ""  # unified diff against the parent program; "" if the programs are not available
+    changes: str = ""  # the change, in one sentence
     task: str = ""  # sha of the task's source
     task_name: str = ""
     run: str = ""
@@ -66,7 +66,7 @@ class Inspiration(BaseModel):
 
     @property
     def line(self) -> str:
-        """For a prompt: what it was, where it held, what it brought."""
+        """One line for a prompt: the change, where it was confirmed, and its gain."""
         where = ", ".join(dict.fromkeys(self.operators)) or "a whole program"
         what = f": {' '.join(self.changes.split())}" if self.changes else ""
         interval = f" [{self.low:.2f}, {self.high:.2f}]" if self.low is not None and self.high is not None else ""
@@ -76,21 +76,21 @@ class Inspiration(BaseModel):
 
     @property
     def text(self) -> str:
-        """The line, with the change itself where the programs are at hand."""
+        """The same line, followed by the change itself if the programs are available."""
         from agents.roles.prompts import fenced  # roles import this module
 
         return f"{self.line}\n\n{fenced(self.difference, 'diff')}\n" if self.difference else self.line
 
 
 class Inspirations(Protocol):
-    """Where confirmed improvements of earlier runs are found: a team's database, or a folder of finished runs."""
+    """A source of confirmed improvements from earlier runs: a team's database, or a folder of finished runs."""
 
     async def find(self, operators: Sequence[str], device: str, exclude: Split) -> list[Inspiration]:
-        """The most fitting first, at most FOUND; `device` is "cpu", "cuda" or one such as "cuda:0"."""
+        """Returns the best matches first, and at most FOUND of them. `device` is "cpu", "cuda" or a specific one such as "cuda:0"."""
 
 
 async def recall(span: Span, situation: Situation) -> list[Inspiration]:
-    """What earlier runs can teach about this task, as an effect of `span`; none where nothing is connected."""
+    """Returns what earlier runs can teach about this task, as an effect of `span`, or an empty list if no source is connected."""
     port = span.run.inspirations
     if port is None:
         return []
@@ -105,12 +105,13 @@ async def recall(span: Span, situation: Situation) -> list[Inspiration]:
 
 
 def operators_of(situation: Situation) -> list[str]:
-    """The task's operators in the words of plans, and which follows which."""
+    """Returns the task's operators as plans word them, and which operator follows which."""
     return signature(situation.capture.graph if situation.capture else None)
 
 
 def signature(graph: Graph | None) -> list[str]:
-    """Describes a graph by its operators, and by "a > b" where b reads what a has made. Graphs are alike as far as they share these."""
+    """Describes a graph by its operators, and by "a > b" for each operator b that reads the output of a. The more of these entries two graphs share,
+    the more similar they are."""
     from compiler.graph.values import refs
     from compiler.planning.plan import word
 
@@ -131,13 +132,14 @@ def signature(graph: Graph | None) -> list[str]:
     return list(words)
 
 
-Differ = Callable[[str, str], str]  # of two programs by their shas: a unified diff, or "" where they are not at hand
+Differ = Callable[[str, str], str]  # takes the shas of two programs and returns a unified diff, or "" if the programs are not available
 
 
 def inspirations_from(
     entries: Iterable[Entry], device_model: str = "", graph: Sequence[str] = (), difference: Differ = lambda before, after: ""
 ) -> list[Inspiration]:
-    """Entries of a finished run that count as verified improvements. `graph`: the task's `signature`, for those of a whole program."""
+    """Returns the entries of a finished run that count as confirmed improvements. `graph`: the task's `signature`, for entries about a whole
+    program."""
     return [
         Inspiration(
             strategy=e.strategy, operators=e.operators, around=list(graph), device=e.device, device_model=device_model, gain=e.realised, low=e.low,
@@ -151,12 +153,14 @@ def inspirations_from(
 
 
 def ranked(known: Iterable[Inspiration], operators: Sequence[str], device: str, limit: int = FOUND) -> list[Inspiration]:
-    """Those of the same kind of device that share an operator; each strategy once, the one that fits and brought most."""
+    """Returns improvements that come from the same kind of device and share an operator; for each strategy, only the best match with the largest
+    gain."""
     wanted = {plain(name) for name in operators}
     family = device.partition(":")[0]
 
     def fit(one: Inspiration) -> float:
-        """How alike the operators are; where both graphs are known, half of it how alike these are, which follows which included."""
+        """Returns how similar the operators are. If both graphs are known, their similarity, which includes the order of operators, makes up half of
+        the score."""
         mine, graph = {plain(name) for name in one.operators}, {plain(name) for name in one.around}
         alone = {name for name in wanted if " > " not in name}
         if not mine & alone:
@@ -173,19 +177,19 @@ def ranked(known: Iterable[Inspiration], operators: Sequence[str], device: str, 
 
 
 def plain(name: str) -> str:
-    """ "layer_norm", "Layer norm" and "layer norm" are one operator."""
+    """Returns the plain name of an operator: "layer_norm", "Layer norm" and "layer norm" are the same operator."""
     return name.replace("_", " ").strip().casefold()
 
 
 class FolderInspirations:
-    """Confirmed improvements of the finished runs below a folder, as `python -m agents solve --out` leaves them."""
+    """Confirmed improvements from the finished runs in a folder, as written by `python -m agents solve --out`."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self._read: dict[Path, tuple[float, list[Inspiration]]] = {}
 
     async def find(self, operators: Sequence[str], device: str, exclude: Split) -> list[Inspiration]:
-        # A run on disk knows no suite: the split's tasks are told apart by their sources.
+        # A run on disk does not know its suite, so the tasks of the split are recognised by their sources.
         return ranked([one for one in self._all() if not exclude.holds(one.task)], operators, device)
 
     def _all(self) -> list[Inspiration]:
@@ -193,7 +197,7 @@ class FolderInspirations:
         for trace in sorted(self.folder.rglob(TRACE)):
             try:
                 changed = trace.stat().st_mtime
-            except FileNotFoundError:  # a run that was taken away meanwhile
+            except FileNotFoundError:  # the run was removed in the meantime
                 continue
             if self._read.get(trace, (None,))[0] != changed:
                 self._read[trace] = changed, self._of(trace)
@@ -202,14 +206,15 @@ class FolderInspirations:
 
     @staticmethod
     def _of(trace: Path) -> list[Inspiration]:
-        """None of a run that is still going on, or that cannot be read: it teaches nothing, and must not stop another."""
+        """Returns the improvements of one run. Returns none if the run is still in progress or cannot be read, because it must not stop another
+        run."""
         try:
             data = trace.read_bytes()
             events = parse_lines(data[: data.rfind(b"\n") + 1].splitlines())
             if not events or events[-1].kind != RunFinished.kind:
                 return []
             found, verdicts = entries(events), [done for event in events if (done := event.of(VerificationFinished)) is not None]
-        except (OSError, ValueError):  # `TraceDamaged` and what a payload is not
+        except (OSError, ValueError):  # `TraceDamaged`, and errors from invalid payloads
             return []
         folder = trace.parent
         model = _device_model(folder, next((done.result for done in verdicts if done.job == "verify" and done.result), None))
@@ -228,7 +233,7 @@ def _graph(folder: Path, verdicts: Sequence[VerificationFinished]) -> Graph | No
 
 
 def _difference(folder: Path, before: str, after: str) -> str:
-    """Returns the diff of two programs that the run keeps, without the build helper that both hold."""
+    """Returns the diff of two programs stored with the run, without the build helper that both contain."""
     try:
         texts = [(folder / ARTEFACTS / sha).read_text(encoding="utf-8") for sha in (before, after) if sha]
     except (OSError, ValueError):
@@ -237,7 +242,7 @@ def _difference(folder: Path, before: str, after: str) -> str:
 
 
 def between(before: str, after: str) -> str:
-    """At most DIFFERENCE lines: more teaches nothing that the sentence does not."""
+    """Returns at most DIFFERENCE lines, because a longer diff would add nothing to the sentence."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=2))
     return "\n".join(lines) if len(lines) <= DIFFERENCE else ""
 

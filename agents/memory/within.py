@@ -1,7 +1,7 @@
-"""Memory within a run: which errors came up, which methods were tried with what success, and the best program of each line of descent.
+"""Memory within a run: the errors that occurred, the methods that were tried and how they worked out, and the best program of each line of descent.
 
-It is a pure function of the situation, so it needs no journal of its own. Digests are short on purpose: a model that is given everything
-repeats it (KernelMem keeps attempts and repairs apart for the same reason; reflexion lists are AutoKernel's and KernelAgent's).
+It is a pure function of the situation and therefore needs no journal. Digests are deliberately short, because a model that is given everything tends
+to repeat it (KernelMem separates attempts from repairs for the same reason; the reflexion lists come from AutoKernel and KernelAgent).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from agents.memory.fingerprints import fingerprint
 from agents.roles.situation import Attempt, Situation
 
-GAIN = 1.02  # over the parent: less is the noise of a quick verification
+GAIN = 1.02  # required gain over the parent; a smaller gain is within the noise of a quick verification
 LOSS = 0.98
-SHOWN = 8  # lines of each kind in a digest
+SHOWN = 8  # maximum number of lines of each kind in a digest
 SAMPLE_CHARACTERS = 300
 UNMEASURED = "could not be measured"
 BROKEN = {
@@ -30,18 +30,18 @@ BROKEN = {
 
 @dataclass(frozen=True)
 class Failure:
-    """One error, however often it came up."""
+    """An error, with all its occurrences."""
 
     fingerprint: str
     status: str
-    sample: str  # the message as it first came
-    candidates: tuple[int, ...]  # in which it came up
-    fixed_by: int | None = None  # the first candidate after them that passed as their descendant
+    sample: str  # message of its first occurrence
+    candidates: tuple[int, ...]  # candidates in which it occurred
+    fixed_by: int | None = None  # the first later candidate that descends from one of them and passed
 
 
 @dataclass(frozen=True)
 class Try:
-    """A method in a place, with what became of it; several attempts at it are one try, and the best of them counts."""
+    """A method that was applied in one place, with its result. Several attempts count as a single try, represented by the best attempt."""
 
     strategy: str
     where: str  # a step of the plan, or "" for the whole program
@@ -49,8 +49,8 @@ class Try:
     candidates: tuple[int, ...]
     outcome: str  # "gained", "no gain", "slower", or one of BROKEN's words
     expected: float | None = None  # speedup over the parent
-    realised: float | None = None  # the same, measured; null where no attempt passed
-    over: str = ""  # what the gain is over, where that is not the program before: "eager" of a first program
+    realised: float | None = None  # measured speedup; null if no attempt passed
+    over: str = ""  # baseline of the gain if it is not the parent program: "eager" for a first program
 
     @property
     def failed(self) -> bool:
@@ -59,22 +59,22 @@ class Try:
 
 @dataclass(frozen=True)
 class Lineage:
-    """The best correct program among the descendants of one first program."""
+    """The best correct program among all descendants of one first program."""
 
     root: int
     best: int
-    score: float  # by which lines are ranked
-    ratio: float  # speedup over eager as its own measurement has it, and its lower bound
+    score: float  # score by which the lines of descent are ranked
+    ratio: float  # speedup over eager, from the program's own measurement, and its lower bound
     low: float
-    strategies: tuple[str, ...]  # from the root to the best
-    programs: int  # descendants in all, the root counted
+    strategies: tuple[str, ...]  # strategies on the path from the first program to the best one
+    programs: int  # all descendants, including the first program
 
 
 @dataclass(frozen=True)
 class Memory:
     failures: tuple[Failure, ...] = ()
     tries: tuple[Try, ...] = ()
-    lineages: tuple[Lineage, ...] = ()  # the best first
+    lineages: tuple[Lineage, ...] = ()  # best first
 
     @classmethod
     def of(cls, situation: Situation) -> Memory:
@@ -82,18 +82,19 @@ class Memory:
         return cls(_failures(attempts), _tries(attempts, situation), _lineages(attempts))
 
     def failed(self, strategy: str, where: str = "") -> Try | None:
-        """The try of this method in this place that did not pay, or null where there is none."""
+        """Returns the try of this method in this place if it did not pay off, or null if there is none."""
         return next((t for t in self.tries if t.strategy == strategy and t.where == where and t.failed), None)
 
     def known(self, status: str, message: str) -> Failure | None:
-        """An earlier failure of the same kind with the same error."""
+        """Returns an earlier failure of the same kind and with the same error."""
         mark = fingerprint(message)
         return next((f for f in self.failures if (f.status, f.fingerprint) == (status, mark)), None)
 
     def digest(self, role: str = "") -> str:
-        """Markdown lists for a prompt, at most SHOWN lines each; empty where there is nothing to say.
+        """Returns Markdown lists for a prompt, each with at most SHOWN lines, or "" if there is nothing to report.
 
-        A planner is told of lines and methods, a coder of errors and the best program, a verifier of methods and errors; "" of everything.
+        A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors; "" gets
+        everything.
         """
         parts = {
             "planner": (self._lines(), self._methods()),
@@ -116,8 +117,8 @@ class Memory:
 
 
 def realised(attempt: Attempt) -> float | None:
-    """Speedup over the nearest ancestor that passed, timed in turn with it, over eager where there is none; null where the attempt did not pass, or
-    was not timed beside that ancestor."""
+    """Returns the speedup over the nearest ancestor that passed, timed alternately with it, or over eager if there is no such ancestor. Returns null
+    if the attempt did not pass or was not timed together with that ancestor."""
     if not attempt.passed:
         return None
     if attempt.base is None:
@@ -126,7 +127,7 @@ def realised(attempt: Attempt) -> float | None:
 
 
 def ancestors(attempt: Attempt, attempts: dict[int, Attempt]) -> list[Attempt]:
-    """The attempt and those it came from, the latest first."""
+    """Returns the attempt and its ancestors, starting with the attempt."""
     line, seen = [], set()
     current: Attempt | None = attempt
     while current is not None and current.number not in seen:
@@ -151,7 +152,7 @@ def _failures(attempts: dict[int, Attempt]) -> tuple[Failure, ...]:
 
 
 def message_of(attempt: Attempt) -> str:
-    """What went wrong: the verdict's sentence and the places in the source."""
+    """Returns what went wrong: the sentence from the verdict, and the source locations."""
     report = attempt.report
     if report is None:
         return ""
@@ -180,7 +181,7 @@ def _outcome(gain: float) -> str:
 
 
 def operators_of_steps(plan: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Operators that each step of a plan's payload covers."""
+    """Returns the operators covered by each step of a plan's payload."""
     return {str(step.get("id", "")): tuple(map(str, step.get("operators") or ())) for step in plan.get("steps") or []}
 
 

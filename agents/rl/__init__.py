@@ -1,1 +1,2 @@
-"""The half that learns: data sets from traces, a reward from verdicts, the verifier as an environment, and a trainer that a person can read."""
+"""The learning half of the project: data sets from traces, a reward from verdicts, the verifier as an environment, and a trainer that is easy to
+read."""

@@ -1,6 +1,8 @@
-"""The environment for other trainers: TRL's two ways to a reward, a taskset of Prime Intellect's `verifiers` (v1), and Harbor's task folders.
+"""Connects the environment to other trainers: both of TRL's reward interfaces, a taskset for Prime Intellect's `verifiers` (v1), and Harbor's task
+folders.
 
-All three ask the server (`python -m agents.rl serve`), so what judges is the same. The first two import their package when they are asked for.
+All three use the server (`python -m agents.rl serve`), so they judge programs in the same way. The first two import the package that they need only
+on demand.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ VERIFIERS = "the bridge to `verifiers` needs that package (Python 3.11+, v0.4): 
 
 
 def trl_environment(address: str, token: str | None = None, connect: Callable[..., EnvironmentClient] = EnvironmentClient) -> type:
-    """A class for `GRPOTrainer(environment_factory=...)`: `reset`, the tool `submit_program`, `get_reward`. Rows of the data set may name a
-    `problem`. A rollout that is no sample has the reward None: TRL leaves that reward out of its sum."""
+    """Returns a class for `GRPOTrainer(environment_factory=...)` with `reset`, the tool `submit_program`, and `get_reward`. Rows of the data set can
+    name a `problem`. A rollout that is not a sample gets the reward None, which TRL leaves out of its sum."""
 
     class KernelEnvironment:
         def __init__(self) -> None:
@@ -51,15 +53,15 @@ def trl_environment(address: str, token: str | None = None, connect: Callable[..
             return f"{seen['status']}\n{seen['feedback']}".strip()
 
         def get_reward(self) -> float | None:
-            """Returns the last program's reward; 0 where none was handed in."""
+            """Returns the last program's reward; 0 if none was submitted."""
             return self._reward
 
     return KernelEnvironment
 
 
 def trl_reward(client: EnvironmentClient, log: Callable[[dict[str, Any]], None] = lambda line: None) -> Callable[..., list[float | None]]:
-    """A function for `GRPOTrainer(reward_funcs=...)`, for models that call no tools: the reply's last fenced block is the program. The data set
-    holds `prompt` and `task` (`trl_rows`), and for skill 2 `skill` and `before`, the report as JSON."""
+    """Returns a function for `GRPOTrainer(reward_funcs=...)`, for models that do not call tools. The last fenced block of the reply is the program.
+    The data set has the columns `prompt` and `task` (`trl_rows`), and for skill 2 also `skill` and `before`, which is the report as JSON."""
 
     def stitchwork_reward(completions: Sequence[Any], task: Sequence[str], **row: Any) -> list[float | None]:
         skills, befores = row.get("skill") or ["write"] * len(task), row.get("before") or [""] * len(task)
@@ -77,7 +79,7 @@ def trl_reward(client: EnvironmentClient, log: Callable[[dict[str, Any]], None] 
 
 
 def trl_rows(problems: Sequence[Problem]) -> list[dict[str, Any]]:
-    """For `datasets.Dataset.from_list`."""
+    """Returns rows for `datasets.Dataset.from_list`."""
     return [
         {
             "prompt": problem.prompt(),
@@ -91,7 +93,8 @@ def trl_rows(problems: Sequence[Problem]) -> list[dict[str, Any]]:
 
 
 def verifiers_taskset(problems: Sequence[Problem], client: EnvironmentClient) -> Any:
-    """A `verifiers` v1 taskset: single turn, the reward asked of the server, its components as metrics. Raises `ImportError` with what to do."""
+    """Returns a single-turn taskset for `verifiers` v1, which requests the reward from the server and has its components as metrics. Raises
+    `ImportError` with a message that says what to do."""
     try:
         import verifiers.v1 as vf
     except ImportError:
@@ -112,7 +115,7 @@ def verifiers_taskset(problems: Sequence[Problem], client: EnvironmentClient) ->
             (scored,) = await asyncio.to_thread(client.score, [item])
             trace.info["stitchwork"] = scored
             if scored["reward"] is None:
-                raise RuntimeError(f"no sample: {scored.get('no_sample')}")  # an errored rollout is left out of training
+                raise RuntimeError(f"no sample: {scored.get('no_sample')}")  # a rollout that ended in an error is left out of training
             return float(scored["reward"])
 
     class KernelTaskset(vf.Taskset[KernelTask, vf.TasksetConfig]):  # type: ignore[misc]
@@ -175,7 +178,8 @@ HARBOR_DOCKERFILE = "FROM python:3.12-slim\nWORKDIR /app\nCOPY task.py /app/task
 
 
 def write_harbor(problems: Sequence[Problem], folder: Path) -> int:
-    """A task folder for each problem of skill 1: instruction, image, and a test that asks the server. Returns how many."""
+    """Write a task folder for each problem of skill 1, with an instruction, an image, and a test that queries the server. Returns the number of
+    folders written."""
     wanted = [problem for problem in problems if problem.skill == "write"]
     for problem in wanted:
         name = re.sub(r"[^a-z0-9-]+", "-", problem.id.lower()).strip("-") or "task"

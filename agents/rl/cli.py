@@ -1,4 +1,4 @@
-"""`python -m agents.rl`: data sets, synthetic tasks, the environment's server, training."""
+"""`python -m agents.rl`: data sets, synthetic tasks, the environment's server, training, and the policy over plans."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import argparse
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.arguments import Subcommands
+from agents.rl.plans import cli as plans
+from agents.rl.telling import say
 
 if TYPE_CHECKING:
     from agents.rl.environment import Problem
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = "exit codes: 0 done, 1 refused for what was found (leaks, rows that fail), 2 arguments or inputs that cannot be used, 130 interrupted"
-
-
-def say(line: str) -> None:
-    with suppress(OSError, ValueError):  # nobody reads on
-        print(line, file=sys.stderr, flush=True)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     _harbor(commands)
     _train(commands)
     _merge(commands)
+    plans.add_commands(commands)
     return top
 
 
@@ -380,7 +376,7 @@ def run_score(args: argparse.Namespace) -> int:
 
 
 def _report(path: Path) -> str:
-    """Reads a report, or an answer that holds one."""
+    """Reads a report, or an answer of the server that contains one."""
     text = path.read_text(encoding="utf-8")
     found = json.loads(text)
     return json.dumps(found["report"]) if isinstance(found, dict) and isinstance(found.get("report"), dict) else text

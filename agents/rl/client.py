@@ -1,4 +1,4 @@
-"""The environment's server from a trainer's side: episodes and batches over HTTP, with patience where the pool is full."""
+"""A trainer's client for the environment server: episodes and batches over HTTP. It waits while the pool is full."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import httpx
 
-PATIENCE_SECONDS = 1800.0  # of waiting for a place in the pool
-ANSWER_SECONDS = 1800.0  # a verification of tier full takes minutes on a busy host
+PATIENCE_SECONDS = 1800.0  # how long to wait for a place in the pool
+ANSWER_SECONDS = 1800.0  # a verification in tier full takes minutes on a busy host
 
 
 class Refused(RuntimeError):
-    """The server said no, with its reason; asking again would not help."""
+    """Raised if the server refused the request and gave a reason; asking again would not help."""
 
 
 class EnvironmentClient:
-    """Synchronous, for trainers. One instance may serve several episodes. `transport`: of httpx, for tests."""
+    """A synchronous client for use by trainers. One instance can handle several episodes. `transport`: an httpx transport, for tests."""
 
     def __init__(
         self,
@@ -34,16 +34,17 @@ class EnvironmentClient:
         self._sleep, self.patience = sleep, patience
 
     def reset(self, problem: str | None = None, seed: int | None = None) -> dict[str, Any]:
-        """The first observation; its `episode_id` goes into each `step`."""
+        """Returns the first observation, whose `episode_id` must be passed to each `step`."""
         return dict(self._ask("POST", "/reset", {"problem": problem, "seed": seed})["observation"])
 
     def step(self, episode_id: str, *, program: str | None = None, reply: str | None = None) -> dict[str, Any]:
-        """`observation`, `reward` (null: no sample) and `done`."""
+        """Returns `observation`, `reward` (null if this is not a sample) and `done`."""
         action = {"program": program} if program is not None else {"reply": reply}
         return self._ask("POST", "/step", {"episode_id": episode_id, "action": action})
 
     def score(self, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The scores of programs, in their order. An item: `task`, `program`, and for skill `improve` also `before`, a report."""
+        """Returns the scores of programs, in the order given. Each item has `task` and `program`, and for the skill `improve` also `before`, a
+        report."""
         scores: dict[int, dict[str, Any]] = {}
         waited = 0.0
         while missing := [at for at in range(len(items)) if at not in scores]:

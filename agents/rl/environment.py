@@ -1,5 +1,8 @@
-"""The verifier as an environment. An episode shows a task, takes programs, and answers each with a reward, its components and what a person would be
-told. One turn is one skill; several are the loop of the product: program, diagnosis, better program."""
+"""Provides the verifier as a reinforcement-learning environment. An episode shows a task, accepts programs, and answers each with a reward, its
+components, and feedback in words.
+
+An episode of a single turn trains one skill. Several turns form the loop of the product: program, diagnosis, better program.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ LONGEST_PROGRAM = 1 << 18  # characters
 
 
 class Problem(BaseModel):
-    """A task, and for skill 2 the program that it begins with, with the verifier's report of it; without one it is scored as skill 1."""
+    """A task and, for skill 2, the initial program with the verifier's report on it. Without a program, the task is scored as skill 1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,13 +51,13 @@ class Problem(BaseModel):
 
 
 class Observation(BaseModel):
-    """What comes back of `reset` and `step`. `reward` is null before a program was judged, and where the rollout is no sample."""
+    """The result of `reset` and `step`. `reward` is null before the first program has been judged, and if the rollout is not a sample."""
 
     model_config = ConfigDict(extra="forbid")
 
     episode_id: str
     problem: str
-    prompt: str = ""  # of the turn that is due; empty when it is over
+    prompt: str = ""  # prompt for the next turn; empty if the episode is over
     turn: int = 0
     done: bool = False
     reward: float | None = None
@@ -66,7 +69,7 @@ class Observation(BaseModel):
 
 
 class Action(BaseModel):
-    """`program`: a whole source. `reply`: a model's answer instead, of which the last fenced block is the program."""
+    """`program`: a complete source. `reply`: a model's answer in place of a program; its last fenced block is the program."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -75,7 +78,7 @@ class Action(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     def source(self) -> str:
-        """Raises `BadAction`."""
+        """Returns the program's source. Raises `BadAction`."""
         if (self.program is None) == (self.reply is None):
             raise BadAction("an action holds either `program` or `reply`")
         found = self.program if self.program is not None else program_in(self.reply or "")
@@ -85,22 +88,22 @@ class Action(BaseModel):
 
 
 class BadAction(ValueError):
-    """What was asked cannot be done; says why. It is no step."""
+    """Raised if the request cannot be carried out; the message says why. Such a request does not count as a step."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """How every program is judged."""
+    """The settings with which every program is judged."""
 
     turns: int = 1
     tier: Tier = "quick"
     precision: Precision = "fp32-strict"
     mode: Mode = "train"
-    profile: bool = False  # between turns: what passed is profiled, and the diagnosis is part of the next prompt
+    profile: bool = False  # profile programs that pass between turns, and add their diagnosis to the next prompt
 
 
 class Environment:
-    """Problems and a pool of verifiers. Thread-bound to one event loop; any number of episodes at a time."""
+    """The environment: problems, and a pool of verifiers. An instance is bound to one event loop and supports any number of concurrent episodes."""
 
     def __init__(self, problems: Sequence[Problem], pool: Pool, conditions: Conditions | None = None, rubric: Fill | None = None):
         if not problems or len({problem.id for problem in problems}) != len(problems):
@@ -108,10 +111,10 @@ class Environment:
         self.problems = {problem.id: problem for problem in problems}
         self.pool, self.conditions, self.rubric = pool, conditions or Conditions(), rubric
         self.device: DeviceFigures | None = None
-        self._captured: dict[str, tuple[int | None, int | None]] = {}  # least bytes and operations of a task, by its source
+        self._captured: dict[str, tuple[int | None, int | None]] = {}  # minimum bytes and operations of a task, by its source text
 
     def choose(self, seed: int | None = None, problem: str | None = None) -> Problem:
-        """The same for the same seed. Raises `BadAction` for an id that there is not."""
+        """Choose a problem. The same seed always chooses the same one. Raises `BadAction` for an unknown id."""
         if problem is not None:
             if problem not in self.problems:
                 raise BadAction(f"there is no problem {problem[:80]!r}")
@@ -120,8 +123,8 @@ class Environment:
         return self.problems[names[random.Random(seed).randrange(len(names))]]
 
     async def judge(self, task: str, program: str, skill: Skill = "write", before: Before | None = None) -> tuple[Scored, Report | None]:
-        """One program's reward, cheapest questions first: is it a program, is it refused by its text, then the judge: does it build, is it right,
-        how fast is it. Raises `Full`."""
+        """Returns the reward of one program. The cheapest checks come first: is it a program, and does its text rule it out? Then the judge decides:
+        does it build, is it correct, and how fast is it? Raises `Full`."""
         refused = refusal(program)
         if refused is not None:
             return Scored(0.0, {"skill": skill, "status": "rejected", "gate": "rejected", "stage": "static", "why": refused}), None
@@ -134,7 +137,7 @@ class Environment:
         return scored, result.report
 
     async def diagnosis(self, task: str, program: str, report: Report) -> Diagnosis | None:
-        """Diagnoses a program that passed, by its profile; null where the host could not make one."""
+        """Diagnoses a program that passed, using its profile, or returns null if the host could not record one."""
         if self.device is None:
             client: Any = self.pool.clients[0]
             self.device = DeviceFigures.of({**(await client.ready()).model_dump(mode="json"), **await client.figures()})
@@ -146,12 +149,13 @@ class Environment:
                 return None
             self._captured[task] = captured.bytes_min, captured.flops
         bytes_min, flops = self._captured[task]
-        return diagnose(report, profiled.profile, ceilings_of(self.device), bytes_min=bytes_min, flops=flops, floor_ms=report.floor_ms)
+        ceilings = ceilings_of(self.device, report.precision)
+        return diagnose(report, profiled.profile, ceilings, bytes_min=bytes_min, flops=flops, floor_ms=report.floor_ms)
 
 
 @dataclass
 class Episode:
-    """One episode's state. Its steps are taken one after another."""
+    """One episode's state. Its steps are sequential."""
 
     environment: Environment
     problem: Problem
@@ -179,7 +183,7 @@ class Episode:
         return {"episode_id": self.id, "step_count": self.turn, "problem": self.problem.id, "done": self.done, "rewards": self.rewards}
 
     async def step(self, action: Action) -> Observation:
-        """Raises `BadAction` for what is no step, `Full` where the pool takes none: the turn is still due then."""
+        """Take a step. Raises `BadAction` for an invalid step, and `Full` if the pool has no place; in that case the turn is still pending."""
         if self.done:
             raise BadAction("the episode is over: reset")
         if self._busy:
@@ -203,7 +207,7 @@ class Episode:
         if not self.done and report is not None:
             if report.status == "passed" and self.environment.conditions.profile:
                 diagnosis = await self.environment.diagnosis(task, source, report)
-                told = f"{told}\n{diagnosis.text}".strip() if diagnosis is not None else told
+                told = f"{told}\n{diagnosis.says()}".strip() if diagnosis is not None else told
             self._before = Before(report, diagnosis)
         if not self.done:
             self._prompt = prompt_of(task, source, told or "It passed.")
@@ -223,7 +227,7 @@ class Episode:
 
 
 def refusal(program: str) -> str | None:
-    """Why a text is refused without a verifier's time; null where it is not. Parses, runs nothing."""
+    """Returns why a text is refused without spending verifier time, or null if it is not refused. The text is only parsed, never run."""
     try:
         Program.read(program)
         found = next((f for f in inspect_source(parse(program), program) if f.severity == "refuse"), None)
@@ -235,7 +239,7 @@ def refusal(program: str) -> str | None:
 
 
 def problems_of(rows: Sequence[Any]) -> list[Problem]:
-    """Makes problems from a data set's rows: one for each task of skill 1, one for each program to be improved for skill 2."""
+    """Makes problems from a data set's rows: one for each task of skill 1 and one for each program to be improved in skill 2."""
     found: dict[str, Problem] = {}
     for row in rows:
         if row.skill == "write":
@@ -251,5 +255,5 @@ def problems_of(rows: Sequence[Any]) -> list[Problem]:
 
 
 def problems_in(sources: Mapping[str, str]) -> list[Problem]:
-    """Skill 1, of task sources by name."""
+    """Returns problems of skill 1 from task sources by name."""
     return [Problem(id=name, task=source) for name, source in sources.items()]

@@ -1,7 +1,8 @@
-"""What a reward may rest on: a report that was read strictly, is of this very program, and does not contradict itself. Nothing else is a sample.
+"""The evidence on which a reward may be based: a report that was parsed strictly, belongs to exactly this program, and does not contradict itself.
 
-A verdict about the host (a timeout, a fault of the infrastructure, a busy machine) says nothing of the program, and one that cannot be right (a
-NaN, a pass without trials) says that the judge or the way to it is broken. Both are `Unfit`: the rollout is left out, and never a wrong answer.
+A rollout without such evidence is not a sample. A verdict about the host (a timeout, an infrastructure failure, a busy machine) says nothing about
+the program. An impossible verdict (a NaN, a pass without trials) points to a fault in the judge or in the transmission. Both raise `Unfit`: the
+rollout is left out and does not count as a wrong answer.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from verifier.report import CLOCK, SCHEMA_VERSION, Interval, Report
 from verifier.source import sha256
 
 HOSTS_FAULT = frozenset({"infrastructure_error", "timed_out"})
-# Findings of the program's own doing that leave a measurement inconclusive; of any other inconclusive one the host is the cause.
+# Findings about the program itself that make a measurement inconclusive; in all other cases, the host is the cause.
 PROGRAMS_DOING = frozenset({"background", "clock", "burns-cpu", "shortcut"})
-# Without these a report that passed proves nothing; a default would stand in for what is missing.
+# A passing report without these fields proves nothing, and a default would hide that the value is missing.
 NEEDED = frozenset(
     {"version", "task", "program", "tier", "status", "trials", "findings", "timing", "kernels", "own_share", "program_class", "floor_fraction"}
 )
@@ -30,7 +31,8 @@ Given = Report | JobResult | Mapping[str, Any] | str | bytes
 
 
 class Unfit(ValueError):
-    """No sample: `kind` is one of "timeout", "infrastructure", "busy", "malformed", "contradiction", "other-program", "other-clock"."""
+    """Raised if the rollout is not a sample. `kind` is one of "timeout", "infrastructure", "busy", "malformed", "contradiction", "other-program",
+    "other-clock"."""
 
     def __init__(self, kind: str, message: str):
         super().__init__(message)
@@ -38,7 +40,7 @@ class Unfit(ValueError):
 
 
 def read(given: Given, task_source: str, program_source: str) -> Report:
-    """The report, fit to be rewarded (that is: also one that failed). Raises `Unfit`."""
+    """Return the report if it can be rewarded; reports of failed programs can be. Raises `Unfit`."""
     report = _strict(given)
     if report.version != SCHEMA_VERSION:
         raise Unfit("malformed", f"a report of version {report.version}, and this is version {SCHEMA_VERSION}")
@@ -55,7 +57,8 @@ def read(given: Given, task_source: str, program_source: str) -> Report:
 
 
 def best_interval(report: Report) -> tuple[str, Interval]:
-    """The baseline that is hardest to beat, by the lower ends, and the interval against it. For a report that passed `read`."""
+    """Return the baseline that is hardest to beat, judged by the lower ends of the intervals, and the interval against it. The report must have
+    passed `read`."""
     assert report.timing is not None
     compared = [c for c in report.timing.comparisons if c.baseline != "rival"]
     worst = min(compared, key=lambda c: c.speedup.low)
@@ -63,7 +66,7 @@ def best_interval(report: Report) -> tuple[str, Interval]:
 
 
 def _strict(given: Given) -> Report:
-    """Without any conversion: `"false"` is no boolean, 1 is no string."""
+    """Parse without any type conversion: `"false"` is not a boolean, and 1 is not a string."""
     if isinstance(given, JobResult):
         if given.error:
             raise Unfit("infrastructure", "the verifier could not do the job: no sample")
@@ -84,7 +87,7 @@ def _strict(given: Given) -> Report:
 
 
 def _sound(report: Report) -> None:
-    """A report that passed has to say so throughout. Raises `Unfit`."""
+    """Check that every part of a passing report agrees with the pass. Raises `Unfit`."""
     if report.without_static:
         raise Unfit("contradiction", "the static stage was switched off: such a report is never a result")
     if any(finding.severity == "refuse" for finding in report.findings):

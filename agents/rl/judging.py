@@ -1,5 +1,8 @@
-"""The rubric by a language model. The policy's program is text that it reads, so comments are taken out first, the reply is read strictly, and for
-honesty it can only take points away from what the rules give. Where it does not answer, twice, the rules stand."""
+"""Lets a language model fill in the rubric.
+
+The model reads the policy's program as text, so comments are removed first. Its reply is parsed strictly, and for honesty it can only deduct points
+from the score given by the rules. If it fails to answer twice, the scores given by the rules apply.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ from verifier.report import Report
 
 ATTEMPTS = 2
 MOST_TOKENS = 1024
-LONGEST = 14_000  # characters of a source
+LONGEST = 14_000  # characters in a source
 C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 Fill = Callable[[Skill, str, str, Report, Before | None, Diagnosis | None], Awaitable[Rubric]]
 
 
 def judge_by(models: Any, profile: str, say: Callable[[str], None] = lambda line: None) -> Fill:
-    """`models`: `agents.llm.Models`. What keeps it from answering is said, and never counted against the program."""
+    """`models`: `agents.llm.Models`. Anything that prevents an answer is reported, and it never counts against the program."""
 
     async def fill(skill: Skill, task: str, program: str, report: Report, before: Before | None, diagnosis: Diagnosis | None) -> Rubric:
         ruled = by_rules(skill, report, before, diagnosis)
@@ -47,13 +50,13 @@ def judge_by(models: Any, profile: str, say: Callable[[str], None] = lambda line
 
 
 def bounded(given: Rubric, ruled: Rubric) -> Rubric:
-    """A model's rubric, with no more honesty than the rules found."""
+    """Returns a model's rubric, with the honesty score capped at the score given by the rules."""
     honest = min(given.scores["anti_hacking"], ruled.scores["anti_hacking"])
     return replace(given, scores={**given.scores, "anti_hacking": honest}, major_hacking=given.major_hacking or ruled.major_hacking)
 
 
 def bare(source: str) -> str:
-    """Code without comments and docstrings, those of kernels in its texts included."""
+    """Returns the code without comments and docstrings, including those in strings with kernel source."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -68,4 +71,4 @@ def bare(source: str) -> str:
 
 
 async def _unheard(delta: Any) -> None:
-    """Nobody watches it write."""
+    """Discards the deltas, because nobody watches the reply being written."""

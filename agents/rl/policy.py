@@ -1,5 +1,5 @@
-"""Policies to train: a small causal transformer of our own (torch alone, for tests and first steps), or any causal model that transformers loads; and
-LoRA for either. A policy samples replies and gives logits; everything else is the trainer's."""
+"""Policies to train: our own small causal transformer (needs only torch, for tests and first steps), or any causal model that transformers can load.
+LoRA works with either. A policy samples replies and returns logits; everything else is the trainer's job."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from torch.utils.checkpoint import checkpoint
 
 from agents.rl import tensors
 
-END = 0  # the token that ends a reply, and fills up shorter ones
+END = 0  # the token that ends a reply and is also used for padding
 
 
 class Policy(Protocol):
     module: nn.Module
     end: int
     device: torch.device
-    longest: int  # tokens that it sees, prompt and reply together
+    longest: int  # context length in tokens, for prompt and reply together
 
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, tokens: Sequence[int]) -> str: ...
 
     def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """(sequences, length, vocabulary) of (sequences, length), of which each has so many tokens and is filled up on the right."""
+        """Shape (sequences, length, vocabulary) from shape (sequences, length). `lengths` is the number of tokens in each sequence; sequences are
+        padded on the right."""
         ...
 
     def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
-        """Replies with their end token where they have one, drawn from torch's generator."""
+        """Return replies, sampled with torch's generator, including the end token of those that have one."""
         ...
 
     def recompute(self) -> None:
-        """From now on keep only what enters each layer, and compute the rest again for the gradient."""
+        """From now on, store only the input of each layer and recompute the rest for the gradient (activation checkpointing)."""
         ...
 
     def save(self, folder: Path) -> None: ...
 
 
 class Characters:
-    """Printable ASCII with line ends; other characters become "?"."""
+    """Printable ASCII and line breaks; all other characters become "?"."""
 
     known = "\n" + "".join(map(chr, range(32, 127)))
     size = len(known) + 1
@@ -103,7 +104,7 @@ class Transformer(nn.Module):
 
 
 class TinyPolicy:
-    """Characters and a transformer from scratch."""
+    """A character-level transformer built from scratch."""
 
     def __init__(self, size: Size | None = None, seed: int = 0, device: str = "cpu"):
         self.size, self.device, self.end = size or Size(), torch.device(device), END
@@ -124,7 +125,7 @@ class TinyPolicy:
         return self.text.decode(tokens)
 
     def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        found: Tensor = self.module(tokens)  # causal: what fills up on the right is seen by nobody
+        found: Tensor = self.module(tokens)  # attention is causal, so the padding on the right is never attended to
         return found
 
     @torch.no_grad()
@@ -157,7 +158,7 @@ class TinyPolicy:
 
 
 class TransformersPolicy:
-    """A causal model of a folder or a hub's name, with its tokenizer and, where it has one, its chat template."""
+    """A causal model from a folder or a hub name, with its tokenizer and, if the model has one, its chat template."""
 
     def __init__(self, name: str, device: str = "cpu", dtype: torch.dtype = torch.bfloat16):
         try:
@@ -199,25 +200,25 @@ class TransformersPolicy:
 
     def recompute(self) -> None:
         self.module.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
-        self.module.train()  # only then layers look at it
-        for layer in self.module.modules():  # which is no reason to drop anything
+        self.module.train()  # layers check this flag only in training mode
+        for layer in self.module.modules():  # training mode must not enable dropout
             for name in ("p", "attention_dropout"):
                 if isinstance(getattr(layer, name, None), float):
                     setattr(layer, name, 0.0)
 
     def save(self, folder: Path) -> None:
-        """Whole weights with the adapters in them, as `transformers serve`, vLLM and converters for llama.cpp load them."""
+        """Save the full weights with the adapters merged, in the format that `transformers serve`, vLLM and llama.cpp converters load."""
         self.module.save_pretrained(folder, state_dict=merged(self.module))
         self.tokenizer.save_pretrained(folder)
 
 
 def cut(tokens: list[int], end: int) -> list[int]:
-    """Up to the end token, which stays."""
+    """Return the tokens up to and including the end token."""
     return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 
 
 class Adapted(nn.Module):
-    """A linear layer that is left as it is, and a trained update of low rank beside it (LoRA, arXiv 2106.09685)."""
+    """A frozen linear layer with a trained low-rank update added to it (LoRA, arXiv 2106.09685)."""
 
     def __init__(self, base: nn.Linear, rank: int, alpha: float):
         super().__init__()
@@ -235,7 +236,7 @@ class Adapted(nn.Module):
 
 
 def adapt(module: nn.Module, rank: int, alpha: float, seed: int = 0) -> None:
-    """LoRA for every linear layer but the output's. Everything else is frozen. The same seed begins with the same adapters."""
+    """Apply LoRA to all linear layers except the output layer. Everything else is frozen. The same seed gives the same initial adapters."""
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     layers = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, nn.Linear) and not name.endswith("lm_head")]
@@ -248,7 +249,7 @@ def adapt(module: nn.Module, rank: int, alpha: float, seed: int = 0) -> None:
 
 @contextmanager
 def unadapted(module: nn.Module) -> Iterator[None]:
-    """The policy as it was before training: the reference of a KL term."""
+    """The policy as it was before training, which serves as the reference of a KL term."""
     layers = [layer for layer in module.modules() if isinstance(layer, Adapted)]
     for layer in layers:
         layer.on = False
@@ -260,7 +261,7 @@ def unadapted(module: nn.Module) -> Iterator[None]:
 
 
 def merged(module: nn.Module) -> dict[str, Tensor]:
-    """The state dict with adapters added into their layers, under the names of a model without them."""
+    """Return the state dict with the adapters merged into their layers, under the names that a model without adapters uses."""
     layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, Adapted)}
     found = {name: value.detach().cpu() for name, value in module.state_dict().items() if not any(name.startswith(f"{one}.") for one in layers)}
     for name, layer in layers.items():

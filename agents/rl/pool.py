@@ -1,5 +1,6 @@
-"""A bounded pool of verifiers. Several judges of one GPU take turns at its clock by themselves (`verifier.judge.gate`), so while one measures, the
-others compile and check; who finds them all at work waits in a line of limited length, and beyond it is told to come back."""
+"""A bounded pool of verifiers. If several judges use one GPU, they take turns on its clock (`verifier.judge.gate`), so that the others compile and
+check while one measures. Callers that find all verifiers busy wait in a queue of limited length. When the queue is full, callers are told to come
+back later."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ RETRY_SECONDS = 2
 
 
 class Full(RuntimeError):
-    """All verifiers are at work and the line is as long as it may be: try again in `RETRY_SECONDS`."""
+    """Raised if all verifiers are busy and the queue is full: try again in `RETRY_SECONDS`."""
 
 
 class Pool:
-    """`most_waiting`: callers that may wait for a verifier, beside those that have one."""
+    """`most_waiting`: how many callers may wait for a verifier, in addition to those that have one."""
 
     def __init__(self, clients: Sequence[Client], most_waiting: int):
         if not clients:
@@ -33,7 +34,7 @@ class Pool:
         return len(self.clients) - self._free.qsize()
 
     async def run(self, job: Job) -> JobResult:
-        """Raises `Full`. A caller that is cancelled ends its job, and its verifier is free for the next."""
+        """Run a job. Raises `Full`. If a caller is cancelled, its job ends and its verifier becomes free for the next caller."""
         if self._free.empty() and self.waiting >= self.most_waiting:
             self.refused += 1
             raise Full(f"{self.at_work} verifications are at work and {self.waiting} wait: try again in {RETRY_SECONDS} s")

@@ -1,5 +1,5 @@
-"""What a training leaves in its folder for people and pages: `run.json` (what is trained, how, and for which team), `metrics.jsonl` (a line a step)
-and `rollouts.jsonl` (a line a reply). The page Learning (`webapp/learning`) reads these three files and nothing else."""
+"""Files that a training run leaves in its folder for people and pages: `run.json` (what is trained, how, and for which team), `metrics.jsonl` (one
+line per step) and `rollouts.jsonl` (one line per reply). The Learning page (`webapp/learning`) reads only these three files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ LONGEST_REASON = 500  # characters
 
 @contextmanager
 def sitting(folder: Path, about: Mapping[str, Any], step: int) -> Iterator[None]:
-    """Keeps `run.json`: `about`, and a sitting that began at `step` and ends with this block, with the reason where an error ended it."""
+    """Maintains `run.json`: it contains `about`, and a session that begins at `step` and ends with this block. If an error ended the session, the
+    reason is recorded too."""
     now: dict[str, Any] = {"began": _now(), "step": step, "ended": None, "why": ""}
     sittings = [*_earlier(folder / RUN), now]
     _write(folder / RUN, {"version": VERSION, **about, "sittings": sittings})
@@ -33,7 +34,7 @@ def sitting(folder: Path, about: Mapping[str, Any], step: int) -> Iterator[None]
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """A last line that a crash tore is left out."""
+    """Read all lines, but leave out a last line that a crash left incomplete."""
     data = path.read_bytes() if path.exists() else b""
     return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
 
@@ -44,7 +45,7 @@ def append(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def cut(path: Path, step: int) -> None:
-    """Takes back the lines of later steps, and what a crash tore; makes the file where there is none. Whole or not at all."""
+    """Removes the lines of later steps and any incomplete line. Creates the file if it does not exist. The change is atomic."""
     draft = path.with_suffix(".part")
     draft.write_text("")
     append(draft, [line for line in read_lines(path) if line["step"] <= step])
@@ -52,7 +53,7 @@ def cut(path: Path, step: int) -> None:
 
 
 def _earlier(path: Path) -> list[Any]:
-    """Earlier sittings; none where the file is missing or was damaged."""
+    """Returns the earlier sessions, or nothing if the file is missing or damaged."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["sittings"]
         return found if isinstance(found, list) else []

@@ -1,12 +1,13 @@
-"""The reward: a pure function of a report and a rubric, with every component on record.
+"""The reward: a pure function of a report and a rubric, with every component recorded.
 
     base   = CORRECT + min(low, FASTEST) * (LAZY + (1 - LAZY) * own)        low: lower end of the interval against the best baseline
     factor = 1 + lambda * ((total - 4) / 16 - 0.5)                          total: of the rubric, 4 to 20; lambda: 1.0 and 0.7
     reward = min(base * factor, MOST), and 0 unless the report passed, or where the rubric says that it is a major hack
 
-Base, lambda and cap are those of StitchCUDA's training (arXiv 2603.02637); it took the mean speedup over eager. The share of GPU time in own
-kernels multiplies the speed, for speed alone is earned best by a lazy program: the library's kernels, called cleverly. Nothing that a program
-prints, raises or is called enters here: texts of a report are never read. In tier quick eager is the only baseline; results want tier full.
+Base, lambda and cap come from StitchCUDA's training (arXiv 2603.02637), which used the mean speedup over eager. The speed is multiplied by the share
+of GPU time spent in the program's own kernels, because a reward for speed alone favours lazy programs: those that only call the library's kernels
+cleverly. The program's output, exception messages and names have no influence, because the texts in a report are never read. In tier quick, eager is
+the only baseline; results require tier full.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from verifier.report import Report
 
 CORRECT = 0.3
 FASTEST = 5.0
-LAZY = 0.2  # of the speed counts for a program without a kernel of its own
+LAZY = 0.2  # share of the speed that counts if the program has no kernel of its own
 MOST = 3.0
 LAMBDA: dict[Skill, float] = {"write": 1.0, "improve": 0.7}
 
 
 @dataclass(frozen=True)
 class Scored:
-    """`reward` is null where the rollout is no sample; then `components["no_sample"]` says of which kind, and why."""
+    """`reward` is null if the rollout is not a sample; `components["no_sample"]` then gives the kind and the reason."""
 
     reward: float | None
     components: dict[str, Any] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class Scored:
         return self.reward is not None
 
     def line(self) -> str:
-        """One line of JSON, whatever stands in it; raises `ValueError` for a number that is none."""
+        """Returns a single line of JSON, whatever the contents. Raises `ValueError` for NaN and for infinite numbers."""
         return json.dumps({"reward": self.reward, **self.components}, allow_nan=False, sort_keys=True)
 
 
@@ -53,7 +54,8 @@ def score(
     before: Before | None = None,
     diagnosis: Diagnosis | None = None,
 ) -> Scored:
-    """`given`: what the verifier answered for exactly these two sources. `rubric`: of a language model; null: by the rules."""
+    """`given`: the verifier's answer for exactly these two sources. `rubric`: one that a language model filled in; if null, the rules fill it in.
+    `rubric`: filled in by a language model; null: by the rules."""
     try:
         report = read(given, task_source, program_source)
     except Unfit as unfit:
@@ -106,8 +108,9 @@ def reward_of(
 
 
 def advantages(group: Sequence[Scored]) -> list[float | None]:
-    """Each sample's reward against the mean of the others (leave one out: GRPO's own mean counts the sample against itself). Null for what is no
-    sample, and for all where fewer than two are left or all are worth the same: such a group teaches nothing."""
+    """Returns each sample's reward relative to the mean of the other samples (leave one out; GRPO's own mean includes the sample itself). The result
+    is null for a rollout that is not a sample. It is null for the whole group if fewer than two samples remain or all have the same reward, because
+    nothing can be learned from such a group."""
     rewards = [one.reward for one in group if one.reward is not None]
     if len(rewards) < 2 or max(rewards) - min(rewards) < 1e-9:
         return [None] * len(group)

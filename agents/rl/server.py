@@ -1,7 +1,8 @@
-"""The environment over HTTP and websocket, in the messages of OpenEnv (reset, step, state), and `/score` for whole batches.
+"""Serves the environment over HTTP and websocket, with OpenEnv's messages (reset, step, state) and `/score` for whole batches.
 
-A websocket is a session with one episode at a time; over HTTP an episode is named by its id. Where the pool takes no more, HTTP answers 503 with
-`Retry-After` and a websocket `CAPACITY_REACHED`, and nothing of the episode has changed. Who hangs up ends the verification that ran for them.
+A websocket is a session with one episode at a time. Over HTTP, an episode is identified by its id. If the pool is full, HTTP answers 503 with
+`Retry-After` and a websocket answers `CAPACITY_REACHED`; in both cases the episode is unchanged. If a caller disconnects, the verification that is
+running for it ends.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from verifier.report import Report
 
 MOST_BYTES = 16 << 20
 MOST_SESSIONS = 256
-MOST_EPISODES = 4096  # over HTTP
-EPISODE_SECONDS = 3600.0  # without a step; then an episode over HTTP is forgotten
+MOST_EPISODES = 4096  # maximum number of episodes over HTTP
+EPISODE_SECONDS = 3600.0  # time without a step after which an episode over HTTP is discarded
 MOST_BATCH = 256
 ABOUT = {
     "name": "stitchwork",
@@ -40,7 +41,7 @@ ABOUT = {
 
 
 class Reset(BaseModel):
-    """Other fields are ignored, as clients send fields of other environments."""
+    """Other fields are ignored, because clients also send fields that are meant for other environments."""
 
     seed: int | None = Field(default=None, ge=0)
     episode_id: str | None = Field(default=None, max_length=255)
@@ -68,15 +69,15 @@ class Batch(BaseModel):
 
 
 class Server:
-    """`token`: what a caller has to send as `Authorization: Bearer`; null: nobody is asked."""
+    """`token`: what a caller has to send as `Authorization: Bearer`; null means no authentication."""
 
     def __init__(self, environment: Environment, token: str | None = None, clock: Callable[[], float] = time.monotonic):
         self.environment, self.token, self.clock = environment, token, clock
         self.sessions = 0
-        self.episodes: OrderedDict[str, tuple[float, Episode]] = OrderedDict()  # over HTTP, the one used last at the end
+        self.episodes: OrderedDict[str, tuple[float, Episode]] = OrderedDict()  # episodes over HTTP, ordered by last use
 
     def app(self) -> Starlette:
-        """The application; its lifetime is the verifiers'."""
+        """Returns the application, which lives as long as its verifiers."""
 
         @contextlib.asynccontextmanager
         async def life(app: Starlette) -> AsyncIterator[None]:
@@ -129,7 +130,7 @@ class Server:
         return self._episode(request.query_params.get("episode_id")).state()
 
     async def score(self, request: Request) -> dict[str, Any]:
-        """All of a batch, in its order. What the pool had no place for says so, and is asked again by the caller."""
+        """Scores a whole batch in the given order. Items for which the pool had no place are marked, and the caller has to ask for them again."""
         asked = Batch.model_validate_json(await _body(request))
 
         async def one(wanted: Wanted) -> dict[str, Any]:
@@ -225,7 +226,7 @@ class Server:
         return episode
 
     def _forget(self) -> None:
-        """Episodes that nobody went on with, and the oldest where there are too many."""
+        """Discards abandoned episodes, and also the oldest ones if there are too many."""
         limit = self.clock() - EPISODE_SECONDS
         while self.episodes and (len(self.episodes) >= MOST_EPISODES or next(iter(self.episodes.values()))[0] < limit):
             self.episodes.popitem(last=False)
@@ -235,7 +236,7 @@ class Server:
 
 
 def told(seen: Observation) -> dict[str, Any]:
-    """As OpenEnv's clients read it: reward and end beside the observation."""
+    """Returns the result in the form that OpenEnv's clients read, with the reward and the done flag next to the observation."""
     return {"observation": seen.model_dump(mode="json", exclude={"reward", "done"}), "reward": seen.reward, "done": seen.done}
 
 
@@ -249,14 +250,14 @@ async def _body(request: Request) -> bytes:
 
 
 async def _all(waiting: list[Any]) -> list[Any]:
-    """All at once; one that fails ends the others."""
+    """Awaits all of them concurrently; one failure cancels the others."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one) for one in waiting]
     return [task.result() for task in tasks]
 
 
 async def _unless_gone(request: Request, work: Any) -> Any:
-    """The result; the work is cancelled when the caller has hung up."""
+    """Returns the result of the work, and cancels the work if the caller disconnects."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait([task], timeout=0.5))[0]:
@@ -270,7 +271,7 @@ async def _unless_gone(request: Request, work: Any) -> Any:
 
 
 async def _while_connected(socket: WebSocket, work: Any) -> Any:
-    """The same for a websocket. A message that comes meanwhile is an error of its sender's, and ends the session."""
+    """Does the same for a websocket. If a message arrives in the meantime, this is an error of the sender and ends the session."""
     task, heard = asyncio.ensure_future(work), asyncio.ensure_future(socket.receive())
     try:
         await asyncio.wait([task, heard], return_when=asyncio.FIRST_COMPLETED)
@@ -284,7 +285,7 @@ async def _while_connected(socket: WebSocket, work: Any) -> Any:
 
 
 def _result(task: asyncio.Future[Any]) -> Any:
-    """What it came to; of a group of errors the first."""
+    """Returns the task's result. If it failed with an exception group, raises the first error in it."""
     error = task.exception()
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

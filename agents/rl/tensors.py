@@ -1,4 +1,4 @@
-"""Tensors on disk without pickle: arrays of numpy beside JSON. Reading such a file runs nothing, whoever wrote it."""
+"""Tensors on disk without pickle: numpy arrays next to JSON. Reading such a file never runs code, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BITS = {"bfloat16": torch.int16}  # types that numpy has not, by what their bits are kept as
+BITS = {"bfloat16": torch.int16}  # types that numpy lacks, and the integer type that stores their bits
 
 
 class Damaged(ValueError):
-    """A file that holds no tensors of ours."""
+    """Raised for a file that does not hold tensors in our format."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write the file atomically."""
     kinds: dict[str, str] = {}
     arrays: dict[str, Any] = {}
     for number, (name, tensor) in enumerate(tensors.items()):
@@ -39,7 +39,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors by name, on the CPU, and what was said about them. Raises `Damaged`."""
+    """Return the tensors by name, on the CPU, and the metadata that was written with them. Raises `Damaged`."""
     try:
         with np.load(path, allow_pickle=False) as file:
             said = json.loads(file["about"].tobytes())

@@ -1,11 +1,12 @@
-"""Supervised training and GRPO in plain PyTorch, to be read in one sitting.
+"""Supervised training and GRPO in plain PyTorch, short enough to be read in one sitting.
 
-GRPO here: groups of replies to one prompt; a sample's advantage is its return against the mean of the others' at the same turn (leave one out); the
-clipped objective with the wider upper bound (0.2/0.28, arXiv 2503.14476), averaged over tokens of the whole batch; a KL term if wanted. What is no
-sample is left out, and so is a group that is all worth the same (`agents.rl.reward.advantages`).
+GRPO here means the following. Replies to the same prompt form a group. A sample's advantage is its return relative to the mean of the others at the
+same turn (leave one out). The objective is the clipped one with the wider upper bound (0.2/0.28, arXiv 2503.14476), averaged over the tokens of the
+whole batch, with an optional KL term. Rollouts that are not samples are left out, as are groups in which all rewards are equal
+(`agents.rl.reward.advantages`).
 
-All randomness of a step comes from the seed and the step's number. So a run that was interrupted and is continued makes the curve that an
-uninterrupted one makes, where the rewards are the same: of measured speeds they are only nearly so.
+All randomness in a step comes from the seed and the number of the step. A run that was interrupted and continued therefore produces the same curve as
+an uninterrupted one, provided that the rewards are the same. Rewards that come from measured speeds are only nearly the same.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ from agents.rl.reward import Scored, advantages
 
 CHECKPOINT = "checkpoint.npz"
 HACKS = frozenset({"rejected", "major_hacking"})  # gates of the reward
-PARTS = ("base", "speed", "own_weight", "factor")  # of the reward of what passed, besides speedup and own share
+PARTS = ("base", "speed", "own_weight", "factor")  # components of a passing program's reward, in addition to speedup and own share
 
 
 class CannotTrain(RuntimeError):
-    """With a sentence about what to do."""
+    """Training is not possible. The message says what to do."""
 
 
 class Problems(Protocol):
-    """What `agents.rl.client.EnvironmentClient` offers."""
+    """The interface of `agents.rl.client.EnvironmentClient`."""
 
     def reset(self, problem: str | None = None, seed: int | None = None) -> dict[str, Any]: ...
 
@@ -52,7 +53,7 @@ class Problems(Protocol):
 
 @dataclass(frozen=True)
 class Config:
-    """Defaults and what each means: `agents.rl.defaults`."""
+    """The defaults and their meanings are in `agents.rl.defaults`."""
 
     steps: int
     prompts: int
@@ -77,7 +78,7 @@ class Config:
 
     @classmethod
     def of(cls, **changed: float) -> Config:
-        """The defaults but for what is given. Raises `CannotTrain` for what cannot be."""
+        """Returns the defaults with the given changes. Raises `CannotTrain` for invalid values."""
         made = cls(**{name: value for name, (value, _) in CONFIG.items()} | changed)  # type: ignore[arg-type]
         positive = (
             "steps",
@@ -102,7 +103,7 @@ class Config:
 
 @dataclass
 class Sample:
-    """One turn: the policy was shown `prompt`, wrote `reply`, and was told `score`."""
+    """One turn: the policy saw `prompt`, wrote `reply`, and received `score`."""
 
     group: int
     turn: int
@@ -113,16 +114,16 @@ class Sample:
     score: dict[str, Any] = field(default_factory=dict)
     reward: float | None = None
     advantage: float | None = None
-    old: Tensor | None = None  # log probabilities of the reply's tokens when it was drawn
+    old: Tensor | None = None  # log probabilities of the reply's tokens when it was sampled
     reference: Tensor | None = None
     asked: str = ""  # the prompt's text
-    feedback: str = ""  # what the verifier says of the program
+    feedback: str = ""  # the verifier's feedback on the program
 
 
 @dataclass
 class Trainer:
-    """Trains in `folder`: `metrics.jsonl` a line a step, `rollouts.jsonl` a line a sample, `checkpoint.npz`, and `run.json` with `about`: the model's
-    name, where it runs, and the team that may see the rollouts. Continues what it finds there."""
+    """Trains in `folder` and writes `metrics.jsonl` with one line per step, `rollouts.jsonl` with one line per sample, `checkpoint.npz`, and
+    `run.json` with `about` (the model's name, where it runs, and the team that may see the rollouts). Continues from what it finds there."""
 
     policy: Policy
     config: Config
@@ -146,7 +147,7 @@ class Trainer:
         self._continue()
 
     def reinforce(self, problems: Problems) -> list[dict[str, Any]]:
-        """GRPO up to `config.steps`; the metrics of all steps, earlier ones included."""
+        """Runs GRPO up to step `config.steps`. Returns the metrics of all steps, including earlier ones."""
         with self._sitting():
             while self.step < self.config.steps:
                 begun = time.monotonic()
@@ -158,7 +159,7 @@ class Trainer:
         return records.read_lines(self.folder / METRICS)
 
     def supervise(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-        """Supervised training on prompts and replies; a step is `prompts` pairs. Pairs that the model cannot see whole are left out."""
+        """Runs supervised training on prompts and replies; each step uses `prompts` pairs. Pairs that exceed the model's context are left out."""
         known = [(self.policy.encode(asked), [*self.policy.encode(reply), self.policy.end]) for asked, reply in pairs]
         fitting = [pair for pair in known if len(pair[0]) + len(pair[1]) <= self.policy.longest]
         if not fitting:
@@ -177,7 +178,7 @@ class Trainer:
         return records.sitting(self.folder, {"kind": self.kind, **self.about, "config": asdict(self.config)}, self.step)
 
     def _imitate(self, known: Sequence[tuple[list[int], list[int]]]) -> dict[str, float]:
-        """One supervised step, on pairs drawn by seed and step."""
+        """Takes one supervised step on pairs that are drawn by seed and step."""
         rng = random.Random(f"{self.config.seed}:{self.step}")
         rows = [known[rng.randrange(len(known))] for _ in range(self.config.prompts)]
         total = sum(len(reply) for _, reply in rows)
@@ -190,7 +191,7 @@ class Trainer:
         return {"loss": loss, "norm": self._descend(), "tokens": total}
 
     def rollouts(self, problems: Problems) -> list[Sample]:
-        """`prompts` groups of episodes. Programs are verified while the next group's are written; these are drawn in an order that stays the same."""
+        """`prompts` groups of episodes. Programs are verified while those of the next group are being written, and the order of writing is fixed."""
         c = self.config
         samples: list[Sample] = []
         with ThreadPoolExecutor(c.at_once) as pool:
@@ -214,7 +215,7 @@ class Trainer:
         return samples
 
     def _written(self, turn: int, due: Sequence[tuple[int, dict[str, Any]]]) -> Iterator[tuple[Sample, str]]:
-        """A reply to each prompt that is due, with its episode; equal prompts of a group are answered together."""
+        """Yields a reply to each pending prompt, together with its episode. Equal prompts in a group are answered together."""
         for group in dict.fromkeys(group for group, _ in due):
             mine = [seen for its, seen in due if its == group]
             for text in dict.fromkeys(seen["prompt"] for seen in mine):
@@ -228,7 +229,7 @@ class Trainer:
                     yield Sample(group, turn, prompt, reply, self.policy.decode(reply), seen["problem"], asked=text), seen["episode_id"]
 
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
-        """Passes of the clipped objective over the samples that teach something."""
+        """Optimises the clipped objective in several passes over the samples that have an advantage."""
         c = self.config
         taught = [sample for sample in samples if sample.advantage is not None and sample.reply]
         figures = {"taught": len(taught), "loss": 0.0, "entropy": 0.0, "clipped": 0.0, "kl": 0.0, "norm": 0.0}
@@ -253,7 +254,7 @@ class Trainer:
         return figures
 
     def _backward(self, part: Sequence[Sample], total: int) -> dict[str, float]:
-        """Adds the gradient of these samples' share of the objective."""
+        """Adds the gradient for these samples' part of the objective."""
         c = self.config
         new, entropies = self.chances(_rows(part))
         chances, entropy = torch.cat(new), torch.cat(entropies)
@@ -265,14 +266,14 @@ class Trainer:
         far = torch.zeros(())
         if c.kl:
             apart = torch.cat([sample.reference for sample in part if sample.reference is not None]) - chances
-            far = (torch.exp(apart) - apart - 1).sum() / total  # the estimator k3, which is never negative
+            far = (torch.exp(apart) - apart - 1).sum() / total  # the k3 estimator, which is never negative
             loss = loss + c.kl * far
         loss.backward()
         clipped = (ratio * weight > bounded * weight).float().sum() / total
         return {"loss": loss.item(), "entropy": entropy.sum().item() / total, "clipped": clipped.item(), "kl": far.item()}
 
     def chances(self, rows: Sequence[tuple[list[int], list[int]]]) -> tuple[list[Tensor], list[Tensor]]:
-        """Returns log probabilities of each reply's tokens, and the entropies where they were drawn, at the sampling temperature."""
+        """Returns the log probabilities of each reply's tokens, and the entropies at those positions, at the sampling temperature."""
         longest = max(len(prompt) + len(reply) for prompt, reply in rows)
         filled = [[*prompt, *reply, *[self.policy.end] * (longest - len(prompt) - len(reply))] for prompt, reply in rows]
         tokens = torch.tensor(filled, device=self.policy.device)
@@ -313,14 +314,14 @@ class Trainer:
         self.say(" ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()))
 
     def save(self) -> None:
-        """Whole or not at all."""
+        """Save the checkpoint atomically."""
         held = {f"weight {name}": one for name, one in self.trained.items()}
         moments = self.optimiser.state_dict()["state"]
         held |= {f"moment {number} {name}": value for number, state in moments.items() for name, value in state.items()}
         tensors.write(self.folder / CHECKPOINT, held, {"kind": self.kind, "step": self.step, "config": asdict(self.config)})
 
     def _continue(self) -> None:
-        """From the checkpoint, if there is one; lines of steps after it are taken back, for they are made again."""
+        """Continues from the checkpoint if there is one. Lines of later steps are removed because those steps are repeated."""
         path = self.folder / CHECKPOINT
         if path.exists():
             held, said = tensors.read(path)
@@ -343,12 +344,12 @@ class Trainer:
 
 
 def weights_of(held: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the weights among a checkpoint's tensors, by name."""
+    """Returns the weights from a checkpoint's tensors, by name."""
     return {name.removeprefix("weight "): value for name, value in held.items() if name.startswith("weight ")}
 
 
 def restore(policy: Policy, weights: dict[str, Tensor]) -> None:
-    """Trained weights of a checkpoint into a policy that was adapted alike."""
+    """Loads the trained weights from a checkpoint into a policy with the same adapters."""
     known = dict(policy.module.named_parameters())
     with torch.no_grad():
         for name, value in weights.items():
@@ -356,8 +357,8 @@ def restore(policy: Policy, weights: dict[str, Tensor]) -> None:
 
 
 def weigh(samples: Sequence[Sample], discount: float) -> None:
-    """Advantages, by group and turn. A turn's return is its reward and, discounted, those of the turns that it led to; where one of these is no
-    sample, neither is the return's part beyond it."""
+    """Computes the advantages per group and turn. A turn's return is its reward plus the discounted rewards of later turns; a turn that is not a
+    sample ends the sum."""
     following: dict[tuple[str, int], Sample] = {(sample.score["episode"], sample.turn): sample for sample in samples}
 
     def reached(sample: Sample) -> float | None:
@@ -374,7 +375,8 @@ def weigh(samples: Sequence[Sample], discount: float) -> None:
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Summarises a step's samples. `hacks` is a share of all that were drawn; `speedup` the geometric mean of the lower ends of those that passed."""
+    """Summarises a step's samples. `hacks` is a share of all samples; `speedup` is the geometric mean of the lower ends of the samples that
+    passed."""
     judged = [sample for sample in samples if sample.reward is not None]
     passed = [sample for sample in judged if sample.score.get("status") == "passed"]
     lows = [math.log(sample.score["low"]) for sample in passed if "low" in sample.score]
@@ -400,7 +402,7 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def verdict(sample: Sample) -> str:
-    """Says in a word what became of a sample."""
+    """Describes the result of a sample in one word."""
     if sample.reward is None:
         return "no_sample"
     gate = sample.score.get("gate")
@@ -408,7 +410,8 @@ def verdict(sample: Sample) -> str:
 
 
 def _lines(step: int, samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
-    """Rollouts for the file. The first of a group shows what all of it was asked: the task, and the program to improve."""
+    """Yields the rollouts to be written to the file. The first rollout of a group also shows what the whole group was asked: the task, and the
+    program to improve."""
     shown: set[int] = set()
     for sample in samples:
         line = {"step": step, "group": sample.group, "turn": sample.turn, "problem": sample.problem, "reply": sample.text}

@@ -1,9 +1,10 @@
-"""Planner, Coder and Verifier: what they hand over (`situation`), the built-in ones over the compiler, and those that ask a language model."""
+"""Planner, Coder and Verifier: the data that they exchange (`situation`), the built-in roles that are based on the compiler, and the roles that ask a
+language model."""
 
 from __future__ import annotations
 
 from agents.choices.workflows import WORKFLOWS
-from agents.ports import ModelPort
+from agents.ports import KnownModels, ModelPort
 from agents.roles.situation import Advice, Attempt, Coder, Edit, Plan, Planner, Roles, Situation, Verifier
 from agents.settings import Settings
 from agents.span import Ended
@@ -14,15 +15,15 @@ BUILT_IN = "built-in"
 
 
 def roles_for(settings: Settings, models: ModelPort | None = None) -> Roles:
-    """The roles that the settings name; what cannot work ends the run with a sentence that says why."""
+    """Returns the roles that the settings name. An impossible combination ends the run with a sentence that explains why."""
     problem = impossible(settings, models)
     if problem:
         raise Ended("failed", problem)
     return Roles(planner_for(settings), coder_for(settings), verifier_for(settings))
 
 
-def impossible(settings: Settings, models: ModelPort | None = None) -> str | None:
-    """Why these roles cannot work together here, or null; forms and command lines ask before a run is made."""
+def impossible(settings: Settings, models: KnownModels | None = None) -> str | None:
+    """Returns why these roles cannot work together here, or null if they can. Forms and command lines check this before a run is created."""
     for name in dict.fromkeys((settings.planner, settings.coder, settings.judge)):
         if name != BUILT_IN and (models is None or not models.known(name)):
             return f'there is no LLM profile {name!r} on this installation; use "built-in"'

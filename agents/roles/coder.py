@@ -1,4 +1,4 @@
-"""The built-in Coder: the compiler's printer. A move changes its options; a repair leaves suspicious groups to PyTorch."""
+"""The built-in Coder, which uses the compiler to print programs. A move changes its options; a repair leaves suspicious groups to PyTorch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BuiltInCoder:
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
         compiled: Compiled = situation.planned.data
-        if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote it, before a fork of the run
+        if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote it before a fork of the run
             options = first_options(compiled, situation.planned.payload)
             first = [*first_words(compiled)]
             if launch_bound(compiled.plan) and not situation.orders.refuses(GRAPH) and not options.on(GRAPH):
@@ -59,12 +59,12 @@ class BuiltInCoder:
         compiled: Compiled = situation.planned.data
         base = parent.edit.options if parent is not None and parent.edit.options is not None else Options()
         if any(situation.orders.refuses(name) for name in idea.strategies):
-            return None  # a note came after the idea
+            return None  # the note was written after the idea
         strategy = combined(idea.strategies)
         says = (f"Idea {idea.number}{f' on candidate {parent.number}' if parent else ''}: {idea.text}",)
         edit = self._print(compiled, situation, realised(idea, base), idea.title, idea.text, says, strategy)
         if any(edit.source == attempt.edit.source for attempt in situation.attempts):
-            return None  # what it asks for changes nothing
+            return None  # the request changes nothing
         return replace(edit, idea=idea)
 
     def knobs(self, situation: Situation, attempt: Attempt) -> list[Knob]:
@@ -115,7 +115,7 @@ class BuiltInCoder:
 
 
 def numbers_of(situation: Situation, attempt: Attempt) -> list[Number]:
-    """Of a program that was measured: those of kernels that are worth it."""
+    """Returns the tunable numbers of a measured program, but only for kernels that are worth tuning."""
     plan, options, report = situation.planned.data.plan, attempt.edit.options, attempt.report
     if options is None:
         return []
@@ -125,7 +125,7 @@ def numbers_of(situation: Situation, attempt: Attempt) -> list[Number]:
 
 
 def without(options: Options, group: str) -> Options:
-    """The same program with one group left to PyTorch."""
+    """Returns the same program with one group left to PyTorch."""
     return options.with_strategy(LEAVE, group)
 
 
@@ -134,7 +134,8 @@ def left_out(options: Options, group: str) -> bool:
 
 
 def suspects(compiled: Compiled, groups: list[str], report: Report | None) -> list[str]:
-    """Groups that a report names first, then those with the most operators: where there is most to get wrong."""
+    """Returns the suspicious groups: first those that a report names, then those with the most operators, because they offer the most opportunities
+    for errors."""
     text = report.model_dump_json(include={"message", "problems", "stages", "trials", "build"}) if report else ""
     operators = {group.id: len(group.operators) for group in compiled.plan.groups}
     return sorted(groups, key=lambda g: (g not in text, -operators[g], g))

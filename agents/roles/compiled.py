@@ -1,31 +1,35 @@
-"""The compiler's plan with the figures of the device that it was made for."""
+"""The compiler's plan together with the figures of its target device."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.diagnosis import Ceilings
+from agents.floor import UNITS, fastest
 from compiler import CompilerPlan, DeviceFigures, Group
 
 
-def ceilings_of(f: DeviceFigures) -> Ceilings:
-    return Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units, f.capability)
+def ceilings_of(f: DeviceFigures, precision: str | None = None) -> Ceilings:
+    """Returns the device's limits, with the rate of products under a precision policy if one is given."""
+    found = Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units, f.capability)
+    arithmetic = fastest(f, precision) if precision is not None else "fp32"
+    return replace(found, product_gflops=f.gflops(arithmetic), product_units=UNITS[arithmetic])
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What the built-in Coder and Verifier need of the plan."""
+    """The parts of the plan that the built-in Coder and Verifier need."""
 
     plan: CompilerPlan
     figures: DeviceFigures
 
     @property
     def ceilings(self) -> Ceilings:
-        return ceilings_of(self.figures)
+        return ceilings_of(self.figures, self.plan.precision if self.plan is not None else None)
 
     @property
     def left(self) -> str:
-        """What of the model is not compiled, and why, in a sentence; empty where all of it is."""
+        """A sentence that says which part of the model is not compiled, and why, or "" if all of it is compiled."""
         if why := self.plan.why_none:
             return f"Nothing is compiled: {why}."
         return f"Left in Python, because it cannot be captured: {'; '.join(self.plan.left)}."[:1500] if self.plan.left else ""

@@ -1,7 +1,7 @@
-"""The built-in Planner's ideas: sets of the compiler's choices (a strategy on or off, a number), apart from the program that carries them out.
+"""The built-in Planner's ideas. An idea is a set of compiler choices (a strategy on or off, a number), independent of the program that implements it.
 
-An idea's `data` is its choices by place: `{"g2 row-cache": 0, " cuda-graph": 1, "g2 block": 512}`, the groups before the space
-(those that share a kernel change its numbers together, "g2,g5 block"), none for the program.
+An idea's `data` maps places to choices: `{"g2 row-cache": 0, " cuda-graph": 1, "g2 block": 512}`. The groups come before the space; groups that share
+a kernel change its numbers together, as in "g2,g5 block". A choice for the whole program has no groups.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from compiler.planning.moves import moves
 
 Choices = dict[str, int]
 STRATEGIES = ("row-cache", "parallel-split", "non-temporal-stores", "leave-to-library", "cuda-graph")
-OWN = "own"  # what the compiler's own choice is called within a script
-NUMBER = "block-size"  # what the catalogue calls a change of numbers
-MOST_GROUPS = 6  # whose choices are varied: those that move most memory
-TRIES = 200  # draws until as many new ideas are found as were asked for
+OWN = "own"  # name of the compiler's own choice within a script
+NUMBER = "block-size"  # catalogue name for changes of numbers
+MOST_GROUPS = 6  # number of groups whose choices are varied: those with the most memory traffic
+TRIES = 200  # number of draws made to find the requested number of new ideas
 
 
 def ideas(situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:
-    """The compiler's own choice first, then what its moves expect most of, then single choices, then draws of several together."""
+    """Returns ideas in this order: the compiler's own choice, the choices from which its moves expect the largest gains, other single choices, and
+    random combinations."""
     compiled: Compiled = situation.planned.data
     seen = {frozenset(idea.data.items()) for idea in known if isinstance(idea.data, dict)}
     found: list[Idea] = []
@@ -47,7 +48,8 @@ def ideas(situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]
 
 
 def cross(situation: Situation, first: Idea, second: Idea) -> Idea:
-    """What both choose, and each other choice of either by the toss of a coin; where that gives one of them again, one choice more."""
+    """Returns the choices that both ideas share, and each other choice of either idea with probability one half. If the result equals a parent, one
+    choice is added."""
     compiled: Compiled = situation.planned.data
     a, b = (dict(idea.data) if isinstance(idea.data, dict) else {} for idea in (first, second))
     draw = random.Random(f"{situation.settings.seed}/{first.number}/{second.number}/{sorted(a.items())}/{sorted(b.items())}")
@@ -67,7 +69,8 @@ def cross(situation: Situation, first: Idea, second: Idea) -> Idea:
 
 
 def edit_tree(situation: Situation, view: View) -> Edited:
-    """The compiler's ideas as nodes below the best program, for each is a choice on top of what a program has; its own choice is the first node."""
+    """Returns the compiler's ideas as nodes under the best program, because each idea is a choice added to an existing program. The compiler's own
+    choice is the first node."""
     known = [Idea(node.title, node.text, data=node.data) for node in view.tree.nodes.values()]
     found, best, adds = ideas(situation, MOST_NEW, known), situation.best, []
     below = view.best if best is not None else OWN if any(not idea.data for idea in found) else ROOT
@@ -81,7 +84,7 @@ def edit_tree(situation: Situation, view: View) -> Edited:
 
 
 def strategy_of(place: str) -> str:
-    """The strategy that a choice belongs to, as the catalogue calls it."""
+    """Returns the catalogue name of the strategy to which a choice belongs."""
     name = place.partition(" ")[2]
     return name if name in STRATEGIES else NUMBER
 
@@ -91,17 +94,18 @@ def allowed(situation: Situation, choices: Choices) -> bool:
 
 
 def kept(situation: Situation, choices: Choices) -> Choices:
-    """Without what people's notes forbid."""
+    """Returns the choices, without those that people's notes forbid."""
     return {place: value for place, value in choices.items() if situation.orders.refuses(strategy_of(place)) is None}
 
 
 def align(situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
-    """The choices that the surviving program was printed with: what a repair took away is gone, what was tuned is there."""
+    """Returns the choices with which the surviving program was printed, that is, without what a repair removed and with tuned numbers."""
     return idea_of(situation.planned.data, choices_of(attempt.edit.options), attempt.speedup.ratio if attempt.passed else None, (idea.number,))
 
 
 def realised(idea: Idea, base: Options) -> Options:
-    """The base with the idea's choices. Of an idea in words only, a model's, it takes the strategies that the compiler knows by name."""
+    """Returns the base options with the idea's choices applied. If the idea consists only of words that a model wrote, it applies the strategies that
+    the compiler knows by name."""
     options = base
     choices = idea.data if isinstance(idea.data, dict) else {f" {name}": 1 for name in idea.strategies if name in STRATEGIES}
     for place, value in choices.items():
@@ -112,7 +116,7 @@ def realised(idea: Idea, base: Options) -> Options:
 
 
 def choices_of(options: Options | None) -> Choices:
-    """Where these options differ from the compiler's own."""
+    """Returns where these options differ from the compiler's own."""
     found: Choices = {}
     if options is None:
         return found
@@ -162,7 +166,7 @@ def _stream(compiled: Compiled, situation: Situation, offset: int) -> Iterator[t
 
 
 def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, int]]:
-    """Every single choice that differs from the compiler's own."""
+    """Yields every single choice that differs from the compiler's own choice."""
     plan = compiled.plan
     graph = required(plan.graph, "a plan with own groups has a graph")
     network = Network(graph)
@@ -177,7 +181,7 @@ def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, in
         shape = plan.target.shape_of(kernel, compiled.figures, Options(), group.id)
         if shape.style == "rows":
             yield f"{group.id} parallel-split", 1
-        if shape.style == "rows" and shape.cache:  # whose rows are in registers, or are read again
+        if shape.style == "rows" and shape.cache:  # the kernel either keeps its rows in registers or reads them again
             yield f"{group.id} row-cache", 0
         if plan.target.could_stream(kernel, shape):
             yield f"{group.id} non-temporal-stores", 1
@@ -185,5 +189,5 @@ def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, in
         for value in number.values:
             if value != number.value:
                 yield f"{','.join(number.groups)} {number.name.rpartition('.')[2]}", value
-    for group in own if not plan.asked_for or len(own) > 1 else ():  # of a language that was asked for one kernel stays
+    for group in own if not plan.asked_for or len(own) > 1 else ():  # at least one kernel in the requested language has to stay
         yield f"{group.id} leave-to-library", 1

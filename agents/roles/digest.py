@@ -1,4 +1,5 @@
-"""What is known, in the words and the length that a model can use: figures digested, never raw counters, evidence with its place."""
+"""States the known facts in words, at a length that a model can use: figures are summarised, raw counters are left out, and evidence comes with its
+location."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
 from agents.roles.measured import TOP_KERNELS, eager_text, short_name, step_floor, time_text, verdict_text
 from agents.roles.prompts import fenced
+from agents.roles.shortening import Shortened, shortened
 from agents.roles.situation import Advice, Attempt, Idea, Situation
 from agents.settings import Settings
 from agents.strategies import CATALOGUE, Facts, Strategy
@@ -21,27 +23,35 @@ from verifier.build.raw import CUDA_FLAGS
 from verifier.jobs import Profile
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.task_facts import task_facts
+from verifier.profiling.own_kernels import base_name
 from verifier.task import TensorSpec
 
 MOST_GROUPS = 24
-MEASURED = ("time a call", "time over floor", "share of ")  # what stands beside a diagnosis already: said once, from one measurement
-SHOWN_EVIDENCE = 4  # lines of a diagnosis: more figures make worse decisions (KernelPro)
+MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
+SHOWN_EVIDENCE = 4  # lines of a diagnosis; more figures lead to worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 MODES = {
     "train": "train: the model as its constructor leaves it, in training mode; batch norm takes the batch's statistics, dropout drops",
     "eval": "eval: `model.eval()` was called; batch norm takes the running statistics, dropout drops nothing",
 }
-# Why a step's contract leaves a strategy out: words of the contract, and those whose how-to says the opposite.
+FLAGS = {
+    "trivial": "trivial: a guess without the work (zeros, a mean, an input as it is) comes within the bound, so its result stays out of rankings",
+    "stochastic": "stochastic: its results depend on random numbers, which have to be PyTorch's",
+}
+# Why a step's contract excludes a strategy: words in the contract, and the strategies whose how-to contradicts them.
 CONTRADICTED: tuple[tuple[str, frozenset[str]], ...] = (
     (r"\b(?:no|without|never)\b[^.;]*\b(?:cuda )?graphs?\b", frozenset({"cuda-graph"})),
-    (r"\b(?:no|without|never)\b[^.;]*\batomics?\b|\bbit(?:wise|[ -]by[ -]bit| for bit)|\bdeterministic", frozenset({"split-k", "privatise-atomics"})),
+    (
+        r"\b(?:no|without|never)\b[^.;]*\batomics?\b|\bbit(?:wise|[ -]by[ -]bit| for bit)|\bdeterministic",
+        frozenset({"split-k", "privatise-atomics", "atomic-sums"}),
+    ),
     (r"\bone kernel\b|\bsingle kernel\b|\bone launch\b|\bsingle launch\b", frozenset({"kernel-fission", "leave-to-library", "fuse-matmul-tail"})),
     (r"\bchannels[ -]first\b|\bNCHW\b|\bcontiguous\b", frozenset({"channels-last"})),
     (r"\b(?:no|without|never)\b[^.;]*\btensor cores?\b|\bfp32 units\b", frozenset({"split-product", "half-product", "reduced-precision"})),
     (r"\b(?:no|without|never)\b[^.;]*\b(?:workspace|scratch)\b", frozenset({"split-k", "parallel-split", "reuse-workspace"})),
     (r"\b(?:no|without|never)\b[^.;]*\bcooperative\b", frozenset({"cooperative-kernel", "persistent-recurrence"})),
 )
-OF_SPACES = {  # strategies whose how-to is of another space than the step's
+OF_SPACES = {  # strategies whose how-to applies to a different space than the step's
     "own kernel": frozenset({"leave-to-library", "library-variant", "channels-last"}),
     "library": frozenset(
         {"register-blocking", "tile-reuse", "split-product", "half-product", "swizzle-blocks", "warp-roles", "tma-copies", "own-matvec"}
@@ -67,8 +77,10 @@ def task_text(situation: Situation) -> str:
         shapes = [f"{i.dtype}[{', '.join(map(str, i.shape))}]" if isinstance(i, TensorSpec) else str(i) for i in admission.inputs]
         lines.append(f"Inputs: {', '.join(shapes)[:1000] or 'none'}")
         lines.append(f"Parameters: {admission.parameters or 0:,}")
-        if admission.flags:
-            lines.append(f"Flags: {', '.join(admission.flags)}")
+        lines += [f"Flag: {FLAGS.get(flag, flag)}" for flag in admission.flags]
+    known = [a.report.environment for a in situation.attempts if a.report is not None]
+    if known and known[-1].compiler:
+        lines.append(f"Built with: {known[-1].compiler}{f', CUDA {known[-1].cuda}' if known[-1].cuda else ''}, PyTorch {known[-1].torch}")
     if settings.target is not None:
         lines.append(f"Target: {settings.target:g}x over eager PyTorch")
     if eager := eager_text(situation):
@@ -87,23 +99,41 @@ def device_text(figures: DeviceFigures) -> str:
             f"- cache shared by all: {size(figures.cache_bytes)}; {'L2 of a core' if cpu else 'shared memory of a multiprocessor'}: "
             f"{size(figures.unit_cache_bytes)}",
             f"- one {'parallel region' if cpu else 'kernel launch'}: about {figures.launch_us:g} us",
+            *(
+                [f"- a multiprocessor has 65,536 registers; a block at most 1,024 threads, 48 kB of static shared memory{clusters(figures)}"]
+                if not cpu
+                else []
+            ),
             *([] if cpu else [f"- device code is built by nvcc {' '.join(CUDA_FLAGS[:2])} -arch={arch_text(figures)}"]),
         ]
     )
 
 
+def clusters(figures: DeviceFigures) -> str:
+    """Describes thread block clusters if the device has them."""
+    there = figures.capability is not None and figures.capability >= (9, 0)
+    return (
+        "; clusters have up to 8 blocks (16 where the kernel allows sizes that are not portable), which read each other's shared memory"
+        if there
+        else ""
+    )
+
+
 def tensor_cores(figures: DeviceFigures) -> str:
-    """Rates of products on tensor cores; empty where the device has none, or they are not known."""
+    """Returns the throughput of matrix products on tensor cores, or "" if the device has none or the rates are unknown."""
     said = []
     if figures.tf32_gflops > figures.fp32_gflops:
         said.append(f"TF32 {figures.tf32_gflops:.0f} GFLOP/s, and so {figures.gflops('3xtf32'):.0f} where an fp32 product is three of TF32")
     if figures.half_gflops > figures.fp32_gflops:
         said.append(f"bf16 and fp16 {figures.half_gflops:.0f} GFLOP/s")
+    if figures.half_gflops > figures.fp32_gflops:
+        said.append(f"an fp32 product as six of bf16 (three parts an operand) {figures.half_gflops / 6:.0f}")
+        said.append(f"as three of bf16, where one operand is exact in bf16 or 16 bits of each are enough, {figures.half_gflops / 3:.0f}")
     return f"; products on tensor cores: {'; '.join(said)} (dense, as a large product reaches them)" if said else ""
 
 
 def arch_text(figures: DeviceFigures) -> str:
-    """What device code is made for, and what that leaves out."""
+    """Returns the target architecture for device code, and what it rules out."""
     if figures.capability is None:
         return "native, without fast-math; further flags are the third argument of `stitch_build`"
     major, minor = figures.capability
@@ -119,11 +149,14 @@ def arch_text(figures: DeviceFigures) -> str:
 
 
 def reference_text(situation: Situation) -> str:
-    return fenced(situation.task_source, "python")
+    """Returns the task's source. If its model uses classes of a library, their code as installed on the verifier's host is included."""
+    library = situation.capture.library if situation.capture is not None else {}
+    told = [f"\nLibrary code that it uses, `{name}`:\n\n{fenced(source, 'python')}" for name, source in library.items()]
+    return "\n".join([fenced(situation.task_source, "python"), *told])
 
 
 def profile_text(profile: Profile | None) -> str:
-    """The reference's time line: where it goes, how many launches, how busy the device is."""
+    """Returns the profile of the reference: where the time goes, the number of launches, and how busy the device is."""
     if profile is None:
         return "No profile of the reference could be taken."
     tool = {"nsys": "Nsight Systems", "cupti": "CUPTI", "torch-profiler": "torch.profiler"}[profile.tool]
@@ -147,7 +180,7 @@ def profile_text(profile: Profile | None) -> str:
 
 
 def floors_text(compiled: Compiled, situation: Situation) -> str:
-    """What each group of operators costs at least, fused, and what it moves where every operator stands alone."""
+    """Returns the minimum cost of each operator group when it is fused, and the data that it moves when its operators run separately."""
     plan, capture = compiled.plan, situation.capture
     lines = []
     if capture is not None and (capture.bytes_min or capture.flops):
@@ -171,8 +204,8 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
 
 
 def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None = None) -> list[Strategy]:
-    """Strategies that may be planned: those of the device, the language and the task's `operators` that nothing forbids. Cures wait for the fault
-    that they undo."""
+    """Returns the strategies that may be planned, that is, those that apply to the device, the language and the task's `operators`, and that are not
+    forbidden. Strategies that cure a fault are left out until that fault is found."""
     fitting = [s for s in CATALOGUE if not s.only_cures and getattr(s, language) and s.refuses(facts) is None]
     return [s for s in fitting if s.meets(operators)]
 
@@ -181,17 +214,16 @@ def catalogue_text(strategies: Iterable[Strategy]) -> str:
     return "\n".join(f"- `{s.name}`: {s.title}. When: {s.applies}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in strategies)
 
 
-def how_to_text(strategies: Iterable[Strategy], language: str, step: dict[str, Any] | None = None) -> str:
-    """How to carry them out, without those that contradict the step's contract or space."""
-    fitting = [s for s in strategies if not contradicts(s, step)]
+def how_to_text(strategies: Iterable[Strategy], language: str, step: dict[str, Any] | None = None, order: str = "") -> str:
+    """Returns the instructions for these strategies, without those that contradict the step's contract or space, or the Verifier agent's `order`."""
+    fitting = [s for s in strategies if not contradicts(s, step, order)]
     return "\n".join(f"- {s.name}: {how}." for s in fitting if (how := str(getattr(s, language)).rstrip(".")))
 
 
-def contradicts(strategy: Strategy, step: dict[str, Any] | None) -> bool:
-    """Whether a strategy's how-to says the opposite of what the step's contract or space asks for."""
-    if not step:
-        return False
-    contract = f"{step.get('contract') or ''} {step.get('title') or ''}"
+def contradicts(strategy: Strategy, step: dict[str, Any] | None, order: str = "") -> bool:
+    """Returns whether a strategy's how-to contradicts the step's contract or space, or the order."""
+    step = step or {}
+    contract = f"{step.get('contract') or ''}. {step.get('title') or ''}. {order}"
     refused = {name for pattern, names in CONTRADICTED if re.search(pattern, contract, re.IGNORECASE) for name in names}
     return strategy.name in refused | OF_SPACES.get(str(step.get("space") or ""), frozenset())
 
@@ -206,7 +238,7 @@ def plan_text(payload: dict[str, Any]) -> str:
 
 
 def step_text(step: dict[str, Any] | None, compiled: Compiled | None = None) -> str:
-    """With its floor, where its operators say what it covers."""
+    """Returns a step as text, with its floor if the step's operators show which groups it covers."""
     if not step:
         return ""
     names = ("id", "title", "operators", "space", "strategies", "contract", "expected", "risk", "reason")
@@ -216,8 +248,33 @@ def step_text(step: dict[str, Any] | None, compiled: Compiled | None = None) -> 
     return "\n".join([*lines, *([floor] if floor else [])])
 
 
+def groups_text(payload: dict[str, Any], compiled: Compiled) -> str:
+    """Returns the groups of a plan whose program already exists, with the minimum cost of each. They do not restrict what may be changed."""
+    lines = ["The groups of the program below. A change may merge or replace them: what lies between is compared with nothing, only outputs are."]
+    for step in (payload.get("steps") or [])[:MOST_GROUPS]:
+        floor = step_floor(compiled, step)
+        lines.append(f"- {step.get('id')} ({step.get('space')}): {step.get('title')}{f'; {floor}' if floor else ''}")
+    if more := max(len(payload.get("steps") or []) - MOST_GROUPS, 0) + int(payload.get("more") or 0):
+        lines.append(f"- and {more} more")
+    return "\n".join(lines)
+
+
 def program_text(source: str) -> str:
     return fenced(folded(source), "python")
+
+
+def shown_program(attempt: Attempt, wanted: str = "") -> Shortened:
+    """Returns a correct program as it is shown: a long one without the kernels that take least time and that `wanted` does not name."""
+    times: dict[str, float] = {}
+    for kernel in attempt.report.kernels if attempt.report is not None else []:
+        name = base_name(kernel.name).rsplit("::", 1)[-1]
+        times[name] = times.get(name, 0.0) + kernel.ms
+    return shortened(folded(attempt.edit.source), times, wanted)
+
+
+def shown_text(shown: Shortened) -> str:
+    text = fenced(shown.text, "python")
+    return f"{shown.note()}\n\n{text}" if shown.bodies else text
 
 
 def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
@@ -230,7 +287,9 @@ def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
 
 
 def evidence_line(evidence: Evidence) -> str:
-    value = f"{evidence.value:g}" if isinstance(evidence.value, int | float) else evidence.value
+    value = evidence.value
+    if not isinstance(value, str):
+        value = f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     unit = f" {evidence.unit}" if evidence.unit else ""
     return f"{evidence.figure}: {value}{unit}" + (f" ({evidence.means})" if evidence.means else "")
 
@@ -251,7 +310,7 @@ def documents_text(passages: Sequence[Passage]) -> str:
 
 
 def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
-    """What the reference's profile says before any program is there."""
+    """Returns what the profile of the reference shows before any program exists."""
     profile = situation.reference
     time_us = profile.wall_us_per_iteration if profile else None
     busy, launches = (profile.device_busy, profile.launches_per_iteration) if profile else (None, None)
@@ -270,5 +329,6 @@ def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
         host_share=spent.host_share if spent is not None else None,
         reductions=task_facts(situation.capture).reductions if situation.capture is not None and situation.capture.graph is not None else None,
         products=bool(situation.capture.flops) if situation.capture is not None and situation.capture.flops is not None else None,
+        scores=task_facts(situation.capture).scores if situation.capture is not None else None,
         capability=compiled.figures.capability,
     )

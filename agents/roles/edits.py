@@ -1,7 +1,8 @@
-"""A coder's reply as a program: one whole file, or search/replace blocks that are applied exactly. What does not apply is refused with its place.
+"""Reads a coder's reply as a program: either one whole file, or search/replace blocks that are applied exactly. A block that does not apply is
+refused, and its location is named.
 
-Programs are shown to models without the build helper's text (`folded`) and put together again here (`unfolded`): it is forty lines that no
-model should copy.
+Programs are shown to models without the text of the build helper (`folded`) and put together again here (`unfolded`), because it is forty lines long
+and no model should have to copy it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cache
 
 from agents.llm.messages import Reply
 from agents.roles.replies import Refused, cut_off
+from agents.roles.shortening import Shortened
 from agents.strategies import named as strategies_named
 from compiler.targets.library import BUILDER
 from verifier.program import Program
@@ -26,7 +28,7 @@ MARKER = "# (stitch_build is put in here)"
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<ticks>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$")
 _SEARCH, _DIVIDE, _REPLACE = (re.compile(p) for p in (r"^<{5,9} ?SEARCH\b.*$", r"^={5,9}[ \t]*$", r"^>{5,9} ?REPLACE\b.*$"))
 _LINE = re.compile(r"^[ \t>*_#-]*(TITLE|CHANGES|STRATEGY)[*_]*[ \t]*:[*_]*[ \t]*(.*?)[ \t*_]*$", re.MULTILINE | re.IGNORECASE)
-_ELIDED = re.compile(  # a comment that stands for code: "# ... rest of the kernel", "// remaining code unchanged"
+_ELIDED = re.compile(  # a comment in place of code: "# ... rest of the kernel", "// remaining code unchanged"
     r"^[ \t]*(?:#|//)[ \t]*(?:(?:\.\.\.|…)[^\n]*\b(?:rest|remaining|existing|unchanged|same|before|here)\b[^\n]*"
     r"|(?:the )?(?:rest|remaining)\b[^\n]*\b(?:unchanged|as before|stays? the same|goes here)\b[^\n]*)$",
     re.MULTILINE | re.IGNORECASE,
@@ -36,7 +38,7 @@ PYTHON = ("", "python", "py", "python3")
 
 @dataclass(frozen=True)
 class Written:
-    """A program as a reply gave it."""
+    """A program, as extracted from a reply."""
 
     source: str
     title: str
@@ -45,19 +47,21 @@ class Written:
     form: str  # "whole file", "2 blocks"
 
 
-# A trained policy as servers name it: NAME@REVISION (`transformers serve` does so by itself; `agents.rl merge` says which revision it wrote).
+# The name under which a server offers a trained policy: NAME@REVISION (`transformers serve` uses this form; `agents.rl merge` reports the revision
+# that it wrote).
 POLICY = re.compile(r"[\w./:+-]{1,150}@[\w.-]{1,60}", re.ASCII)
 _SIGNATURE = re.compile(r"\A(?:# Written by [^\n]*\n)+")
 
 
 def author_of(profile: str, model: str) -> str:
-    """Who writes behind a profile: its name, with the model as the server names it, where it does."""
+    """Return the author behind a profile: the name of the profile, with the server's name for the model if there is one."""
     return f"{profile} ({model[:220]})" if model else profile
 
 
 def signed(source: str, profile: str, model: str) -> str:
-    """The program with its author in the first line, where a trained policy wrote it: whoever finds the file can tell with which weights. Other
-    models' programs stay as they are, and so does one whose server gives a name that is none: it may hold anything."""
+    """Return the program. If a trained policy wrote it, the first line names its author, so anyone who finds the file can identify the weights.
+    Programs from other models are left unchanged. So are those whose server reports an invalid model name, because that text could contain
+    anything."""
     return f"# Written by {author_of(profile, model)}\n{unsigned(source)}" if POLICY.fullmatch(model) else source
 
 
@@ -67,7 +71,7 @@ def unsigned(source: str) -> str:
 
 @dataclass(frozen=True)
 class Swap:
-    """One search/replace block; `line` is where it begins in the reply."""
+    """One search/replace block; `line` is the line of the reply where it begins."""
 
     search: str
     replace: str
@@ -80,12 +84,12 @@ def helper() -> str:
 
 
 def folded(source: str) -> str:
-    """A program as models see it."""
+    """Return a program in the form in which models see it."""
     return source.replace(helper(), MARKER)
 
 
 def unfolded(source: str) -> str:
-    """The program with the build helper where it is called: at its marker, else behind the imports."""
+    """Return the program with the build helper inserted at its marker, or after the imports if there is no marker."""
     if MARKER in source:
         return source.replace(MARKER, helper(), 1).replace(MARKER, "")
     tree = ast.parse(source)
@@ -104,8 +108,9 @@ def unfolded(source: str) -> str:
     return "\n".join([*lines[:last], "", "", helper(), "", *lines[last:]]).lstrip("\n") + "\n"
 
 
-def read_program(reply: Reply, task_source: str, present: str | None) -> Written:
-    """The program that a reply means. `present` is the one that it may edit. Raises `Refused`."""
+def read_program(reply: Reply, task_source: str, present: str | None, shown: Shortened | None = None) -> Written:
+    """Return the program that a reply describes. `present` is the existing program that the reply may edit, and `shown` is the text that the model
+    saw, if parts of it were left out. Raises `Refused`."""
     text = reply.text
     if not text.strip():
         raise Refused("The reply is empty." + cut_off(reply))
@@ -113,10 +118,10 @@ def read_program(reply: Reply, task_source: str, present: str | None) -> Written
     if swaps:
         if present is None:
             raise Refused("There is no program yet that SEARCH/REPLACE blocks could change: write the whole file in one python fence.")
-        source = apply(swaps, folded(present), task_source)
+        source = apply(swaps, shown.text if shown is not None else folded(present), task_source)
     else:
         source = find_file(reply)
-    source = checked(source)
+    source = checked(source if shown is None else _restored(shown, source))
     if present is not None and source.strip() == present.strip():
         raise Refused("The program is the same as before: nothing in it has changed.")
     named = {name.upper(): value.strip() for name, value in _LINE.findall(text.partition("```")[0].partition("<<<<<")[0])}
@@ -124,8 +129,16 @@ def read_program(reply: Reply, task_source: str, present: str | None) -> Written
     return Written(source, named.get("TITLE", "")[:200], named.get("CHANGES", "")[:1000], strategies_named(named.get("STRATEGY", "")), form)
 
 
+def _restored(shown: Shortened, source: str) -> str:
+    try:
+        return shown.restored(source)
+    except KeyError as unknown:
+        there = ", ".join(shown.bodies) or "none"
+        raise Refused(f"The line `// (kept: {unknown.args[0]}, ...)` stands for nothing: what was left out of the program is {there}.") from None
+
+
 def find_file(reply: Reply) -> str:
-    """The one python fence that holds the program."""
+    """Return the one Python fence that holds the program."""
     blocks, open_at = fences(reply.text)
     programs = [(info, body) for info, body in blocks if info.split()[:1] in ([], *[[name] for name in PYTHON]) or "python" in info.lower()]
     holding = [(info, body) for info, body in programs if re.search(r"^class\s+ModelNew\b", body, re.MULTILINE)]
@@ -133,7 +146,7 @@ def find_file(reply: Reply) -> str:
         raise Refused(f"The fence that opens in line {open_at} of the reply is never closed.{cut_off(reply)}")
     if not blocks:
         if re.search(r"^class\s+ModelNew\b", reply.text, re.MULTILINE):
-            return reply.text  # bare code: whether prose stands around it is for the parser to say
+            return reply.text  # code without a fence; the parser decides whether there is prose around it
         raise Refused("There is no program in the reply: neither a python fence nor SEARCH/REPLACE blocks." + cut_off(reply))
     if len(holding) > 1 and len({body.strip() for _, body in holding}) > 1:
         raise Refused(f"There are {len(holding)} python fences that define ModelNew: which one is the program? Send one.")
@@ -151,7 +164,7 @@ def find_file(reply: Reply) -> str:
 
 
 def wrong_class(source: str) -> None:
-    """Refuse by the classes that are there instead."""
+    """Refuse the source, and name the classes that were found instead."""
     classes = re.findall(r"^class\s+(\w+)", source, re.MULTILINE)
     if "Model" in classes:
         raise Refused("The fence defines `Model`, which is the reference and may not be edited: the program defines `class ModelNew`.")
@@ -160,7 +173,7 @@ def wrong_class(source: str) -> None:
 
 
 def fences(text: str) -> tuple[list[tuple[str, str]], int | None]:
-    """Fenced blocks as (info string, content), and the line of a fence that never closes."""
+    """Return the fenced blocks as (info string, content), and the line of a fence that is never closed."""
     blocks: list[tuple[str, str]] = []
     opened: tuple[str, str, int] | None = None
     body: list[str] = []
@@ -178,7 +191,7 @@ def fences(text: str) -> tuple[list[tuple[str, str]], int | None]:
 
 
 def find_swaps(text: str) -> list[Swap]:
-    """Search/replace blocks in order; raises `Refused` for one that is not complete."""
+    """Return the search/replace blocks in order. Raises `Refused` for an incomplete block."""
     swaps: list[Swap] = []
     state, begun = "", 0
     search: list[str] = []
@@ -205,7 +218,8 @@ def find_swaps(text: str) -> list[Swap]:
 
 
 def apply(swaps: list[Swap], program: str, task_source: str) -> str:
-    """All blocks, one after the other, each on exactly one place; or none, with the reason for every block that does not fit."""
+    """Apply all blocks in sequence; each must match exactly one place. If any block does not fit, apply none and report the reason for each one that
+    failed."""
     problems: list[str] = []
     for number, swap in enumerate(swaps, start=1):
         if not swap.search.strip():
@@ -229,7 +243,7 @@ def apply(swaps: list[Swap], program: str, task_source: str) -> str:
 
 
 def occurrences(text: str, wanted: str) -> list[int]:
-    """Where `wanted` stands in `text` as whole lines."""
+    """Return the positions where `wanted` occurs in `text` as whole lines."""
     found = []
     at = text.find(wanted)
     while at >= 0:
@@ -241,11 +255,11 @@ def occurrences(text: str, wanted: str) -> list[int]:
 
 
 def nearest(program: str, search: str) -> str:
-    """The place of the program that is most like a block's first telling line, with what differs."""
+    """Return the place in the program that is most similar to a block's first distinctive line, with the differences."""
     lines = program.splitlines()
     wanted = [line for line in search.splitlines() if line.strip()]
     texts = [line.strip() for line in lines]
-    for line in wanted:  # the first line that is not there as it stands
+    for line in wanted:  # the first line that has no exact match
         if line in lines:
             continue
         if line.strip() in texts:
@@ -260,12 +274,12 @@ def nearest(program: str, search: str) -> str:
 
 
 def checked(source: str) -> str:
-    """A source that parses and defines ModelNew, with the build helper put in; or `Refused`."""
+    """Return a source that parses and defines ModelNew, with the build helper inserted. Raises `Refused` otherwise."""
     source = source.replace("\r\n", "\n").strip("\n") + "\n"
     if len(source) > MAX_PROGRAM:
         raise Refused(f"The program has {len(source):,} characters; more than {MAX_PROGRAM:,} are not taken.")
     try:
-        ast.parse(source)  # before the helper is put in: the lines of an error are those that the model wrote
+        ast.parse(source)  # parse before the helper is inserted, so that line numbers in errors match the model's text
         source = unfolded(source)
         Program.read(source)
     except SyntaxError as error:

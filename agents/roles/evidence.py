@@ -1,4 +1,4 @@
-"""Why a program did not pass, as its author needs it: what happened, where, and the lines that are named."""
+"""Explains why a program did not pass, in the form that its author needs: what happened, where, and which source lines are involved."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from agents.roles.edits import helper
 from agents.roles.prompts import fenced
 from verifier.report import Report
 
-BUILD_LINES = 40  # of a compiler's output
-AROUND = 2  # lines of the program around a line that is named
-MOST_LINES = 6  # of the program that are shown so
+BUILD_LINES = 40  # lines of compiler output
+AROUND = 2  # number of context lines around each named line of the program
+MOST_LINES = 6  # maximum number of named lines that are shown
 
 
 def failure_text(report: Report, source: str) -> str:
-    """Why a program did not pass: the verdict, the compiler's lines, the trials that failed, the integrity checks' findings; with the lines named."""
-    message = report.message.replace("\n", "\n  ")  # indented, so that no line of it looks like a title
+    """Returns why a program did not pass: the verdict, the compiler errors, the failed trials and the integrity findings, with the source lines that
+    they name."""
+    message = report.message.replace("\n", "\n  ")  # indented, so that no line looks like a heading
     lines = [f"Status: {report.status}", f"Message: {message}"]
     named: list[int] = []
     for problem in report.problems[:6]:
@@ -46,7 +47,7 @@ def failure_text(report: Report, source: str) -> str:
 
 
 def build_excerpt(output: str) -> str:
-    """The compiler's errors, each with what follows it; the output's end where none is marked."""
+    """Returns the compiler's errors, each with its context, or the end of the output if no error is marked."""
     lines = output.splitlines()
     if len(lines) <= BUILD_LINES:
         return output
@@ -56,7 +57,8 @@ def build_excerpt(output: str) -> str:
 
 
 def named_lines(source: str, lines: Sequence[int]) -> str:
-    """Lines that evidence names, with their neighbours. Numbers are of the file with the build helper; what lies inside it is left out."""
+    """Returns the lines that the evidence names, with the lines around them. Line numbers refer to the file with the build helper; lines inside the
+    helper are left out."""
     text = source.splitlines()
     start = source[: source.find(helper())].count("\n") + 1 if helper() in source else 0
     hidden = range(start, start + helper().count("\n") + 1) if start else range(0)

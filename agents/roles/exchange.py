@@ -1,4 +1,4 @@
-"""One question to a model until its reply can be used: what cannot is sent back with the exact error, at most twice."""
+"""Asks a model one question until its reply is usable. An unusable reply is sent back with the exact error, at most twice."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from agents.span import Span
 
 T = TypeVar("T")
 
-REPLIES = 3  # the first one and two corrections
-SHOWN_REPLY = 24_000  # characters of a reply that is shown to its author again
+REPLIES = 3  # the first reply and two corrections
+SHOWN_REPLY = 24_000  # maximum length, in characters, of a reply that is shown to its author again
 
 
 async def converse(span: Span, agent: Agent, profile: str, purpose: str, values: Mapping[str, str], read: Callable[[Reply], T]) -> T:
-    """What `read` makes of the model's reply to the prompt `purpose`. `values` may hold more than the prompt's variables.
+    """Returns the result of calling `read` on the model's reply to the prompt `purpose`. `values` may contain more than the prompt's variables.
 
-    `read` raises `Refused`; raises `Unusable` after the last correction, and `OutOfBudget` before a call that the budget does not bear.
+    `read` raises `Refused` for an unusable reply. Raises `Unusable` after the last correction, and `OutOfBudget` before a call that exceeds the
+    budget.
     """
     asked = prompt(purpose)
     first = asked.messages({name: values[name] for name in asked.variables})
@@ -47,7 +48,7 @@ def chances(left: int) -> str:
 
 
 def shown(text: str) -> str:
-    """A reply as its author sees it again; never empty, which servers refuse."""
+    """Returns a reply in the form in which its author sees it again. The result is never empty, because servers refuse empty messages."""
     if not text.strip():
         return "(an empty reply)"
     if len(text) <= SHOWN_REPLY:
@@ -57,5 +58,5 @@ def shown(text: str) -> str:
 
 
 async def notes_for(span: Span, agent: Agent) -> str:
-    """What people wrote to this role since its last prompt, as a list; each note is given once."""
+    """Returns what people have written to this role since its last prompt, as a list. Each note is delivered once."""
     return "\n".join(f"- {note}" for note in await span.notes(agent))

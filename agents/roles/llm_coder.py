@@ -1,7 +1,7 @@
-"""A Coder that asks a language model: one program, one step or one method at a time, and repairs with the evidence in hand.
+"""A Coder that asks a language model. It works on one program, step or method at a time, and it repairs programs based on the evidence.
 
-`pair` is the division of ECE1508's poster: a frontend agent that only gets the program right, and a mid-end agent that only tunes what is right,
-from what compiler and hardware say. Both are prompts of the same profile.
+`pair` is the split from ECE1508's poster: a frontend agent that only makes the program correct, and a mid-end agent that only tunes a correct
+program, based on what the compiler and the hardware report. Both use prompts of the same profile.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ class LlmCoder:
         planned = [s for name in (situation.step or {}).get("strategies") or [] for s in strategies_of(name)]
         values |= {
             "method": method_text(chosen, method, advice),
-            "how_to": digest.how_to_text(chosen or planned, digest.language_of(situation.settings), situation.step),
+            "how_to": digest.how_to_text(chosen or planned, digest.language_of(situation.settings), situation.step, order(advice)),
         }
         earned = await recall(span, situation) if chosen and parent is not None and parent.passed else []
         names = {strategy.name for strategy in chosen}
         values["inspirations"] = "\n".join(found.text for found in earned if not names.isdisjoint(parts(found.strategy)))
         together = "" if parent is not None and not parent.passed else combined(strategy.name for strategy in planned)
-        return await self._edit(span, situation, purpose, values, parent, method or "", together, title=(situation.step or {}).get("title", ""))
+        return await self._edit(
+            span, situation, purpose, values, parent, method or "", together, title=(situation.step or {}).get("title", ""), wanted=order(advice)
+        )
 
     async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
         values = await self._values(span, situation, parent, None)
@@ -77,7 +79,7 @@ class LlmCoder:
         )
 
     def _purpose(self, situation: Situation, parent: Attempt | None, advice: Advice | None) -> tuple[str, str | None]:
-        """The prompt to ask with, and the method that it is about."""
+        """Returns the prompt to use and the method that it asks for."""
         if parent is None:
             return ("frontend/translate" if self.pair else "coder/first"), None
         if not parent.passed:
@@ -90,12 +92,14 @@ class LlmCoder:
 
     @staticmethod
     def _step(situation: Situation, parent: Attempt | None) -> str:
-        """What the program is to do now: the step of the plan, the idea that it realises, or all steps together."""
+        """Returns what the program should achieve now: the plan's step, the idea that it realises, or all steps together."""
         compiled: Compiled = situation.planned.data
         if situation.step is not None:
             return digest.step_text(situation.step, compiled)
         if parent is not None and parent.edit.idea is not None:
             return digest.idea_text(parent.edit.idea)
+        if parent is not None and parent.edit.options is not None:  # written by the compiler
+            return digest.groups_text(situation.planned.payload, compiled)
         return "\n\n".join(digest.step_text(step, compiled) for step in situation.planned.payload.get("steps") or [])
 
     async def _edit(
@@ -110,12 +114,15 @@ class LlmCoder:
         *,
         title: str,
         idea: Idea | None = None,
+        wanted: str = "",
     ) -> Edit:
-        """`strategy`: what was asked for. Else what the reply names together with what the step had `planned` is what the ledger credits."""
+        """`strategy` is the method that was requested. If no method was requested, the ledger credits the strategies that the reply names together
+        with those that the step had `planned`."""
         before = parent.edit.source if parent is not None else None
+        shown = digest.shown_program(parent, wanted) if parent is not None and parent.passed else None
 
         def read(reply: Reply) -> tuple[Written, str]:
-            written = read_program(reply, situation.task_source, before)
+            written = read_program(reply, situation.task_source, before, shown)
             text = unsigned(written.source).strip()
             same = next((a for a in situation.attempts if unsigned(a.edit.source).strip() == text), None)
             if same is not None and same.report is not None:
@@ -138,7 +145,7 @@ class LlmCoder:
         )
 
     async def _values(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> dict[str, str]:
-        """Variables that all prompts of this role may use."""
+        """Returns the variables that are available to all prompts of this role."""
         compiled: Compiled = situation.planned.data
         settings = situation.settings
         passed = parent if parent is not None and parent.passed else None
@@ -150,14 +157,14 @@ class LlmCoder:
             "reference": digest.reference_text(situation),
             "plan": digest.plan_text(situation.planned.payload),
             "step": self._step(situation, parent),
-            "program": digest.program_text(source) if source else "",
+            "program": digest.shown_text(digest.shown_program(passed, order(advice))) if passed else digest.program_text(source) if source else "",
             "next_step": digest.step_text(steps.following(situation), compiled),
             "measured": measured.measured_text(passed, situation) if passed else "",
             "lost": measured.lost_text(passed, situation) if passed else "",
             "strategy_names": ", ".join(s.name for s in CATALOGUE if getattr(s, digest.language_of(settings))),
             "evidence": f"The change that was tried: {failed.edit.changes}\n{failure_text(failed.verdict, source)}" if failed else "",
-            "resources": measured.resources_text(parent) if parent else "",
-            "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, advice) if advice else "",
+            "resources": measured.resources_text(parent, compiled.figures) if parent else "",
+            "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, None if ordered(advice) else advice) if advice else "",
             "taught": Memory.of(situation).digest("coder") if situation.attempts else "",
             "refusals": "\n".join(f"- {reason}" for reason in situation.refusals[-SHOWN_REFUSALS:]),
             "language_rules": part(f"language_{digest.language_of(settings)}"),
@@ -166,11 +173,22 @@ class LlmCoder:
         }
 
 
+def ordered(advice: Advice) -> bool:
+    """Returns whether the Verifier agent described in words what the method should change. That text is then shown with the method, and nowhere
+    else."""
+    return bool(advice.method) and isinstance(advice.move, str) and bool(advice.move)
+
+
+def order(advice: Advice | None) -> str:
+    """Returns the Verifier agent's words on what to change; empty if there are none."""
+    return advice.move if advice is not None and isinstance(advice.move, str) else ""
+
+
 def method_text(chosen: Sequence[Strategy], method: str | None, advice: Advice | None) -> str:
-    """The method, or several together, with what it is expected to bring and what forbids it."""
+    """Returns one method or several together: with the order where there is one, which has weighed what rules a method out, and else with the
+    expected gain and with what rules each out."""
     if not chosen:
         return method or (advice.reason if advice else "") or "Whatever the diagnosis speaks for."
-    lines = [f"`{s.name}`: {s.title}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in chosen]
-    if advice is not None and isinstance(advice.move, str) and advice.move:
-        lines.append(f"Here: {advice.move}")
-    return "\n".join(lines)
+    if advice is not None and ordered(advice):
+        return "\n".join([*(f"`{s.name}`: {s.title}." for s in chosen), f"The order: {advice.move}"])
+    return "\n".join(f"`{s.name}`: {s.title}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in chosen)

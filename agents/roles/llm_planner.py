@@ -1,4 +1,4 @@
-"""A Planner that asks a language model: plans, new plans, ideas, crossover, alignment, and scripts for a tree of decisions."""
+"""A Planner that asks a language model for plans, new plans, ideas, crossovers, alignment, and scripts for a decision tree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from agents.decisions.script import LIMITS, Edited, ScriptReply, edited, usable
 from agents.decisions.view import View, tree_text
 from agents.events import MAX_PAYLOAD_BYTES
-from agents.floor import floor_of_task
+from agents.floor import floor_of_task, operations
 from agents.llm.messages import Reply
 from agents.memory import Memory, recall
 from agents.roles import digest, measured
@@ -24,8 +24,8 @@ from agents.span import Span
 from agents.strategies import CATALOGUE, Strategy
 from compiler import DeviceFigures, make_plan
 
-TEXTS = ("contract", "reason", "expected", "risk")  # of a step
-SHORTEST_TEXT = 300  # characters that a step's text keeps
+TEXTS = ("contract", "reason", "expected", "risk")  # text fields of a step
+SHORTEST_TEXT = 300  # minimum number of characters that are kept of a step's text
 
 
 class LlmPlanner:
@@ -128,7 +128,7 @@ class LlmPlanner:
         )
 
     async def _values(self, span: Span, situation: Situation, compiled: Compiled, allowed: list[Strategy]) -> dict[str, str]:
-        """Variables that all prompts of this role may use."""
+        """Return the variables that are available to all prompts of this role."""
         language = digest.language_of(situation.settings)
         return {
             "task": digest.task_text(situation),
@@ -144,7 +144,7 @@ class LlmPlanner:
 
 
 async def compile_plan(span: Span, situation: Situation) -> Compiled:
-    """The compiler's view of the task: groups with their floors, for the device that the verifier describes."""
+    """Return the compiler's view of the task: the groups with their floors, for the device that the verifier describes."""
     described = await span.effect("device", span.run.describe_device)
     figures = DeviceFigures.of(described or None, situation.settings.device)
     return Compiled(make_plan(situation.captured, situation.task_source, figures, situation.settings.precision), figures)
@@ -161,7 +161,7 @@ def allowed_in(compiled: Compiled, situation: Situation) -> list[Strategy]:
 
 
 def taught(situation: Situation) -> str:
-    """Memory of this run, with replies that held no program."""
+    """Return the memory of this run, including replies that contained no program."""
     memory = Memory.of(situation)
     parts = [memory.digest("planner"), memory.digest("coder")]
     if situation.refusals:
@@ -177,11 +177,11 @@ def read_plan(reply: Reply, allowed: Sequence[Strategy]) -> PlanReply:
 
 
 def fitting(plan: PlanReply) -> PlanReply:
-    """The plan, its longest texts cut with a note until an event holds it: a plan is never lost to its length."""
+    """Return the plan. Its longest texts are cut and marked until it fits into an event, so a plan is never lost because of its length."""
     while len(json.dumps(plan.model_dump())) > MAX_PAYLOAD_BYTES - 1024:
         step, name = max(((s, n) for s in plan.steps for n in TEXTS), key=lambda place: len(getattr(*place)))
         text = getattr(step, name)
-        if len(text) <= SHORTEST_TEXT:  # then it is not the texts that are long
+        if len(text) <= SHORTEST_TEXT:  # the plan is too long for another reason than its texts
             longest = max(plan.steps, key=lambda s: len(s.operators))
             longest.operators = longest.operators[: max(len(longest.operators) // 2, 1)]
         else:
@@ -190,8 +190,12 @@ def fitting(plan: PlanReply) -> PlanReply:
 
 
 def best_text(best: Attempt, situation: Situation) -> str:
-    """The best program with what was measured of it, and what was tried on it without gain."""
-    parts = [measured.measured_text(best, situation), measured.resources_text(best), digest.program_text(best.edit.source)]
+    """Return the best program with its measurements, and the changes to it that were tried without gain."""
+    parts = [
+        measured.measured_text(best, situation),
+        measured.resources_text(best, situation.planned.data.figures if situation.plan is not None else None),
+        digest.program_text(best.edit.source),
+    ]
     lost = measured.lost_text(best, situation)
     return "\n\n".join([*parts, *([f"Tried on it without gain:\n{lost}"] if lost else [])])
 
@@ -210,7 +214,7 @@ def read_idea(reply: Reply, allowed: Sequence[Strategy]) -> IdeaReply:
 
 
 def known_names(names: Sequence[str], allowed: Sequence[Strategy], where: str) -> None:
-    """Refuse strategies that the catalogue does not have. One that it has but that does not fit now is the author's to answer for."""
+    """Refuse strategies that are not in the catalogue. A strategy that exists but is unsuitable at this point is the author's responsibility."""
     catalogue = {strategy.name for strategy in CATALOGUE}
     unknown = [name for name in names if name not in catalogue]
     if unknown:
@@ -223,11 +227,11 @@ def known_names(names: Sequence[str], allowed: Sequence[Strategy], where: str) -
 def plan_of(reply: PlanReply, compiled: Compiled, situation: Situation) -> Plan:
     capture, floor_ms = situation.captured, floor_of_task(compiled, situation.captured).ms or None
     payload: dict[str, Any] = {"summary": reply.summary, "steps": [step.model_dump() for step in reply.steps], "floor_ms": floor_ms, "more": 0}
-    return Plan(payload, (), compiled, floor_ms, capture.bytes_min, capture.flops)
+    return Plan(payload, (), compiled, floor_ms, capture.bytes_min, operations(compiled, capture))
 
 
 def fallback(compiled: Compiled, situation: Situation, refused: Unusable) -> Plan:
-    """The compiler's groups as the plan, where the model gave none; one step for everything where there are no groups."""
+    """Return the plan that is used if the model gave none: the compiler's groups, or a single step for everything if there are no groups."""
     capture, floor_ms = situation.captured, floor_of_task(compiled, situation.captured).ms or None
     payload = payload_of(compiled, floor_ms)
     if not payload["steps"]:
@@ -237,7 +241,7 @@ def fallback(compiled: Compiled, situation: Situation, refused: Unusable) -> Pla
         }  # fmt: skip
         payload = {"summary": "one step: the whole forward pass", "steps": [step], "floor_ms": floor_ms, "more": 0}
     says = f"The model gave no plan that could be used, so the compiler's groups are the plan. {refused.reason}\n"
-    return Plan(payload, (says,), compiled, floor_ms, capture.bytes_min, capture.flops)
+    return Plan(payload, (says,), compiled, floor_ms, capture.bytes_min, operations(compiled, capture))
 
 
 def idea_of(reply: IdeaReply, parents: tuple[int, ...] = ()) -> Idea:

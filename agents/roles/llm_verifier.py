@@ -1,6 +1,5 @@
-"""A Verifier that asks a language model: it reads the deterministic diagnosis and its few figures, never raw counters, chooses one method inside
-those that the rules allow, and routes. Where its replies cannot be used the rules decide, so that no run is lost over a diagnosis.
-"""
+"""A Verifier that asks a language model. The model reads the deterministic diagnosis and its few figures, but never raw counters. It chooses one of
+the methods that the rules allow, and a route. If its replies cannot be used, the rules decide instead, so no run is lost because of a diagnosis."""
 
 from __future__ import annotations
 
@@ -16,6 +15,7 @@ from agents.roles import digest, measured, steps
 from agents.roles.compiled import Compiled
 from agents.roles.evidence import failure_text
 from agents.roles.exchange import converse, notes_for
+from agents.roles.prompts import part
 from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, parse
 from agents.roles.rules_verifier import by_rules, diagnosed, open_methods, plain_enough, scarce, unmeasured
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
@@ -25,7 +25,7 @@ from agents.strategies import by_name, combined, parts
 from compiler.options import Move
 
 PASSAGES = 3
-REASON = 10_000  # characters of what a model says to the next one, which reach it whole
+REASON = 10_000  # number of characters of one model's explanation that are passed on to the next
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
     "repair": "Repair:",
@@ -36,15 +36,15 @@ ONWARD = {
 
 
 class LlmVerifier:
-    """`always`: a model judges every failure, those too that the compiler's message explains. `moves`: the Coder is the compiler's, which
-    carries out its own moves; then the model chooses among them."""
+    """`always`: the model judges every failure, including those that the compiler's message explains. `moves`: the compiler plays the Coder and
+    carries out its own moves, and the model chooses among them."""
 
     def __init__(self, profile: str, *, always: bool = False, moves: bool = False):
         self.name = self.profile = profile
         self.always, self.moves = always, moves
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
-        if unmeasured(attempt):
+        if unmeasured(attempt) or is_last(span, attempt):
             return await self._ruled(span, situation, attempt)
         if not attempt.passed:
             return await self._judge(span, situation, attempt)
@@ -82,11 +82,12 @@ class LlmVerifier:
         values, passages = await self._values(span, situation, best, query)
         values |= {
             "measured": measured.measured_text(best, situation),
-            "resources": measured.resources_text(best),
+            "resources": measured.resources_text(best, situation.planned.data.figures),
             "lost": measured.lost_text(best, situation),
             "next_step": digest.step_text(steps.following(situation), situation.planned.data),
             "diagnosis": digest.diagnosis_text(of_best),
             "methods": methods_text(offered),
+            "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
             "routes": ", ".join(routes),
         }
         try:
@@ -96,7 +97,7 @@ class LlmVerifier:
         except OutOfBudget as error:
             if not self.moves or error.unit not in MODEL_UNITS:
                 raise
-            return without_model(ruled, str(error))  # the compiler needs no model to go on
+            return without_model(ruled, str(error))  # the compiler can continue without any model
         told = of_best.model_copy(update={"text": f"{of_best.text} {said.bottleneck}".strip()})
         found, base = (told, None) if attempt is best else (ruled.diagnosis, told)
         method = (combined([said.method]) if said.method else None) if said.route == "optimise" else None
@@ -120,7 +121,7 @@ class LlmVerifier:
 
     @staticmethod
     def _onward(situation: Situation) -> list[str]:
-        """Routes beside repair and optimise that lead somewhere now."""
+        """Returns the routes, other than repair and optimise, that are currently possible."""
         onward = ["next-step"] if steps.following(situation) is not None else []
         return [*onward, *(["re-plan"] if situation.replans_left > 0 else []), "stop"]
 
@@ -133,12 +134,18 @@ class LlmVerifier:
             "reference": digest.reference_text(situation),
             "plan": digest.plan_text(situation.planned.payload),
             "step": digest.step_text(situation.step, compiled),
-            "program": digest.program_text(attempt.edit.source),
+            "program": digest.shown_text(digest.shown_program(attempt)) if attempt.passed else digest.program_text(attempt.edit.source),
             "taught": Memory.of(situation).digest("verifier"),
             "documents": digest.documents_text(passages),
             "notes": await notes_for(span, "verifier"),
         }
         return values, passages
+
+
+def is_last(span: Span, attempt: Attempt) -> bool:
+    """Returns whether no further program can follow this one, in which case no advice is requested. Uses the budget with which the run began, so a
+    resumed run makes the same calls even if the budget was raised."""
+    return attempt.number == span.run.settings.budget.candidates
 
 
 def read_diagnosis(reply: Reply, routes: Sequence[str], offered: Sequence[str], passages: Sequence[Passage]) -> DiagnosisReply:

@@ -1,4 +1,5 @@
-"""What was measured, in words: a program against eager, the program before it and the floor; where its time is; its kernels; what lost."""
+"""Describes measurements in words: a program compared with eager, its parent and the floor; where its time goes; its kernels; and what failed to
+improve it."""
 
 from __future__ import annotations
 
@@ -8,34 +9,62 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agents.floor import floor_of_step, floor_of_task
+from agents.floor import floor_of_step, floor_of_task, steps_text
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
 from agents.roles.prompts import fenced
 from agents.roles.situation import Attempt, Situation
 from agents.stopping import floor_ms
+from compiler import DeviceFigures
 from compiler.planning.cost import duration
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.diagnosis import FLOOR_BEATEN
+from verifier.profiling.diagnosing.residency import residency
+from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.nsight import counters
 from verifier.profiling.own_kernels import base_name
 from verifier.report import Report
 
 TOP_KERNELS = 8
-TIMED_KERNELS = 8  # whose times are shown
-SHOWN_LOSSES = 4  # programs that came after the best and are not better
-LOST_LINES = 120  # of the difference between the best program and the last that lost
+TIMED_KERNELS = 16  # number of kernels whose times are shown
+SHOWN_LOSSES = 4  # number of programs shown that came after the best one and are not better
+LOST_LINES = 120  # number of diff lines shown between the best program and the last one that was not better
 LONGEST_NAME = 100
-SHARES = {  # of a profile of hardware counters: what a person would read first, in per cent of the peak
-    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "memory throughput",
-    counters.SM_SHARE: "arithmetic throughput",
+BANDWIDTHS = {  # a memory's throughput counters as percentages of its peak, first found first used
+    "DRAM": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", counters.DRAM_SHARE),
+    "L2": (counters.L2_SHARE,),
+    "L1 and shared memory": (counters.L1_SHARE,),
 }
+PIPES = {
+    "tensor cores": counters.TENSOR_SHARE,
+    "fp32 (fma)": counters.PIPE["fma"],
+    "integer and logic (alu)": counters.PIPE["alu"],
+    "loads and stores (lsu)": counters.PIPE["lsu"],
+    "special functions (xu)": counters.PIPE["xu"],
+    "fp64": counters.PIPE["fp64"],
+}
+STALLS = {  # what Nsight Compute's names of the reasons mean
+    "barrier": "other warps of the block, at a barrier",
+    "dispatch_stall": "the dispatcher",
+    "drain": "stores at the end of a block",
+    "lg_throttle": "a full queue of global and local accesses",
+    "long_scoreboard": "data from global or local memory",
+    "math_pipe_throttle": "a busy arithmetic pipe",
+    "membar": "a memory fence",
+    "mio_throttle": "a full queue of shared-memory and special instructions",
+    "no_instruction": "the next instruction to arrive",
+    "short_scoreboard": "results of shared memory or of special functions",
+    "sleeping": "a nanosleep",
+    "wait": "the fixed latency of their own last instruction",
+}
+SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # share of the device's time from which a kernel of the program, or of a library, is described
+SHOWN_STALLS, SHOWN_PIPES = 3, 2
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
 
 
 def short_name(name: str) -> str:
-    """A kernel's name without anonymous namespaces, return type and arguments, and without the deepest of a long template's."""
+    """Returns a kernel's name without anonymous namespaces, return type, arguments and deeply nested template arguments."""
     plain = ANONYMOUS.sub("", name)
     depth = 0
     for at, character in enumerate(plain):
@@ -56,7 +85,7 @@ def verdict_text(report: Report) -> str:
 
 
 def eager_text(situation: Situation) -> str:
-    """The one figure of eager PyTorch's time that everything here is held against, with its noise; empty where none is known."""
+    """Returns the time of eager PyTorch, with its noise, to which everything here is compared, or "" if it is unknown."""
     found = [c for a in situation.attempts if a.passed and (c := a.verdict.against("eager")) is not None]
     if not found:
         known = situation.admission.eager_ms if situation.admission is not None else None
@@ -75,7 +104,7 @@ def eager_text(situation: Situation) -> str:
 
 
 def measured_text(attempt: Attempt, situation: Situation) -> str:
-    """What a program that passed brings, where its time is, how near its error is to the bound, and its kernels."""
+    """Returns a passing program's speedup, where its time goes, how close its error is to the error bound, and its kernels."""
     report = attempt.report
     if report is None or report.speedup is None or report.timing is None:
         return verdict_text(report) if report else "not measured"
@@ -91,11 +120,18 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
     if report.program_class:
         share = f", {100 * report.own_share:.0f} % of its device time in own kernels" if report.own_share is not None else ""
         lines.append(f"Class: {report.program_class}{share}.")
-    return "\n".join([*lines, *kernel_times(report, attempt.profile)])
+    return "\n".join([*lines, *kernel_times(report, attempt.profile), *_other_recording(report, attempt.profile)])
+
+
+def _other_recording(report: Report, profile: Profile | None) -> Iterator[str]:
+    """Yields why the kernels' times add up to another sum than the device time above, if they visibly do."""
+    spent, total_us = call_time(report, profile), 1e3 * sum(kernel.ms for kernel in report.kernels)
+    if spent is not None and total_us and abs(total_us / spent.device_us - 1) >= 0.01:
+        yield f"These times add up to {duration(total_us / 1e3)}: they are from another recording than the device time above."
 
 
 def over_floor(attempt: Attempt, situation: Situation) -> str:
-    """How many times the floor a program takes, for the task and, where it is one, for the step."""
+    """Returns the program's time as a multiple of the floor, for the task and, if the program implements a step, for that step."""
     plan, report = situation.plan, attempt.report
     known = floor_ms(situation, attempt)
     if not known or report is None or report.timing is None:
@@ -103,11 +139,18 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     said = f"Floor of the whole task: {duration(known)}"
     if plan is not None and isinstance(plan.data, Compiled) and situation.capture is not None and plan.floor_ms:
         said = f"Floor of the whole task: {floor_of_task(plan.data, situation.capture).says()}"
+    if situation.capture is not None and situation.capture.graph is not None and situation.capture.graph.left:
+        said = f"{said}. That is the floor of what was captured alone: what is left in Python, its weights and products included, is not counted"
     if report.timing.program_ms < FLOOR_BEATEN * known:
         return f"{said}. This program is below it: data that stay in a cache, or a device that does more than was measured. So it says nothing here."
+    steps = task_facts(situation.capture).dependent_steps if situation.capture is not None else 0
+    said = f"{said}. {steps_text(steps)}".removesuffix(".")
     times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that"
     spent = call_time(report, attempt.profile)
-    return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times." if spent is not None else f"{times}."
+    if spent is None:
+        return f"{times}."
+    each = f" Its device time is {spent.device_us / steps:.3g} us a dependent step." if steps else ""
+    return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times.{each}"
 
 
 def step_floor(compiled: Compiled, step: dict[str, Any] | None) -> str:
@@ -121,7 +164,7 @@ def time_text(report: Report | None, profile: Profile | None) -> str:
 
 
 def error_text(report: Report) -> str:
-    """The trial that came nearest to its bound."""
+    """Returns the trial that came closest to its error bound."""
     known = [(t.error / t.bound, t) for t in report.trials if t.ok and t.error is not None and t.bound]
     if not known:
         return ""
@@ -130,7 +173,7 @@ def error_text(report: Report) -> str:
 
 
 def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
-    """The kernels that take longest: microseconds and launches of one call, and what share of the device's time that is."""
+    """Yields the slowest kernels with microseconds and launches per call and the share of device time."""
     if report.kernels:
         rows = [(k.name, k.own, k.calls, k.ms * 1e3, k.share) for k in report.kernels]
     elif profile is not None:
@@ -139,30 +182,65 @@ def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
     else:
         return
     one, several = ("launch", "launches") if report.environment.device.startswith("cuda") else ("run", "runs")
-    for name, own, calls, us, share in sorted(rows, key=lambda row: -row[4])[:TIMED_KERNELS]:
+    together: dict[tuple[str, bool], list[tuple[float, float, float]]] = {}
+    for name, own, calls, us, share in rows:
+        together.setdefault((short_name(name), own), []).append((calls, us, share))
+    found = sorted(together.items(), key=lambda entry: -sum(share for _, _, share in entry[1]))
+    for (name, own), parts in found[:TIMED_KERNELS]:
+        calls, us, share = (sum(column) for column in zip(*parts, strict=True))
         launches = f"{calls:.0f} {several}, {us / calls:.1f} us each" if calls >= 1.5 else f"one {one}"
-        yield f"- {short_name(name)} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time"
+        launches += f" ({len(parts)} variants of this template)" if len(parts) > 1 else ""
+        yield f"- {name} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time"
+    if rest := found[TIMED_KERNELS:]:
+        us, share = (sum(part[at] for _, parts in rest for part in parts) for at in (1, 2))
+        yield f"- {len(rest)} more: {us:.1f} us a call, {100 * share:.0f} % of the device's time"
 
 
-def resources_text(attempt: Attempt) -> str:
-    """What compiler and hardware say of each own kernel: registers, spills, shared memory, occupancy, time, and why a warp waits. Empty where nothing
-    is known."""
+def resources_text(attempt: Attempt, figures: DeviceFigures | None = None) -> str:
+    """Returns what the compiler and the hardware report about the longest kernels: registers, local memory, shared memory, resident blocks, busiest
+    pipes, bandwidths, and reasons for warp stalls. Returns "" if nothing is known."""
     profile, report = attempt.profile, attempt.report
     rows = {base_name(str(row.get("kernel", ""))).rsplit("::", 1)[-1]: row for row in report.build.resources} if report and report.build else {}
-    own = [kernel for kernel in sorted(profile.kernels, key=lambda k: -k.share) if kernel.own][:TOP_KERNELS] if profile else []
-    timed = bool(report is not None and report.kernels)  # then their times stand with what was measured, and are not said twice
+    shown = [kernel for kernel in sorted(profile.kernels, key=lambda k: -k.share) if worth_a_line(kernel)][:TOP_KERNELS] if profile else []
+    timed = bool(report is not None and report.kernels)  # their times are already listed with the measurements
     lines = [
-        kernel_line(kernel, rows.get(base_name(kernel.name).rsplit("::", 1)[-1], {}), None if timed or profile is None else profile.iterations)
-        for kernel in own
+        kernel_line(
+            kernel, rows.get(base_name(kernel.name).rsplit("::", 1)[-1], {}), None if timed or profile is None else profile.iterations, figures
+        )
+        for kernel in shown
     ]
     lines = [line for line in lines if not line.endswith(": ")]
     if not lines:
-        lines = [f"- {name}: {'; '.join(compiled_figures(row))}" for name, row in list(rows.items())[:TOP_KERNELS]]
-    return "\n".join(lines)
+        return "\n".join(f"- {name}: {'; '.join(compiled_figures(row))}" for name, row in list(rows.items())[:TOP_KERNELS])
+    if profile is not None and any(not kernel.own and not kernel.metrics for kernel in profile.kernels):
+        lines.append("- other kernels of libraries: counters were not measured")
+    return "\n".join([*lines, *_legend(shown)])
 
 
-def kernel_line(kernel: KernelProfile, compiled: Mapping[str, int | float | str], iterations: int | None) -> str:
-    """`iterations` that were profiled; null: without its times."""
+def worth_a_line(kernel: KernelProfile) -> bool:
+    return kernel.share >= (SHORTEST_OWN if kernel.own else SHORTEST_COUNTED) and (kernel.own or bool(kernel.metrics))
+
+
+def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
+    """Yields what the figures of these kernels mean, once for all of them."""
+    if any(kernel.metrics for kernel in kernels):
+        yield (
+            "Bandwidths and pipes are percentages of their own peaks, while the kernel ran alone under the profiler. Asynchronous copies are no "
+            "plain loads."
+        )
+    named = sorted({name for kernel in kernels for name, _ in _waits(kernel)} & set(STALLS))
+    if named:
+        means = "; ".join(f"{name.replace('_', ' ')}: {STALLS[name]}" for name in named)
+        yield f"Stalls are shares of a warp's time, in which it waits for: {means}."
+
+
+def _waits(kernel: KernelProfile) -> list[tuple[str, float]]:
+    """Returns the main reasons for which warps of a kernel wait. A warp that issues or that is ready while another one issues does not wait."""
+    return [(name, share) for name, share in kernel.stalls.items() if name not in ("selected", "not_selected") and share >= 0.005][:SHOWN_STALLS]
+
+
+def kernel_line(kernel: KernelProfile, compiled: Mapping[str, int | float | str], iterations: int | None, figures: DeviceFigures | None) -> str:
+    """`iterations` is the number of iterations that were profiled; if null, times are left out."""
     calls = kernel.calls / max(iterations or 1, 1)
     launches = f"{calls:.0f} launch{'es' if round(calls) != 1 else ''} a call"
     times = f"{kernel.mean_us:.1f} us a launch, {launches}, {100 * kernel.share:.0f} % of the device's time"
@@ -176,32 +254,61 @@ def kernel_line(kernel: KernelProfile, compiled: Mapping[str, int | float | str]
         known["shared_bytes"] = kernel.shared_bytes
     if kernel.occupancy is not None or kernel.occupancy_possible is not None:
         known.pop("occupancy", None)
-    said += compiled_figures(known)
-    if kernel.occupancy is not None or kernel.occupancy_possible is not None:
-        reached = f"{100 * kernel.occupancy:.0f} %" if kernel.occupancy is not None else "not measured"
-        possible = f" of {100 * kernel.occupancy_possible:.0f} % possible" if kernel.occupancy_possible is not None else ""
-        said.append(f"occupancy {reached}{possible}{f', limited by {kernel.occupancy_limit}' if kernel.occupancy_limit else ''}")
-    said += [f"{words} {kernel.metrics[name]:.0f} % of its peak" for name, words in SHARES.items() if name in kernel.metrics]
-    waits = [f"{name.replace('_', ' ')} {100 * share:.0f} %" for name, share in list(kernel.stalls.items())[:3] if name != "selected"]
-    if waits:
-        said.append(f"warps wait for {', '.join(waits[:2])}")
+    said += compiled_figures(known, used_local=counters.total(kernel, counters.LOCAL_INSTRUCTIONS))
+    said += [*_residency(kernel, figures), *_counted(kernel)]
     return f"- {short_name(kernel.name)}: {'; '.join(said)}"
 
 
-def compiled_figures(row: Mapping[str, int | float | str]) -> list[str]:
-    """Says what a row of `BuildInfo.resources` tells of a kernel: registers, spills, shared memory."""
+def _residency(kernel: KernelProfile, figures: DeviceFigures | None) -> list[str]:
+    held = residency(kernel, figures.units, figures.capability) if figures is not None and figures.kind == "cuda" else None
+    said = [held.says()] if held is not None else []
+    if kernel.occupancy is None and kernel.occupancy_possible is None:
+        return said
+    most = kernel.occupancy_possible if kernel.occupancy_possible is not None else 1.0  # counters are averages and may slightly exceed it
+    reached = f"{100 * min(kernel.occupancy, most):.0f} %" if kernel.occupancy is not None else "not measured"
+    possible = f" of {100 * kernel.occupancy_possible:.0f} % possible" if kernel.occupancy_possible is not None else ""
+    why = f" ({kernel.occupancy_limit} bound what is possible)" if kernel.occupancy_limit and held is None else ""
+    return [*said, f"occupancy {reached}{possible}{why}"]
+
+
+def _counted(kernel: KernelProfile) -> list[str]:
+    """Returns bandwidths, busiest pipes and stalls, or says that they were not measured."""
+    if not kernel.metrics:
+        return ["bandwidths, pipes and stalls: not measured"] if not kernel.stalls else [_stalls(kernel)]
+    shares = {name: next((v for metric in metrics if (v := counters.read(kernel, metric)) is not None), None) for name, metrics in BANDWIDTHS.items()}
+    said = [", ".join(f"{name} {f'{share:.0f} %' if share is not None else 'not measured'}" for name, share in shares.items())]
+    pipes = sorted(((v, name) for name, metric in PIPES.items() if (v := counters.read(kernel, metric)) is not None), reverse=True)
+    busiest = " then ".join(f"{name} {share:.0f} %" for share, name in pipes[:SHOWN_PIPES])
+    issue = counters.read(kernel, counters.ISSUE_SHARE)
+    said.append(f"busiest pipe: {busiest or 'not measured'}; issue slots {f'{issue:.0f} %' if issue is not None else 'not measured'}")
+    return [*said, _stalls(kernel)]
+
+
+def _stalls(kernel: KernelProfile) -> str:
+    waits = ", ".join(f"{name.replace('_', ' ')} {100 * share:.0f} %" for name, share in _waits(kernel))
+    ready = kernel.stalls.get("not_selected", 0.0)
+    return f"stalls: {waits or 'not measured'}" + (f" (ready while another warp issues: {100 * ready:.0f} %)" if ready >= 0.1 else "")
+
+
+def compiled_figures(row: Mapping[str, int | float | str], used_local: float | None = None) -> list[str]:
+    """Describes a kernel's row in `BuildInfo.resources`: registers, local memory, shared memory. `used_local` is the number of accesses to local
+    memory that the profiler saw; null if it did not look."""
     if "registers" not in row:
         return []
     spilled = [f"{row[name]} bytes {way}" for name, way in (("spill_load_bytes", "loaded"), ("spill_store_bytes", "stored")) if row.get(name)]
-    said = [f"{row['registers']} registers a thread", f"spills: {' and '.join(spilled)} by a thread" if spilled else "no spills"]
+    said = [f"{row['registers']} registers a thread", "no spills"]
+    if spilled:
+        seen = "" if used_local is None else ", and the profiled calls used it" if used_local else ", which the profiled calls never reached"
+        said[1] = f"spills or local arrays: {' and '.join(spilled)} by a thread{seen}"
     said.append(f"{row.get('shared_bytes', 0)} bytes of shared memory a block")
     if "occupancy" in row:
         said.append(f"occupancy of {100 * float(row['occupancy']):.0f} % possible, limited by {row.get('occupancy_limit', 'its registers')}")
-    return said + [f"widest load {row['widest_load_bytes']} bytes"] if row.get("widest_load_bytes") else said
+    widest = row.get("widest_load_bytes")
+    return said + [f"widest plain load {widest} bytes"] if widest else said
 
 
 def lost_text(base: Attempt, situation: Situation) -> str:
-    """What was tried on a program and is not better, why, and what the last of these changed in it."""
+    """Returns what was tried on a program without improving it, why that failed, and what the last such attempt changed."""
     lost = [a for a in situation.attempts if a.number > base.number and a.report is not None and a is not base]
     lines = [f"- candidate {a.number}{f' ({a.edit.strategy})' if a.edit.strategy else ''}: {why_lost(a)} It was to: {a.edit.changes}" for a in lost]
     if not lost:
@@ -226,7 +333,8 @@ def why_lost(attempt: Attempt) -> str:
 
 
 def _slower_kernels(base: Attempt, attempt: Attempt) -> str:
-    """Where the device's time went up or down most. Of a GPU, whose kernels take as long in any measurement; a CPU's operators do not."""
+    """Returns the largest changes in device time. Applies only to a GPU, whose kernels take equally long in every measurement, unlike a CPU's
+    operators."""
     if not attempt.verdict.environment.device.startswith("cuda"):
         return ""
     before, after = _by_name(base), _by_name(attempt)

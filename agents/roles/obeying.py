@@ -1,4 +1,4 @@
-"""The built-in roles at a note: they look for orders where a workflow does one thing after the other, and say what they obey."""
+"""How the built-in roles handle notes: at sequential points of a workflow they look for orders, and they report which ones they follow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from agents.span import Span
 
 
 async def heed(span: Span, situation: Situation, speaker: Agent) -> None:
-    """Reads what people ordered since the last look. Never from workers side by side: which of them comes first would change what the others do."""
+    """Reads what people have ordered since the last time. Parallel workers must not call this, because the result would depend on which of them came
+    first."""
     roles, said = compiled(span.run.settings), []
     for note in await span.orders(roles) if roles else ():
         done = [situation.orders.obey(order) for order in found(note["text"])]

@@ -1,4 +1,4 @@
-"""The built-in Planner: the compiler's groups as a plan, with what each costs at least and should bring."""
+"""The built-in Planner. Its plan consists of the compiler's groups, with the minimum cost and the expected gain of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from agents.decisions.script import Edited
 from agents.decisions.view import View
 from agents.events import MAX_PAYLOAD_BYTES
-from agents.floor import floor_of, floor_of_group, floor_of_task
+from agents.floor import floor_of, floor_of_group, floor_of_task, operations
 from agents.memory.experience import recall
 from agents.roles import compiled_ideas
 from agents.roles.compiled import Compiled
@@ -20,7 +20,7 @@ from compiler import DeviceFigures, Options, make_plan
 from compiler.planning.cost import bound_of, duration, expected_ms
 from compiler.planning.tuned import fingerprints
 
-MAX_STEPS = 24  # in an event or a message; the rest is counted
+MAX_STEPS = 24  # number of steps in an event or a message; any further steps are only counted
 
 
 class BuiltInPlanner:
@@ -37,11 +37,11 @@ class BuiltInPlanner:
         situation.records, situation.tuned = recalled.records, recalled.tuned
         return Plan(
             payload=payload_of(compiled, floor_ms),
-            says=tuple(says(compiled, capture.bytes_min, capture.flops, floor_ms)),
+            says=tuple(says(compiled, capture.bytes_min, operations(compiled, capture), floor_ms)),
             data=compiled,
             floor_ms=floor_ms,
             bytes_min=capture.bytes_min,
-            flops=capture.flops,
+            flops=operations(compiled, capture),
         )
 
     async def ideas(self, span: Span, situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:

@@ -1,4 +1,4 @@
-"""What moves and nodes of a tree will probably bring: what they promise, as far as their strategies kept such promises before."""
+"""The probable gains of moves and tree nodes: their promises, adjusted by how well their strategies kept earlier promises."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ UNMEASURED = ("inconclusive", "infrastructure_error")
 
 
 def trusted(situation: Situation) -> Callable[[Move], float]:
-    """The gain that a move will probably bring, by the records of earlier runs on this kind of device and of this one."""
+    """Returns the probable gain of a move, based on records from this run and from earlier runs on this kind of device."""
     known = learned(situation.records, (a for a in situation.attempts if a.expected is not None and a.base is not None))
     return lambda move: known.get(move.strategy, Record()).likely(move.expected_speedup)
 
 
 def learned(records: Mapping[str, Record], attempts: Iterable[Attempt]) -> dict[str, Record]:
-    """The records with what these attempts add, by the strategies that they name. What could not be measured adds nothing."""
+    """Returns the records with these attempts added, under the strategies that the attempts name. Attempts that were not measured add nothing."""
     known = dict(records)
     for attempt in attempts:
         gain = realised(attempt)

@@ -1,4 +1,4 @@
-"""Prompts: Markdown files with a header that says for whom, when, with which variables and for which form of reply.
+"""Prompts: Markdown files with a header that states the role, the situation, the variables and the form of reply.
 
     ---
     role: coder
@@ -11,8 +11,8 @@
     # User
     ...{{#notes}} this is left out where `notes` is empty {{/notes}}...
 
-A file uses exactly the variables that it declares, those of its parts included, and a caller gives exactly those: anything else is an error
-before a model is asked. Substitution is one pass over the file's own text, so that a value that looks like a variable stays as it is.
+A file must use exactly the variables that it declares, including those of its parts, and a caller must pass exactly those. Anything else is an error
+before a model is asked. Variables are substituted in a single pass over the file's own text, so a value that looks like a variable is left unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PIECE = re.compile(r"\{\{\s*([#/>]?)\s*([a-z][a-z0-9_]*)\s*\}\}")
 
 
 class PromptError(ValueError):
-    """A prompt file that does not hold what it declares, or a call that gives it something else."""
+    """Raised if a prompt file does not match its own declarations, or if a call does not match the file's declarations."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Block:
-    """Kept where its variable is not empty."""
+    """Text that is included only if its variable is not empty."""
 
     name: str
     inner: tuple[Piece, ...]
@@ -72,7 +72,7 @@ class Prompt:
         return f"{self.role}/{self.situation}"
 
     def messages(self, values: Mapping[str, str]) -> list[Message]:
-        """System and user message. Raises `PromptError` where not exactly the declared variables are given."""
+        """Return the system message and the user message. Raises `PromptError` if the values do not match the declared variables exactly."""
         given = frozenset(values)
         if given != self.variables:
             missing, unknown = sorted(self.variables - given), sorted(given - self.variables)
@@ -84,22 +84,23 @@ class Prompt:
 
 @cache
 def prompt(purpose: str) -> Prompt:
-    """The prompt of a role and situation, such as "coder/repair"."""
+    """Return the prompt for a role and a situation, such as "coder/repair"."""
     role, _, situation = purpose.partition("/")
     return read(FOLDER / f"{role}_{situation}.md")
 
 
 @cache
 def part(name: str) -> str:
-    """The text of parts/NAME.md, for a variable that is chosen at run time, such as the rules of a language. It has no variables of its own."""
-    text = (PARTS / f"{name}.md").read_text().strip()
+    """Return the text of parts/NAME.md, for a variable whose text is chosen at run time, such as the rules of a language. The part must have no
+    variables of its own; parts that it includes are filled in."""
+    text = re.sub(r"\{\{> (\w+)\}\}", lambda found: part(found[1]), (PARTS / f"{name}.md").read_text().strip())
     if _PIECE.search(text):
         raise PromptError(f"parts/{name}.md has variables, so it can only be included")
     return text
 
 
 def read(path: Path) -> Prompt:
-    """Parse a prompt file; raises `PromptError` with the file's name."""
+    """Parse a prompt file. Raises `PromptError` with the name of the file."""
     header, body = _split(path)
     role, situation = header["role"], header["situation"]
     if path.stem != f"{role}_{situation}":
@@ -128,7 +129,7 @@ def _split(path: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _parse(text: str, name: str, inside: tuple[str, ...] = ()) -> tuple[Piece, ...]:
-    """Pieces of a text; `inside` are the parts that it was included from, so that no part includes itself."""
+    """Return pieces of a text. `inside` lists the enclosing parts, so that no part can include itself."""
     stack: list[tuple[str, list[Piece]]] = [("", [])]
     at = 0
     for found in _PIECE.finditer(text):
@@ -180,12 +181,12 @@ def _render(pieces: tuple[Piece, ...], values: Mapping[str, str]) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A fence that the text cannot close, whatever backticks it holds."""
+    """Return the text inside a fence that is long enough that backticks in the text cannot close it."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def check_all() -> list[Prompt]:
-    """Every prompt of the folder; raises at the first that is wrong."""
+    """Return every prompt in the folder. Raises an error at the first invalid one."""
     return [read(path) for path in sorted(FOLDER.glob("*.md"))]

@@ -1,4 +1,4 @@
-"""What models answer: strict schemas, and how the JSON is found in a reply. `Refused` says exactly what is wrong and where, for the model to read."""
+"""Replies of models: strict schemas, and the extraction of JSON from a reply. `Refused` tells the model exactly what is wrong and where."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from agents.llm.messages import Reply
 
 MAX_STEPS = 12
 PROBLEMS_SHOWN = 6
-NEAR = 60  # characters of the place of a JSON error
+NEAR = 60  # number of characters shown around a JSON error
 
 
 class Refused(ValueError):
-    """A reply that cannot be used; the message is shown to the model that wrote it."""
+    """Raised if a reply cannot be used; the message is shown to the model that wrote the reply."""
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors: a key that is misspelt would otherwise be lost without a word."""
+    """Unknown keys are errors, because a misspelt key would otherwise be silently ignored."""
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
 
 def cut(text: str, room: int) -> str:
-    """At most `room` characters, with a note where something is left out: nothing is lost to its length but its end."""
+    """Returns at most `room` characters, with a note if something was cut. Only the end of a long text is lost."""
     note = f" [cut here: {len(text):,} characters, room for {room:,}]"
     return text if len(text) <= room else text[: max(room - len(note), 0)] + note
 
@@ -40,7 +40,7 @@ def _first(count: int) -> BeforeValidator:
     return BeforeValidator(lambda value: value[:count] if isinstance(value, list) else value)
 
 
-# Rooms as prompts state them; what is longer is cut with a note.
+# Length limits, as stated in the prompts; longer text is cut, and a note says so.
 Title = Annotated[str, _cut(200), Field(min_length=1)]
 Sentence = Annotated[str, _cut(2000)]
 Reason = Annotated[str, _cut(3000)]
@@ -63,7 +63,7 @@ class StepReply(Strict):
     @field_validator("expected", mode="before")
     @classmethod
     def _words(cls, value: object) -> object:
-        """A gain may be given as a number: "1.3" and 1.3 say the same."""
+        """Accepts a gain that is given as a number, so "1.3" and 1.3 are equivalent."""
         return f"{value:g}x" if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -74,7 +74,7 @@ class PlanReply(Strict):
     @model_validator(mode="before")
     @classmethod
     def _not_too_many(cls, value: Any) -> Any:
-        """Steps beyond MAX_STEPS are left out, which the summary says."""
+        """Leaves out steps beyond MAX_STEPS and mentions this in the summary."""
         steps = value.get("steps") if isinstance(value, dict) else None
         if not isinstance(steps, list) or len(steps) <= MAX_STEPS:
             return value
@@ -123,7 +123,7 @@ class JudgementReply(Strict):
 
 T = TypeVar("T", bound=BaseModel)
 
-FORMS = {  # what is asked once more, by a prompt's `reply`
+FORMS = {  # the form of reply to ask for again, by the prompt's `reply`
     "plan": 'Reply with one JSON object with the keys "summary" and "steps".',
     "ideas": 'Reply with one JSON object with the key "ideas".',
     "idea": 'Reply with one JSON object with the keys "title", "text", "strategies" and "expected".',
@@ -135,7 +135,7 @@ FORMS = {  # what is asked once more, by a prompt's `reply`
 
 
 def parse(reply: Reply, schema: type[T]) -> T:
-    """The object in a reply, checked; raises `Refused` with each problem and its place."""
+    """Returns the validated object in a reply. Raises `Refused`, listing each problem and its location."""
     value = find_object(reply, tuple(schema.model_fields))
     try:
         return schema.model_validate(value)
@@ -144,7 +144,8 @@ def parse(reply: Reply, schema: type[T]) -> T:
 
 
 def find_object(reply: Reply, keys: tuple[str, ...]) -> dict[str, Any]:
-    """A reply's JSON object: in a fence, or bare, with prose before and after. Of several the last that has any of `keys`."""
+    """Returns the JSON object in a reply, which may be in a fence or bare, with prose before and after. If there are several objects, returns the
+    last one that has any of `keys`."""
     text = reply.text
     if not text.strip():
         raise Refused("The reply is empty." + cut_off(reply))
@@ -168,14 +169,15 @@ def cut_off(reply: Reply) -> str:
 
 
 def fences(text: str) -> list[str]:
-    """Contents of fenced blocks that may hold JSON, the last first: what comes last is the answer."""
+    """Returns the contents of fenced blocks that may hold JSON, last one first, because the last one is usually the answer."""
     found = re.findall(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$", text, re.DOTALL | re.MULTILINE)
     return [body for language, body in reversed(found) if language.lower() in ("", "json", "json5", "jsonc", "javascript")]
 
 
 def objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Outermost JSON objects of a text, in order; for an opening brace at a line's start that holds none, the error with its place."""
-    decoder = json.JSONDecoder(strict=False)  # line ends inside strings are what models write
+    """Yields the outermost JSON objects in a text, in order. If a line starts with an opening brace that begins no valid object, yields the error and
+    its location."""
+    decoder = json.JSONDecoder(strict=False)  # models write line breaks inside strings
     at = text.find("{")
     while at >= 0:
         try:
@@ -196,7 +198,7 @@ def place(text: str, error: json.JSONDecodeError) -> str:
 
 
 def said(error: ValidationError) -> str:
-    """Pydantic's findings as lines with the path of the key."""
+    """Pydantic's findings as lines, each with the path of the key."""
     lines = []
     for found in error.errors()[:PROBLEMS_SHOWN]:
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"]).lstrip(".") or "the object"

@@ -1,8 +1,9 @@
-"""The Verifier by fixed rules for a coder that is a model: what failed is repaired, steps come one after the other, then one method at a time."""
+"""A Verifier with fixed rules, for a Coder that is a model: failures are repaired, steps are taken in sequence, and after that one method is tried at
+a time."""
 
 from __future__ import annotations
 
-from agents.diagnosis import Diagnosis, diagnose
+from agents.diagnosis import Diagnosis, diagnose, facts_of, structures
 from agents.memory import Memory
 from agents.roles import steps
 from agents.roles.compiled import Compiled
@@ -14,8 +15,8 @@ from agents.stopping import families_to_leave, family
 from agents.strategies import by_name, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
-SPARE_CALLS = 10  # of a budget: with fewer left and nothing right yet, they belong to the coder
-EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence says what is wrong
+SPARE_CALLS = 10  # calls left in the budget; with fewer than these and nothing correct yet, the coder gets all of them
+EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence already says what is wrong
 
 
 class RulesVerifier:
@@ -30,7 +31,7 @@ class RulesVerifier:
 
 
 def by_rules(situation: Situation, attempt: Attempt) -> Advice:
-    """Route and, for a correct program, the first method that the rules allow and that has not failed."""
+    """Returns the route and, for a correct program, the first method that the rules allow and that has not failed yet."""
     found = diagnosed(situation, attempt)
     if unmeasured(attempt) and situation.best is None:
         return Advice(found, "repair", "Nothing is known to be wrong with it: it is measured once more.")
@@ -51,7 +52,7 @@ def by_rules(situation: Situation, attempt: Attempt) -> Advice:
 
 
 def unmeasured(attempt: Attempt) -> bool:
-    """The program's results are right, but the clocks say nothing: the machine was too busy."""
+    """Returns whether the program's results are correct but its timing means nothing because the machine was too busy."""
     return attempt.report is not None and attempt.report.status == "inconclusive"
 
 
@@ -65,14 +66,15 @@ def diagnosed(situation: Situation, attempt: Attempt) -> Diagnosis:
 
 
 def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
-    """Methods that the diagnosis allows, without those that failed in this place and, at a plateau, without the families that brought nothing."""
+    """Returns the methods that the diagnosis allows, without those that failed at this point and, on a plateau, without the families that brought no
+    gain."""
     if found.bottleneck == "none":
         return []
     memory, left = Memory.of(situation), families_to_leave(situation)
     where, operators = str((situation.step or {}).get("id", "")), steps.operators_in(situation)
     return [
         name
-        for name in found.methods
+        for name in dict.fromkeys([*found.methods, *_structures(situation, found)])
         if family(name) not in left
         and memory.failed(name, where) is None
         and name not in built_upon(situation)
@@ -81,8 +83,18 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
     ]
 
 
+def _structures(situation: Situation, found: Diagnosis) -> list[str]:
+    """Returns the structures that may replace those of the best program, because the groups of a plan (in particular the compiler's) are not
+    final."""
+    best = situation.best
+    if best is None:
+        return []
+    plan, task = situation.planned, task_facts(situation.capture) if situation.capture is not None else None
+    return structures(facts_of(best.verdict, best.profile, plan.data.ceilings, found, plan.flops, task))
+
+
 def built_upon(situation: Situation) -> set[str]:
-    """Methods that the best program was made by already, in its last two changes: the same again would bring little."""
+    """Returns the methods used in the last two changes of the best program; repeating them would gain little."""
     numbers = {a.number: a for a in situation.attempts}
     attempt, names = situation.best, set[str]()
     for _ in range(2):
@@ -94,7 +106,7 @@ def built_upon(situation: Situation) -> set[str]:
 
 
 def failures_in_a_row(situation: Situation) -> int:
-    """Programs that did not pass since the last one that did."""
+    """Returns the number of failed programs since the last one that passed."""
     count = 0
     for attempt in reversed(situation.attempts):
         if attempt.passed:
@@ -104,11 +116,11 @@ def failures_in_a_row(situation: Situation) -> int:
 
 
 def plain_enough(situation: Situation, attempt: Attempt) -> bool:
-    """A first failure that its evidence explains by itself needs no judgement of a model."""
+    """Returns whether this is a first failure that its evidence explains, so no model needs to judge it."""
     return failures_in_a_row(situation) == 1 and attempt.report is not None and attempt.report.status in EXPLAINED
 
 
 def scarce(run: Engine, situation: Situation) -> bool:
-    """Whether so few calls are left that neither a judgement nor a new plan is worth one before a program has passed."""
+    """Returns whether so few calls are left, with no program passed yet, that neither a judgement nor a new plan is worth a call."""
     limit, spent = run.ledger.limits.calls, run.ledger.spent.calls
     return situation.best is None and limit is not None and limit - spent < SPARE_CALLS

@@ -1,4 +1,4 @@
-"""What the roles know and what they hand over."""
+"""The data on which roles work and which they exchange."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 class Unusable(Exception):
-    """A model's replies held nothing that could be used, its corrections included: a failed attempt, whose `reason` the next prompt shows."""
+    """Raised if a model's replies, including its corrections, contained nothing usable. This counts as a failed attempt, and the next prompt shows
+    its `reason`."""
 
     def __init__(self, reason: str):
         super().__init__(reason)
@@ -34,7 +35,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """`payload` is that of `plan.proposed`; `data` is the planner's own object that its coder understands."""
+    """`payload` is the payload of `plan.proposed`; `data` is the planner's internal object, which the matching coder understands."""
 
     payload: dict[str, Any]
     says: tuple[str, ...]
@@ -46,20 +47,21 @@ class Plan:
 
 @dataclass(frozen=True)
 class Idea:
-    """A strategy for the whole program, apart from code: what populations and idea lists are made of. `data` is the author's own form of it."""
+    """A strategy for the whole program, independent of code. Populations and idea lists consist of these. `data` is the author's internal form of the
+    idea."""
 
     title: str
-    text: str  # a paragraph: what to do, in which order, and why it should pay
-    strategies: tuple[str, ...] = ()  # of the catalogue, as far as it names them
+    text: str  # a paragraph that says what to do, in which order, and why it should pay off
+    strategies: tuple[str, ...] = ()  # catalogue names, if the idea names any
     expected: float | None = None  # speedup over eager
-    parents: tuple[int, ...] = ()  # numbers of the ideas it was made from
-    number: int = 0  # within the run; given by the workflow
+    parents: tuple[int, ...] = ()  # numbers of the ideas from which it was made
+    number: int = 0  # number within the run, assigned by the workflow
     data: Any = None
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A program and how it came to be. `options` is the coder's own state of it."""
+    """A program and where it came from. `options` is the coder's internal state for it."""
 
     source: str
     title: str
@@ -68,37 +70,37 @@ class Edit:
     strategy: str = ""
     step: str = ""
     options: Any = None
-    idea: Idea | None = None  # that it realises
-    author: str = ""  # the profile and its model; "": nobody but the workflow
-    way: int | None = None  # that it belongs to, where a workflow goes several at once
+    idea: Idea | None = None  # the idea that the program realises
+    author: str = ""  # the profile and its model; "" means the workflow itself
+    way: int | None = None  # the way to which it belongs, in a workflow with several parallel ways
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The Verifier's answer to an attempt: what holds it back, what to do about it, what that should bring."""
+    """The Verifier's answer to an attempt: what limits it, what to do about that, and the expected gain."""
 
     diagnosis: Diagnosis
     route: str  # repair, optimise, next-step, re-plan, stop
     reason: str
-    method: str | None = None  # a strategy
-    expected: float | None = None  # speedup over the parent
-    move: Any = None  # what the coder is to carry out, in its own terms
-    documents: tuple[Passage, ...] = ()  # that the diagnosis used
-    base: Diagnosis | None = None  # of the program that is changed next, where that is not the one that was diagnosed
-    groups: Mapping[str, float] = field(default_factory=dict)  # of the plan: milliseconds a call that each group's kernels took, as far as known
+    method: str | None = None  # catalogue strategy
+    expected: float | None = None  # expected speedup over the parent
+    move: Any = None  # what the coder should carry out, in the coder's own terms
+    documents: tuple[Passage, ...] = ()  # passages that the diagnosis used
+    base: Diagnosis | None = None  # diagnosis of the program to change next, if that is not the program that was diagnosed
+    groups: Mapping[str, float] = field(default_factory=dict)  # time per call, in milliseconds, in the kernels of each plan group, if known
 
 
 @dataclass(frozen=True)
 class Knob:
-    """A number of a finished program: block size, elements a thread, unroll, tile."""
+    """A tunable number in a finished program: block size, elements per thread, unroll factor, tile size."""
 
     name: str
-    values: tuple[int, ...]  # in order
-    value: int  # now
+    values: tuple[int, ...]  # possible values, in order
+    value: int  # current value
 
 
 def required(value: T | None, otherwise: str) -> T:
-    """The value; raises `LookupError` with that sentence where there is none."""
+    """Return the value. If there is none, raises `LookupError` with that sentence."""
     if value is None:
         raise LookupError(otherwise)
     return value
@@ -106,7 +108,7 @@ def required(value: T | None, otherwise: str) -> T:
 
 @dataclass(frozen=True)
 class Against:
-    """A program of another line, and the speedup over it: one measurement timed both in turn."""
+    """A program of another line of descent, and the speedup over it, from one measurement that timed both alternately."""
 
     attempt: Attempt
     speedup: Interval
@@ -119,10 +121,10 @@ class Attempt:
     edit: Edit
     report: Report | None = None
     profile: Profile | None = None
-    realises: int | None = None  # seq of the decision that asked for it
-    expected: float | None = None  # speedup over the parent that the advice behind it promised
-    base: Attempt | None = None  # the nearest ancestor that passed: its verdict timed both in turn
-    against: Against | None = None  # an earlier program of another line that it was measured beside; where it is known, the level follows from it
+    realises: int | None = None  # seq of the decision that asked for this program
+    expected: float | None = None  # speedup over the parent that the advice had promised
+    base: Attempt | None = None  # the nearest ancestor that passed; the verdict timed both alternately
+    against: Against | None = None  # an earlier program of another line that was timed together with this one; if set, it determines the level
 
     @property
     def passed(self) -> bool:
@@ -130,25 +132,26 @@ class Attempt:
 
     @property
     def verdict(self) -> Report:
-        """The report; raises `LookupError` before there is one."""
+        """The report. Raises `LookupError` if there is none yet."""
         return required(self.report, f"candidate {self.number} has not been verified")
 
     @property
     def speedup(self) -> Interval:
-        """Over eager; raises `LookupError` where it did not pass."""
+        """The speedup over eager. Raises `LookupError` if the program did not pass."""
         return required(self.report.speedup if self.report is not None and self.passed else None, f"candidate {self.number} did not pass")
 
     @property
     def gain(self) -> Interval | None:
-        """Over `base`, both timed in turn by one measurement; null where they were not. Two ratios to eager, each of its own time, are no gain."""
+        """The speedup over `base`, from one measurement that timed both alternately; null if there was no such measurement. Two ratios to eager that
+        were measured at different times do not yield a gain."""
         timing = self.report.timing if self.report is not None and self.passed else None
         rival = timing.rival if timing is not None else None
         return rival.speedup if rival is not None and self.base is not None else None
 
     @property
     def level(self) -> float:
-        """How fast it is, to hold against other programs: the speedup over eager of a first program, times the gains from there; 0 where it is not
-        correct. A program that was measured beside one of another line stands at that one's level times what was measured."""
+        """The program's speed, for comparison with other programs: the first program's speedup over eager times the gains since then, or 0 if it is
+        not correct. If a program was measured together with one of another line, its level is that program's level times the measured ratio."""
         if self.against is not None:
             return self.against.attempt.level * self.against.speedup.ratio
         if self.base is not None and self.gain is not None:
@@ -157,7 +160,7 @@ class Attempt:
 
     @property
     def score(self) -> float:
-        """The same from the lower bound of the first program's speedup."""
+        """The same as `level`, but starting from the lower bound of the first program's speedup."""
         if self.against is not None:
             return self.against.attempt.score * self.against.speedup.ratio
         if self.base is not None and self.gain is not None:
@@ -166,7 +169,7 @@ class Attempt:
 
 
 def beside(parent: Attempt | None) -> Attempt | None:
-    """What a change of `parent` is timed beside: itself where it passed, else what it was made from."""
+    """Return the program against which a change of `parent` is timed: the parent itself if it passed, or else the program from which it was made."""
     return parent if parent is None or parent.passed else parent.base
 
 
@@ -180,22 +183,22 @@ class Situation:
     reference: Profile | None = None
     plan: Plan | None = None
     attempts: list[Attempt] = field(default_factory=list)
-    step: dict[str, Any] | None = None  # of the plan, that is worked on now; null: the program as a whole
-    refusals: list[str] = field(default_factory=list)  # why replies could not be used, since the last program
-    replans_left: int = 0  # how often the workflow would still ask for a new plan
-    outcome: str = ""  # why a new plan is asked for
-    tuned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # numbers of kernels, by fingerprint, from earlier runs
-    records: Mapping[str, Record] = field(default_factory=dict)  # of strategies on this kind of device, from earlier runs
-    orders: Orders = field(default_factory=Orders)  # of people to the built-in roles
+    step: dict[str, Any] | None = None  # the current step of the plan; null: work on the program as a whole
+    refusals: list[str] = field(default_factory=list)  # why replies were unusable, since the last program
+    replans_left: int = 0  # how many more times the workflow would ask for a new plan
+    outcome: str = ""  # reason for a new plan
+    tuned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # kernel numbers from earlier runs, by the kernel's fingerprint
+    records: Mapping[str, Record] = field(default_factory=dict)  # strategy records from earlier runs on this kind of device
+    orders: Orders = field(default_factory=Orders)  # people's orders to the built-in roles
 
     @property
     def planned(self) -> Plan:
-        """The plan; raises `LookupError` before there is one."""
+        """The plan. Raises `LookupError` if there is none yet."""
         return required(self.plan, "there is no plan yet")
 
     @property
     def captured(self) -> Capture:
-        """The task's graph; raises `LookupError` before there is one."""
+        """The task's graph. Raises `LookupError` if there is none yet."""
         return required(self.capture, "the task has not been captured yet")
 
     @property
@@ -203,7 +206,7 @@ class Situation:
         return max((a for a in self.attempts if a.passed), key=self.rank, default=None)
 
     def rank(self, attempt: Attempt) -> tuple[bool, float]:
-        """What makes one program that passed better than another."""
+        """Return the sort key for ranking programs that passed; higher is better."""
         own = self.settings.winner == "fastest" or attempt.verdict.program_class in ("custom", "mixed")
         return own, attempt.score
 
@@ -212,45 +215,46 @@ class Planner(Protocol):
     name: str
 
     async def plan(self, span: Span, situation: Situation) -> Plan:
-        """The first plan, or, where `situation.plan` and attempts are there, a new one that learns from them."""
+        """Return the first plan. If `situation.plan` and attempts exist, return a new plan that takes them into account."""
 
     async def ideas(self, span: Span, situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:
-        """Up to `count` ideas that differ from those known and from each other; fewer, or none, where there are no more."""
+        """Return up to `count` ideas that differ from the known ones and from each other; the list is shorter or empty if there are no more."""
 
     async def cross(self, span: Span, situation: Situation, first: Idea, second: Idea) -> Idea:
-        """One idea out of two: crossover of strategies, not of code."""
+        """Return one idea made from two by crossing over strategies, not code."""
 
     async def align(self, span: Span, situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
-        """The idea rewritten so that it says what the surviving program does."""
+        """Return the idea, rewritten to describe what the surviving program does."""
 
     async def edit_tree(self, span: Span, situation: Situation, view: View) -> Edited:
-        """The tree of decisions as this author would have it now."""
+        """Return the decision tree as this author would now change it."""
 
 
 class Coder(Protocol):
     name: str
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
-        """The first program (no parent), or the parent changed as the advice asks; null where it has no answer left."""
+        """Return the first program (if there is no parent), or the parent changed as the advice asks. Return null if this Coder has no further
+        answer."""
 
     async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
-        """The idea as a program, starting from the parent's where there is one."""
+        """Return the idea as a program, starting from the parent's if there is one."""
 
     def knobs(self, situation: Situation, attempt: Attempt) -> list[Knob]:
-        """Numbers of the attempt's program that can be changed without changing what it does."""
+        """Return the numbers in the attempt's program that can be changed without affecting its results."""
 
     async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
-        """The same program with knobs at other values; null where that is not possible."""
+        """Return the same program with other knob values, or null if that is not possible."""
 
 
 class Verifier(Protocol):
     name: str
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
-        """Diagnose `attempt` and route: repair it, or improve the best attempt so far, or stop."""
+        """Diagnose `attempt` and choose a route: repair it, improve the best attempt so far, or stop."""
 
     def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
-        """The same by rules alone, at once: nobody is asked, and nothing is written into the trace."""
+        """Return the same kind of advice from rules alone, immediately and without asking anybody or writing to the trace."""
 
 
 @dataclass(frozen=True)

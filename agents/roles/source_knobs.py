@@ -1,4 +1,4 @@
-"""Numbers of a program that a model wrote: named constants that set launch shape and tiling, found in its text, changed in its text."""
+"""Tunable numbers in a program that a model wrote: named constants for launch shape and tiling, which are found and changed in the source text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from agents.roles.situation import Knob
 
-# By name, since nothing else tells a tuning constant from a dimension of the task.
+# Constants are matched by name, because nothing else distinguishes a tuning constant from a dimension of the task.
 _WORDS = "BLOCK|THREADS|TILE|UNROLL|VEC|VECTOR|ITEMS|WARPS|STAGES|CHUNK|WIDTH|NUM_WARPS|NUM_STAGES|PER_THREAD|PER_BLOCK"
 _NAME = rf"(?P<name>(?:[A-Za-z0-9]+_)*(?:{_WORDS})(?:_[A-Za-z0-9]+)*)"
 _INTEGER = r"(?:unsigned\s+)?(?:int|long|size_t|unsigned|int64_t|uint32_t)"
@@ -20,11 +20,11 @@ _PLACES = [
     )
 ]
 LARGEST = 4096
-STEPS = 2  # halvings and doublings on each side
+STEPS = 2  # number of halvings and doublings on each side
 
 
 def knobs(source: str) -> list[Knob]:
-    """Constants whose name says that they are tuned and whose value is a power of two, each with its neighbours by factors of two."""
+    """Returns constants whose names mark them as tunable and whose values are powers of two, each with neighbouring values by factors of two."""
     found: dict[str, list[int]] = {}
     for place in _places(source):
         found.setdefault(place["name"], []).append(int(place["value"]))
@@ -32,7 +32,7 @@ def knobs(source: str) -> list[Knob]:
 
 
 def tuned(source: str, values: Mapping[str, int]) -> str | None:
-    """The source with these constants at other values; null where one of them is not there."""
+    """Returns the source with other values for these constants, or null if one of them is missing."""
     for name, value in values.items():
         places = [place for place in _places(source) if place["name"] == name]
         if len(places) != 1:

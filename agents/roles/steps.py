@@ -1,4 +1,4 @@
-"""The steps of a plan, as a workflow goes through them with a coder that takes them one at a time."""
+"""The steps of a plan, for workflows whose coder takes them one at a time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any
 
 from agents.roles.situation import Plan, Situation
 
-MOST_STEPS = 4  # that are coded one by one; what a longer plan has beyond them is one step together
+MOST_STEPS = 4  # number of steps that are coded one by one; the rest of a longer plan becomes one combined step
 
 Step = dict[str, Any]
 
 
 def workable(plan: Plan) -> list[Step]:
-    """Steps that somebody has to code, in order: own kernels, and library calls that change. Never empty while the plan has a step."""
+    """Returns the steps that have to be coded, in order: custom kernels, and library calls that change. The result is never empty if the plan has a
+    step."""
     steps = [step for step in plan.payload.get("steps") or [] if isinstance(step, dict)]
     own = [step for step in steps if step.get("space") == "own kernel" or (step.get("space") == "library" and step.get("strategies"))] or steps[:1]
     if len(own) <= MOST_STEPS:
@@ -21,7 +22,7 @@ def workable(plan: Plan) -> list[Step]:
 
 
 def together(steps: list[Step]) -> Step:
-    """Several steps as one."""
+    """Returns several steps combined into one."""
 
     def every(name: str) -> list[str]:
         return list(dict.fromkeys(str(value) for step in steps for value in step.get(name) or []))
@@ -37,7 +38,7 @@ def together(steps: list[Step]) -> Step:
 
 
 def following(situation: Situation) -> Step | None:
-    """The step after the present one, or null where it was the last, or where the coder takes no steps."""
+    """Returns the next step, or null if this was the last one or the coder does not work step by step."""
     if situation.plan is None or situation.step is None:
         return None
     steps = workable(situation.plan)
@@ -52,6 +53,6 @@ def first(situation: Situation) -> Step | None:
 
 
 def operators_in(situation: Situation) -> list[str] | None:
-    """The task's operators by their names in the graph; null where not all of them are known."""
+    """Returns the task's operators by their names in the graph, or null if not all of them are known."""
     graph = situation.capture.graph if situation.capture is not None else None
     return [node.op for node in graph.nodes] if graph is not None and graph.nodes and not graph.left else None

@@ -1,4 +1,4 @@
-"""The built-in Verifier: fixed rules for the diagnosis, the compiler's moves for the answer, the catalogue as the gate between them."""
+"""The built-in Verifier: fixed rules for the diagnosis, compiler moves for the answer, and the catalogue as the gate between them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class BuiltInVerifier:
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         await heed(span, situation, "verifier")
         advice, groups = self.by_rules(situation, attempt), taken(situation, attempt)
-        said = " ".join([advice.diagnosis.text, *against_floors(situation, groups)])
-        return replace(advice, diagnosis=advice.diagnosis.model_copy(update={"text": said}), groups=groups)
+        said = " ".join([advice.diagnosis.says(), *against_floors(situation, groups)])
+        return replace(advice, diagnosis=advice.diagnosis.model_copy(update={"text": said, "spent": ""}), groups=groups)
 
     def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
         found = self._diagnose(situation, attempt)
@@ -49,10 +49,10 @@ class BuiltInVerifier:
 
     @staticmethod
     def open_moves(situation: Situation, of_best: Diagnosis) -> tuple[list[Move], list[str]]:
-        """Moves on the best program that nothing forbids, those that will probably gain most first, of equals those that answer its bottleneck; and
-        why others are refused."""
+        """Returns the permitted moves on the best program, and the reasons why others are refused. Moves are ordered by probable gain; if gains are
+        equal, those that address the program's bottleneck come first."""
         best, compiled = required(situation.best, "no program has passed"), situation.planned.data
-        if best.edit.options is None:  # a fork took over from a model
+        if best.edit.options is None:  # a fork replaced a model by the compiler
             return [], [f"candidate {best.number} is not the compiler's, which can only move what it printed"]
         tried = {a.edit.options.model_dump_json() for a in situation.attempts if a.edit.options is not None}
         facts, left = facts_of(situation, best, of_best, compiled), families_to_leave(situation)
@@ -82,14 +82,14 @@ class BuiltInVerifier:
 
 
 def taken(situation: Situation, attempt: Attempt) -> dict[str, float]:
-    """Milliseconds that each group's kernels took in a program of the compiler's that passed."""
+    """Returns the milliseconds that a passing compiler program spends in the kernels of each group."""
     if not attempt.passed or attempt.edit.options is None:
         return {}
     return against_floor(situation.planned.data.plan, attempt.edit.options, attempt.verdict, attempt.profile, attempt.edit.source)
 
 
 def against_floors(situation: Situation, groups: Mapping[str, float]) -> list[str]:
-    """The groups that take longest, each against its floor and what was expected of it."""
+    """Returns the slowest groups, each compared with its floor and its expected time."""
     compiled: Compiled = situation.planned.data
     known = {group.id: group for group in compiled.plan.groups}
     said = []

@@ -1,4 +1,4 @@
-"""The catalogue of strategies: what the Planner chooses from, what gates a diagnosis, what the pages explain."""
+"""The strategy catalogue. The Planner chooses from it, it decides which advice a diagnosis may give, and the pages explain it."""
 
 from agents.strategies.catalogue import CATALOGUE, by_name
 from agents.strategies.combined import combined, named, parts, strategies_of

@@ -1,4 +1,4 @@
-"""`python -m agents.strategies` prints the catalogue as a page: docs/reference/strategies.md is this text."""
+"""`python -m agents.strategies` prints the catalogue as a page, which is the text of docs/reference/strategies.md."""
 
 from __future__ import annotations
 

@@ -9,21 +9,21 @@ from agents.strategies.catalogue import by_name
 from agents.strategies.strategy import Strategy
 
 JOINT = " + "
-LONGEST = 60  # characters that a strategy's name has room for, in events and tables
+LONGEST = 120  # maximum length of a strategy's name in events and tables, in characters
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """Splits a combination into its names; a plain name is its only part."""
+    """Splits a combination into its names; a plain name is returned as the only part."""
     return tuple(filter(None, (part.strip() for part in name.split(JOINT.strip()))))
 
 
 def strategies_of(name: str) -> list[Strategy]:
-    """Those of the catalogue that a name or a combination stands for."""
+    """Returns the catalogue strategies for which a name or a combination stands."""
     return [strategy for part in parts(name) if (strategy := by_name(part)) is not None]
 
 
 def combined(names: Iterable[str]) -> str:
-    """One name for several, each once, in their order, as many as there is room for; what the catalogue does not have is left out."""
+    """Returns one name for several strategies, each listed once, in order, and as many as fit. Names that are not in the catalogue are left out."""
     kept: list[str] = []
     for name in dict.fromkeys(strategy.name for given in names for strategy in strategies_of(given)):
         if len(JOINT.join([*kept, name])) <= LONGEST:
@@ -32,5 +32,5 @@ def combined(names: Iterable[str]) -> str:
 
 
 def named(said: str) -> str:
-    """What a person or a model wrote where one strategy or several are asked for: "`a`, b and c" is "a + b + c"."""
+    """Returns the combined name for what a person or a model wrote when asked for strategies: "`a`, b and c" becomes "a + b + c"."""
     return combined(re.split(r"\s*(?:\+|,|;|&|/|\band\b)\s*", re.sub(r"[`'\"*]", "", said).strip(" .").lower()))

@@ -1,4 +1,4 @@
-"""How to carry out a strategy, in each language: prose in `how_to/FAMILY.md`, a heading a strategy and a heading a language beneath it."""
+"""Instructions for each strategy in each language: prose in `how_to/FAMILY.md`, with one heading per strategy and a subheading per language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "how_to"
 LANGUAGES = ("cuda", "triton", "cpp")
 
-# What a family changes. A search that stands still tries another family before it gives up.
+# What a family changes. A search on a plateau tries a different family before it gives up.
 FAMILIES = {
     "fusion": "which operators share a kernel",
     "algorithm": "what is computed, and how often",
@@ -34,7 +34,7 @@ class HowTo:
 
 @cache
 def how_tos() -> dict[str, HowTo]:
-    """By strategy; raises `ValueError` with the place where a file is not of the form."""
+    """Returns instructions by strategy. Raises `ValueError` with the location if a file is malformed."""
     found: dict[str, HowTo] = {}
     for family in FAMILIES:
         path = FOLDER / f"{family}.md"

@@ -1,17 +1,18 @@
-"""Expected against realised gain of every strategy that was tried: a projection of a run's events.
+"""The expected and the realised gain of every strategy that was tried, as a projection of a run's events.
 
-A candidate counts for the strategy it names, a first program for all of its strategies together. What it realised is its gain over the nearest
-ancestor that passed, timed in turn with it (`gain` of its verdict; over eager for a first program): two ratios to eager, each of its own time,
-differ by what eager differs, and say nothing. What was expected stands in the decision that asked for it.
+A candidate counts for the strategy that it names; a first program counts for all of its strategies together. The realised gain is measured against
+the nearest ancestor that passed, timed alternately with it (`gain` in its verdict). For a first program, it is measured against eager. Two ratios to
+eager taken at different times cannot be compared, because they also differ by the drift of eager. The expected gain is recorded in the decision that
+asked for the candidate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, log
 from statistics import geometric_mean
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import BaseModel
 
@@ -31,13 +32,13 @@ from agents.payloads import (
 from agents.strategies.combined import parts
 from verifier.report import Interval
 
-GAIN = 1.02  # a realised gain below it is within the noise of tier quick
+GAIN = 1.02  # a smaller realised gain is within the noise of tier quick
 
 Outcome = Literal["gained", "no gain", "not right", "not measured"]
 
 
 class Entry(BaseModel):
-    """One application of one strategy."""
+    """One application of a strategy."""
 
     run: str
     task: str = ""  # sha
@@ -51,28 +52,28 @@ class Entry(BaseModel):
     title: str = ""
     changes: str = ""
     program: str = ""  # sha of the program's artefact
-    status: str = ""  # of the verdict in tier quick
+    status: str = ""  # status of the verdict in tier quick
     expected: float | None = None
     realised: float | None = None
-    low: float | None = None  # of the realised gain's 95 % interval
+    low: float | None = None  # lower end of the realised gain's 95 % interval
     high: float | None = None
-    bottleneck: str = ""  # of the program that it was made from, by its diagnosis
-    before: str = ""  # sha of that program's artefact
-    offered: bool = False  # whether what earlier runs had earned with it stood in a request of this run before
-    speedup: float | None = None  # against eager
+    bottleneck: str = ""  # bottleneck of the parent program, from its diagnosis
+    before: str = ""  # sha of the parent program's artefact
+    offered: bool = False  # whether an earlier request in this run had shown what past runs gained with the strategy
+    speedup: float | None = None  # speedup over eager
     outcome: Outcome = "not measured"
-    confirmed: bool = False  # the program, or one that was made from it, is the run's result, confirmed in tier full
+    confirmed: bool = False  # whether the run's result, confirmed in tier full, is this program or was made from it
 
 
 @dataclass(frozen=True)
 class Score:
-    """A strategy's record over entries."""
+    """The record of a strategy over a set of entries."""
 
     tried: int
     passed: int
     gained: int
-    mean: float | None  # geometric mean of the realised gains of those that passed
-    expected: float | None  # geometric mean of what was expected of the same ones, where an expectation was written down
+    mean: float | None  # geometric mean of the realised gains of the programs that passed
+    expected: float | None  # geometric mean of the expected gains of the same entries, if they were recorded
 
     @property
     def win_rate(self) -> float | None:
@@ -80,14 +81,25 @@ class Score:
 
 
 def entries(events: Iterable[Event]) -> list[Entry]:
-    """One entry a candidate with a strategy and a verdict, in order of proposal."""
+    """Returns one entry for each candidate that has a strategy and a verdict, in the order of proposal."""
     reading = _Reading()
     for event in events:
         READ.take(reading, event)
     return reading.entries()
 
 
-def score(of: Sequence[Entry]) -> Score:
+class Tried(Protocol):
+    """What a score needs to know of one use: a ledger's entry, or a row of the database."""
+
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def realised(self) -> float | None: ...
+    @property
+    def expected(self) -> float | None: ...
+
+
+def score(of: Iterable[Tried]) -> Score:
     measured = [e for e in of if e.outcome != "not measured"]
     gains = [e.realised for e in measured if e.realised]
     hoped = [e.expected for e in measured if e.realised and e.expected]
@@ -100,23 +112,24 @@ def score(of: Sequence[Entry]) -> Score:
     )
 
 
-PRIOR = 2.0  # tries that kept their promise exactly, which every strategy begins with
-MOST_KEPT = 1.5  # of a promise: what one lucky try may count
+PRIOR = 2.0  # number of tries with an exactly kept promise that every strategy starts with
+MOST_KEPT = 1.5  # upper limit for the share of a promise that a single lucky try counts for
 
 
 class Record(BaseModel):
-    """What a strategy has kept of what it promised on one kind of device: the sum, over its tries, of realised over expected gain as logarithms."""
+    """How well a strategy has kept its promises on one kind of device: the sum, over its tries, of the logarithm of the realised gain divided by that
+    of the expected gain."""
 
     tried: int = 0
     kept: float = 0.0
 
     @property
     def trust(self) -> float:
-        """1: gains were as promised; 0: none came."""
+        """1 means that gains were as promised, and 0 that no gains were realised."""
         return (self.kept + PRIOR) / (self.tried + PRIOR)
 
     def likely(self, expected: float) -> float:
-        """The gain that a promised one will probably be."""
+        """Returns the probable gain for a given promise."""
         return exp(log(expected) * self.trust) if expected > 1 else expected
 
     def plus(self, other: Record) -> Record:
@@ -124,8 +137,8 @@ class Record(BaseModel):
 
 
 def kept(expected: float | None, realised: float | None) -> float:
-    """Of one try: 1 where the gain was what had been promised, 0 where there was none or the program was not right. Without a promise: whether it
-    gained at all."""
+    """Returns the share of its promise that one try kept: 1 if the gain was as promised, and 0 if there was no gain or the program was incorrect.
+    If there was no promise, returns 1 if the try gained anything at all."""
     if not realised or realised <= 1:
         return 0.0
     if expected is None or expected <= 1:
@@ -134,7 +147,7 @@ def kept(expected: float | None, realised: float | None) -> float:
 
 
 def records(of: Iterable[Entry]) -> dict[str, Record]:
-    """By strategy, over entries of one kind of device. What could not be measured says nothing."""
+    """Returns the records by strategy, over entries from one kind of device. Unmeasured entries are ignored."""
     found: dict[str, Record] = {}
     for entry in of:
         if entry.outcome != "not measured":
@@ -154,21 +167,21 @@ READ: Projection[_Reading, Event] = Projection()
 
 
 class _Reading:
-    """What the entries need of a trace."""
+    """The parts of a trace that are needed to make entries."""
 
     def __init__(self) -> None:
         self.run = ""
         self.started = RunStarted()
         self.operators: dict[str, list[str]] = {}
-        self.proposed: dict[int, tuple[int, CandidateProposed]] = {}  # with the event's seq
+        self.proposed: dict[int, tuple[int, CandidateProposed]] = {}  # candidates, each with the seq of its event
         self.verdicts: dict[int, VerificationFinished] = {}
         self.expected: dict[int, float | None] = {}
         self.decisions: dict[int, DecisionMade] = {}
         self.in_span: dict[str, int] = {}  # candidate by the span that proposed it
         self.best: int | None = None
         self.held = False
-        self.bottlenecks: dict[int, str] = {}  # of candidates
-        self.offers: list[tuple[int, str]] = []  # seq, and the strategy that was offered from then on
+        self.bottlenecks: dict[int, str] = {}  # bottlenecks by candidate
+        self.offers: list[tuple[int, str]] = []  # (seq, the strategy that was offered from that event on)
 
     @READ.on(RunStarted)
     def _started(self, event: Event, p: RunStarted) -> None:
@@ -232,7 +245,7 @@ class _Reading:
         return program.sha if program else ""
 
     def _all_operators(self) -> list[str]:
-        """Of a program that belongs to no single step."""
+        """Returns all operators of the task, for a program that belongs to no single step."""
         return list(dict.fromkeys(name for names in self.operators.values() for name in names))[:16]
 
     def _ratio(self, number: int) -> float | None:
@@ -240,7 +253,7 @@ class _Reading:
         return verdict.speedup.ratio if verdict is not None and verdict.status == "passed" and verdict.speedup else None
 
     def _realised(self, number: int) -> Interval | None:
-        """With its interval; null where nothing was measured, or not beside the program that it was made from."""
+        """Returns the realised gain with its interval, or null if nothing was measured or the parent program was not measured at the same time."""
         if self._ratio(number) is None:
             return None
         verdict = self.verdicts[number]
@@ -260,7 +273,7 @@ class _Reading:
 
 
 def outcome_of(status: str, realised: Interval | None) -> Outcome:
-    """`status`: of the verdict in tier quick. `realised`: over what the program was made from."""
+    """`status` is the status of the verdict in tier quick; `realised` is the gain over the parent program."""
     if status in ("inconclusive", "infrastructure_error", "") or (status == "passed" and realised is None):
         return "not measured"
     if status != "passed" or realised is None:

@@ -1,4 +1,4 @@
-"""What a strategy is, and the facts by which it is judged."""
+"""The definition of a strategy, and the facts that decide whether it applies."""
 
 from __future__ import annotations
 
@@ -8,58 +8,67 @@ from dataclasses import dataclass
 
 from agents.strategies.how_to import how_tos
 
-HOST_SETS_THE_PACE = 0.2  # share of a call in which the device waits for the host: from here on the host's work is worth a method, whatever the class
+HOST_SETS_THE_PACE = 0.2  # share of a call in which the device waits for the host; from here on, host work is worth a method in any class
+HOST_IS_WORTH_A_METHOD = 0.03  # share of a call; a smaller gain is not told from noise
 BOTTLENECKS = ("memory", "compute", "latency", "launch", "occupancy", "defect", "none")
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a program on a device when its next step is chosen. Null: not known."""
+    """Facts about a program on a device at the time when its next step is chosen. Null means unknown."""
 
     device: str  # "cpu", "cuda"
     bottleneck: str
     precision: str = "fp32-strict"
     program_us: float | None = None
-    headroom: float | None = None  # program time over its floor; 1 is the floor
-    launches: float | None = None  # a call
+    headroom: float | None = None  # program time divided by its floor; 1 is the floor
+    launches: float | None = None  # launches per call
     device_busy: float | None = None  # share of the wall time
-    host_share: float | None = None  # of a call, in which the device has no work and waits for the host
-    bandwidth_share: float | None = None  # least traffic over what the memory could carry in the program's time
-    own_share: float | None = None  # of the program's time in its own kernels
+    host_share: float | None = None  # share of a call during which the device is idle and waits for the host
+    bandwidth_share: float | None = None  # minimum traffic divided by the traffic that the memory could carry in the program's time
+    own_share: float | None = None  # share of the program's time that its own kernels take
     static_shapes: bool = True
     reductions: bool | None = None  # the task reduces over rows
-    products: bool | None = None  # it has matrix products or convolutions
-    reuse: bool | None = None  # a datum is used for more than one result: products, filters, rows with several passes
+    products: bool | None = None  # the task has matrix products or convolutions
+    reuse: bool | None = None  # data is used for more than one result: matrix products, filters, rows that need several passes
     capability: tuple[int, int] | None = None  # compute capability
-    registers: int | None = None  # a thread, of the longest own kernel
-    faults: tuple[str, ...] = ()  # that the diagnosis named, those that cost most first
+    on_tensor_cores: bool | None = None  # the slowest own kernel uses tensor cores
+    scores: bool | None = None  # a softmax lies between two products
+    registers_alone: bool | None = None  # registers, and no other resource, bound the resident blocks of the slowest own kernel
+    registers: int | None = None  # registers per thread in the slowest own kernel
+    faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first
 
     @property
     def waits_for_host(self) -> bool:
         return self.host_share is not None and self.host_share >= HOST_SETS_THE_PACE
 
+    @property
+    def has_host_gaps(self) -> bool:
+        return self.host_share is not None and self.host_share >= HOST_IS_WORTH_A_METHOD
+
 
 @dataclass(frozen=True)
 class Strategy:
-    """`when` is what must hold for it to pay, `veto` what forbids it (a sentence) or null."""
+    """`when` states the condition under which the strategy pays off; `veto` returns a sentence that says what forbids it, or null."""
 
     name: str
     title: str
     answers: tuple[str, ...]  # bottlenecks
     when: Callable[[Facts], bool]
-    applies: str  # `when` for people, with what the graph has to look like
+    applies: str  # `when` in words, with the graph structure that the strategy requires
     expectation: str
-    forbidden: str  # `veto` for people
+    forbidden: str  # human-readable form of `veto`
     references: tuple[str, ...]
     veto: Callable[[Facts], str | None] = lambda facts: None
     devices: tuple[str, ...] = ("cpu", "cuda")
-    cures: tuple[str, ...] = ()  # faults that it undoes, by the diagnosis's names
-    cures_when: Callable[[Facts], bool] = lambda facts: True  # which of several cures fits
-    only_cures: bool = False  # of no use where its fault was not named
-    needs: str = ""  # a pattern that one of the task's operators has; "" where it is for any
+    cures: tuple[str, ...] = ()  # names of the diagnosed faults that the strategy fixes
+    cures_when: Callable[[Facts], bool] = lambda facts: True  # decides which of several cures for a fault fits
+    only_cures: bool = False  # useful only if its fault was diagnosed
+    needs: str = ""  # a pattern that one of the task's operators must match; "" if it fits any task
 
     def meets(self, operators: Collection[str] | None) -> bool:
-        """Whether a task with these operators ("aten.mm.default", or "matrix product") has what it is for; null: they are not known."""
+        """Returns whether a task with these operators ("aten.mm.default", or "matrix product") contains what the strategy needs; null means that the
+        operators are unknown."""
         return not self.needs or operators is None or any(re.search(self.needs, operator) for operator in operators)
 
     @property
@@ -68,7 +77,7 @@ class Strategy:
 
     @property
     def cuda(self) -> str:
-        """How to do it in CUDA C++: a few sentences that a coder can act on."""
+        """Instructions for CUDA C++: a few sentences that a coder can follow."""
         return how_tos()[self.name].cuda
 
     @property
@@ -77,11 +86,11 @@ class Strategy:
 
     @property
     def cpp(self) -> str:
-        """In C++ on the CPU; "" where it is for GPUs only."""
+        """Instructions for C++ on the CPU, or "" if the strategy is for GPUs only."""
         return how_tos()[self.name].cpp
 
     def refuses(self, facts: Facts) -> str | None:
-        """Why it may not be tried now, or null."""
+        """Returns why the strategy must not be tried now, or null if it may be."""
         if facts.device not in self.devices:
             return f"{self.name} is for {' and '.join(self.devices)} only"
         return self.veto(facts) or (None if self.when(facts) else f"{self.name} applies where {self.applies}")

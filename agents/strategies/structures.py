@@ -1,4 +1,4 @@
-"""Strategies that a coder has to write: other algorithms, other structures of a kernel, other calls of the library."""
+"""Strategies that a coder has to implement, such as different algorithms, kernel structures or library calls."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from agents.strategies.strategy import Facts, Strategy
 
 HOPPER = (9, 0)
 AMPERE = (8, 0)
-NEAR_VENDOR = 1.5  # of the floor: a vendor's product that is so near is not replaced
-MANY_REGISTERS = 96  # a thread: from here on they limit the warps that can be resident
+NEAR_VENDOR = 1.5  # a vendor's product is not replaced if its time is below this multiple of the floor
+SCATTERS = r"index_add|index add|index_put|scatter|segment|embedding_bag|bincount"  # operators that write to data-dependent positions
+MANY_REGISTERS = 96  # registers per thread above which they limit the number of resident warps
 
 
 def always(facts: Facts) -> bool:
@@ -36,16 +37,17 @@ def _own_kernels(facts: Facts) -> bool:
 
 
 def _short_calls(facts: Facts) -> bool:
-    """Where the host's share of a call is not known, a call that is short enough for it to count."""
+    """Returns whether the host's share of a call matters. If the share is unknown, returns whether the call is short enough that it could matter."""
     if facts.host_share is not None:
-        return facts.waits_for_host or facts.host_share >= 0.1
+        return facts.has_host_gaps
     return facts.program_us is None or facts.program_us < 500
 
 
 def vendor_stays(facts: Facts) -> str | None:
-    """The loops of a vendor's product stay by default: one's own has to have room to win."""
+    """Returns why the main loops of a vendor's matrix product should stay, or null: a custom replacement is tried only if there is room for a
+    gain."""
     if facts.products and facts.headroom is not None and facts.headroom < NEAR_VENDOR:
-        return f"the vendor's product stays: it is within {NEAR_VENDOR:g}x of the floor"
+        return f"the vendor's product stays, since it is within {NEAR_VENDOR:g}x of the floor"
     return None
 
 
@@ -54,7 +56,7 @@ def _tiles(facts: Facts) -> str | None:
 
 
 def _hopper(facts: Facts) -> str | None:
-    return "it needs compute capability 9.0" if facts.capability is not None and facts.capability < HOPPER else None
+    return "it needs compute capability 9.0 or later" if facts.capability is not None and facts.capability < HOPPER else None
 
 
 def _hopper_tiles(facts: Facts) -> str | None:
@@ -62,22 +64,24 @@ def _hopper_tiles(facts: Facts) -> str | None:
 
 
 def _full_precision(facts: Facts) -> str | None:
-    return f"the policy {facts.precision} keeps fp32" if facts.precision == "fp32-strict" else None
+    return f"the {facts.precision} policy keeps data in fp32" if facts.precision == "fp32-strict" else None
 
 
 def _split_fits(facts: Facts) -> str | None:
     if facts.precision != "fp32-strict":
-        return f"under {facts.precision} one product on tensor cores is enough"
+        return f"under {facts.precision} a single tensor-core product is enough"
+    if facts.on_tensor_cores:
+        return "the slowest kernel computes its products on tensor cores already"
     if facts.capability is not None and facts.capability < AMPERE:
-        return "it needs tensor cores for TF32, from compute capability 8.0 on"
+        return "it needs TF32 tensor cores, that is, compute capability 8.0 or later"
     return vendor_stays(facts)
 
 
 def _half_fits(facts: Facts) -> str | None:
     if facts.precision not in ("bf16", "fp16"):
-        return f"under {facts.precision} operands of 16 bits are too narrow"
+        return f"16-bit operands are too narrow under {facts.precision}"
     if facts.capability is not None and facts.capability < AMPERE:
-        return "it needs asynchronous copies and tensor cores for bf16, from compute capability 8.0 on"
+        return "it needs asynchronous copies and bf16 tensor cores, that is, compute capability 8.0 or later"
     return vendor_stays(facts)
 
 
@@ -87,44 +91,55 @@ BLOCKS: tuple[Strategy, ...] = (
         title="A whole block of the model in one kernel",
         answers=("memory", "launch", "latency", "occupancy"),
         when=far_from_floor,
-        applies="products, normalisations and what lies between them work on the same rows, and a tile of rows with what is computed on it "
-        "(up to some 200 kB) fits a multiprocessor",
-        expectation="nothing between the operators travels through memory, and one launch is left: 1.5 to 5x where operators are short",
-        forbidden="weights of more than L2 that every tile reads anew; a product that fills the device for 100 us or more by itself",
+        applies="matmuls, normalisations and everything between them work on the same rows, and a tile of rows with all that is computed on it (up "
+        "to about 200 kB) fits on one SM",
+        expectation="no memory traffic between the operators and a single launch: 1.5 to 5x where operators are short",
+        forbidden="weights larger than L2 that every tile rereads; a matmul that fills the device for 100 us or more by itself",
         references=("Dao et al., arXiv 2205.14135", "Wu et al., Mirage, arXiv 2405.05751"),
     ),
     Strategy(
         name="grouped-product",
-        title="Several products of different sizes in one launch",
+        title="Several matmuls of different sizes in one grouped-GEMM launch",
         answers=("occupancy", "launch", "latency"),
         when=lambda facts: facts.products is not False and far_from_floor(facts),
-        applies="experts, heads or samples each have a product of their own, whose sizes differ or depend on data",
-        expectation="one launch instead of one a group, and tiles of all groups fill the device together: 2 to 8x over a loop on the host",
-        forbidden="groups of equal size that a batched product of the library takes as they lie",
+        applies="experts, heads or samples each have a matmul of their own, with sizes that differ or depend on data",
+        expectation="one launch instead of one per group, with the tiles of all groups filling the device together: 2 to 8x over a host loop",
+        forbidden="groups of equal size that the library's batched GEMM takes as they are",
         references=("CUTLASS documentation, grouped kernel schedulers", "Gale et al., MegaBlocks, arXiv 2211.15841"),
+    ),
+    Strategy(
+        name="gather-by-key",
+        title="Gather all rows of a key in one block or warp",
+        answers=("memory", "launch", "latency", "occupancy"),
+        when=far_from_floor,
+        applies="sums, maxima or softmax run over rows that share a key (edges of a node, tokens of an expert), with many rows per key",
+        expectation="no atomics and no separate pass per operator, each key's rows read once and its result written once: 1.5 to 5x",
+        forbidden="keys that change with every call, if counting and placing them costs more than the scatter; a key that has most of the rows",
+        references=("Wang et al., DGL, arXiv 1909.01315", "Huang et al., GE-SpMM, arXiv 2007.03179"),
+        needs=SCATTERS,
     ),
 )
 
 LAUNCHES: tuple[Strategy, ...] = (
     Strategy(
         name="cooperative-kernel",
-        title="Phases that need each other's results in one kernel, with a barrier over the device between them",
+        title="Dependent phases in one kernel, separated by grid-wide barriers",
         answers=("launch", "latency", "occupancy"),
         when=far_from_floor,
-        applies="two or more kernels of less than about 20 us each follow each other, and all blocks of a phase need what the phase before wrote",
-        expectation="a launch and a drained device less for each barrier, which costs 1 to 3 us itself: 1.2 to 3x on calls of less than 100 us",
-        forbidden="more blocks than are resident at once; phases that want different shapes of block or very different amounts of registers",
+        applies="two or more kernels shorter than about 20 us run back to back, and all blocks of a phase need what the previous phase wrote",
+        expectation="one launch and one device drain saved per barrier, which itself costs 1 to 3 us: 1.2 to 3x on calls shorter than 100 us",
+        forbidden="more blocks than can be resident at once; phases that want different block shapes or very different register counts",
         references=("NVIDIA CUDA C++ Programming Guide, cooperative groups",),
         devices=("cuda",),
     ),
     Strategy(
         name="dependent-launch",
-        title="Begin the next kernel while the one before still ends",
+        title="Start the next kernel while the previous one is finishing",
         answers=("launch", "latency"),
         when=far_from_floor,
-        applies="own kernels follow each other in one stream, each with a prologue (addresses, tables, weights) that needs nothing of the one before",
-        expectation="2 to 5 us for each pair of kernels; it works inside a CUDA graph as well",
-        forbidden="GPUs before compute capability 9.0; a kernel that reads anything of the one before ahead of its wait",
+        applies="custom kernels run back to back in one stream, each with a prologue (addresses, tables, weights) independent of the previous kernel",
+        expectation="2 to 5 us saved per pair of kernels, inside a CUDA graph as well",
+        forbidden="GPUs below compute capability 9.0; a kernel that reads its predecessor's results before it has waited for them",
         references=("NVIDIA CUDA C++ Programming Guide, programmatic dependent launch",),
         veto=_hopper,
         devices=("cuda",),
@@ -134,22 +149,22 @@ LAUNCHES: tuple[Strategy, ...] = (
 ALGORITHMS: tuple[Strategy, ...] = (
     Strategy(
         name="algebraic-rewrite",
-        title="Remove work by an identity",
+        title="Remove work with an algebraic identity",
         answers=("compute", "memory", "latency"),
         when=far_from_floor,
-        applies="a product with a diagonal or triangular matrix, a reduction behind a product, operators that undo each other",
-        expectation="as many times as the work shrinks: the outliers of 10 to 90x in published results come from here",
-        forbidden="an identity that holds for the tested values only, or that loses the error bound",
+        applies="a matmul has a diagonal or triangular operand, a reduction follows a matmul, or operators undo each other",
+        expectation="a speed-up by the factor by which the work shrinks: the 10 to 90x outliers in published results come from here",
+        forbidden="an identity that holds only for the tested values, or that breaks the error bound",
         references=("KernelBench level 1, tasks 12, 14, 15", "arXiv 2603.10085"),
     ),
     Strategy(
         name="fold-constants",
-        title="Compute once what depends on parameters alone",
+        title="Compute once what depends only on parameters",
         answers=("compute", "memory", "launch", "latency"),
         when=always,
         applies="parameters are transformed in every call: batch norm in eval mode, transposed or concatenated weights, tables",
-        expectation="the folded operators vanish from a call",
-        forbidden="what depends on an input, batch statistics in train mode, or a folded copy that is not renewed when weights change",
+        expectation="calls without the folded operators",
+        forbidden="anything that depends on an input, batch statistics in train mode, folded copies that are not refreshed when weights change",
         references=("Jacob et al., CVPR 2018, section 3.2",),
     ),
     Strategy(
@@ -157,19 +172,20 @@ ALGORITHMS: tuple[Strategy, ...] = (
         title="Mean and variance in one read",
         answers=("memory", "latency"),
         when=reduces,
-        applies="a normalisation reads its row once for the mean and once more for the variance",
-        expectation="one read less: up to 1.5x where rows come from memory",
-        forbidden="the difference of the mean of squares and the squared mean: it cancels for data far from zero",
+        applies="a normalisation reads its row once for the mean and again for the variance",
+        expectation="one read fewer: up to 1.5x where rows come from memory",
+        forbidden="the mean of squares minus the squared mean, which cancels for data far from zero",
         references=("Welford 1962", "Chan, Golub and LeVeque 1983"),
     ),
     Strategy(
         name="stream-through-softmax",
-        title="Product, softmax, product without the matrix between",
+        title="Matmul, softmax and matmul without the score matrix in memory",
         answers=("memory",),
-        when=lambda facts: multiplies(facts) and reduces(facts),
-        applies="attention: scores are written, normalised and read again, and their matrix is larger than inputs and outputs",
-        expectation="traffic falls from quadratic to linear in the length: 2 to 8x where the scores are several times L2",
-        forbidden="scores of less than half of L2 (25 MB on an H100), which stay in cache; a library's attention that takes this case and is level",
+        when=lambda facts: multiplies(facts) and reduces(facts) and facts.scores is not False,
+        applies="attention scores are written, normalised and read back, and their matrix is larger than the inputs and outputs",
+        expectation="traffic linear instead of quadratic in the sequence length: 2 to 8x where the scores are several times the size of L2",
+        forbidden="scores smaller than half of L2 (25 MB on an H100), which stay in cache; cases that the library's attention handles at the same "
+        "speed",
         references=("Dao et al., arXiv 2205.14135", "Milakov and Gimelshein, arXiv 1805.02867"),
         needs=r"softmax|attention|\bexp\b",
     ),
@@ -178,34 +194,34 @@ ALGORITHMS: tuple[Strategy, ...] = (
 REUSE: tuple[Strategy, ...] = (
     Strategy(
         name="register-blocking",
-        title="Several results a thread from the same operands",
+        title="Several results per thread from the same operands",
         answers=("compute", "memory", "latency"),
         when=multiplies,
-        applies="a product or filter of one's own loads two operands for every multiplication",
-        expectation="arithmetic a load grows with the side of the rectangle: 2 to 4x over one result a thread",
-        forbidden="a product that the vendor does near the floor; more than about 128 registers a thread",
+        applies="a custom matmul or filter loads two operands for every multiplication",
+        expectation="more arithmetic per load, growing with the side of the register tile: 2 to 4x over one result per thread",
+        forbidden="a matmul that the vendor library runs near the floor; more than about 128 registers per thread",
         references=("Volkov and Demmel, SC 2008",),
         veto=_tiles,
     ),
     Strategy(
         name="software-pipeline",
-        title="Copy the next tile while computing on this one",
+        title="Copy the next tile while computing on the current one",
         answers=("latency", "memory", "compute"),
         when=multiplies,
-        applies="a loop over tiles waits for its loads, then computes, then waits again",
-        expectation="the shorter of both times is hidden: 1.1 to 1.6x",
-        forbidden="loops without tiles that are used again; stages that cost the second resident block",
+        applies="a loop over tiles waits for its loads, computes, then waits again",
+        expectation="the shorter of copy and compute time hidden: 1.1 to 1.6x",
+        forbidden="loops whose tiles are not reused; stages that cost the second resident block",
         references=("NVIDIA CUDA C++ Programming Guide, asynchronous data copies",),
         veto=no_reuse,
     ),
     Strategy(
         name="tma-copies",
-        title="Bulk copies of tiles by the tensor memory accelerator",
+        title="Bulk tile copies with the Tensor Memory Accelerator",
         answers=("memory", "latency"),
         when=multiplies,
-        applies="tiles of a regular tensor are copied to shared memory by many threads on a GPU of compute capability 9.0 or later",
-        expectation="address computations and registers fall away: 1.05 to 1.3x in a pipelined loop",
-        forbidden="older GPUs, irregular access, strides that are no multiple of 16 bytes",
+        applies="many threads copy tiles of a regular tensor to shared memory on a GPU of compute capability 9.0 or later",
+        expectation="no address computations and fewer registers: 1.05 to 1.3x in a pipelined loop",
+        forbidden="older GPUs, irregular access, strides that are not a multiple of 16 bytes",
         references=("NVIDIA CUDA C++ Programming Guide, tensor memory access",),
         veto=_hopper_tiles,
         devices=("cuda",),
@@ -215,20 +231,20 @@ REUSE: tuple[Strategy, ...] = (
         title="Run blocks that share tiles at the same time",
         answers=("memory",),
         when=multiplies,
-        applies="a product's operands do not fit into L2, and blocks that run together use different rows and columns",
-        expectation="fewer reads from memory: 1.05 to 1.4x on products of one's own whose operands exceed L2",
-        forbidden="operands that fit into L2, kernels without shared tiles",
+        applies="a matmul's operands do not fit in L2, and blocks that run together use different rows and columns",
+        expectation="fewer reads from memory: 1.05 to 1.4x on custom matmuls whose operands exceed L2",
+        forbidden="operands that fit in L2, kernels without shared tiles",
         references=("Tillet et al., Triton, MAPL 2019", "CUTLASS documentation, threadblock swizzling"),
         veto=_tiles,
     ),
     Strategy(
         name="read-only-cache",
-        title="Small tables where all readers find them",
+        title="Keep small, widely read tables in cache",
         answers=("latency", "memory"),
         when=_own_kernels,
-        applies="all threads read the same small operand (bias, scales, filters, tables) besides the streams",
-        expectation="1.02 to 1.1x, more where the table was pushed out by the streams",
-        forbidden="where nothing is read twice: a cache hint without a source of reuse does nothing",
+        applies="all threads read the same small operand (bias, scales, filters, tables) alongside the streamed data",
+        expectation="1.02 to 1.1x, more where the streamed data kept evicting the table",
+        forbidden="data that is never read twice: a cache hint without reuse does nothing",
         references=(GUIDE,),
         veto=no_reuse,
     ),
@@ -237,22 +253,22 @@ REUSE: tuple[Strategy, ...] = (
 ACCESS: tuple[Strategy, ...] = (
     Strategy(
         name="loads-in-flight",
-        title="More loads on their way at the same time",
+        title="More loads in flight at once",
         answers=("latency", "memory"),
         when=far_from_floor,
-        applies="memory is used at 40 to 80 % and threads wait for loads that depend on nothing",
-        expectation="1.1 to 1.5x, until the memory is full",
-        forbidden="kernels at the memory's ceiling; unrolling that spills",
+        applies="memory bandwidth is 40 to 80 % used and threads wait for loads that depend on nothing",
+        expectation="1.1 to 1.5x, until the bandwidth is saturated",
+        forbidden="kernels at the bandwidth ceiling; unrolling that spills",
         references=("Little's law; Volkov, Better performance at lower occupancy, GTC 2010",),
     ),
     Strategy(
         name="align-and-tail",
-        title="Free the main loop of tails and misalignment",
+        title="Keep tails and misalignment out of the main loop",
         answers=("memory", "latency"),
         when=_own_kernels,
-        applies="a streaming kernel checks bounds for every element, or starts at an address that wide loads cannot take",
-        expectation="1.02 to 1.1x: for the last per cent of a kernel that streams",
-        forbidden="before structural strategies have been tried",
+        applies="a streaming kernel checks bounds for every element, or starts at an address that rules out wide loads",
+        expectation="1.02 to 1.1x: the last few per cent of a streaming kernel",
+        forbidden="programs for which structural strategies are still untried",
         references=(GUIDE,),
     ),
 )
@@ -260,51 +276,52 @@ ACCESS: tuple[Strategy, ...] = (
 PARALLELISM: tuple[Strategy, ...] = (
     Strategy(
         name="work-per-thread",
-        title="Several independent results a thread",
+        title="Several independent results per thread",
         answers=("latency", "compute"),
         when=_own_kernels,
-        applies="each thread has one chain of dependent instructions, and there are more threads than the device needs",
-        expectation="1.1 to 1.5x: latencies overlap, and index arithmetic is shared",
-        forbidden="grids that become smaller than two blocks a multiprocessor",
+        applies="each thread runs a single chain of dependent instructions, and there are more threads than the device needs",
+        expectation="1.1 to 1.5x from overlapping latencies and shared index arithmetic",
+        forbidden="grids that would shrink below two blocks per SM",
         references=("Volkov, Better performance at lower occupancy, GTC 2010",),
     ),
     Strategy(
         name="warp-a-row",
-        title="Short rows several at a time, without a barrier",
+        title="One warp per short row, several rows per block, no barrier",
         answers=("latency", "occupancy"),
         when=reduces,
-        applies="rows of up to about 1024 elements are each reduced by a whole block, or by one thread after another, and mostly wait",
-        expectation="1.2 to 2x on short rows: no barrier, no shared memory",
-        forbidden="rows of more than about 2,048 elements: they do not fit the registers of a warp",
+        applies="rows of up to about 1024 elements are each reduced by a whole block or serially by one thread, and most of the time is spent "
+        "waiting",
+        expectation="1.2 to 2x on short rows, without barriers or shared memory",
+        forbidden="rows of more than about 2,048 elements, which do not fit in the registers of a warp",
         references=("arXiv 2511.01884", GUIDE),
     ),
     Strategy(
         name="split-k",
-        title="Divide the sum of a product among blocks",
+        title="Split the K dimension of a matmul across blocks",
         answers=("occupancy", "latency"),
         when=multiplies,
-        applies="a product has fewer tiles of 128 by 128 than the device has multiprocessors, and K is at least four times M or N",
-        expectation="up to the number of parts, less one more pass over the result: 1.2 to 4x",
-        forbidden="products with enough tiles; atomics where results must repeat bit by bit",
+        applies="a matmul has fewer 128 by 128 tiles than the device has SMs, and K is at least four times M or N",
+        expectation="a speed-up of up to the number of splits, minus one extra pass over the result: 1.2 to 4x",
+        forbidden="matmuls with enough tiles; atomics where results must be bitwise reproducible",
         references=("Osama et al., Stream-K, arXiv 2301.03598",),
         veto=vendor_stays,
     ),
     Strategy(
         name="persistent-kernel",
-        title="Blocks that stay and take one tile after another",
+        title="Persistent blocks that take one tile after another",
         answers=("occupancy", "launch", "latency"),
         when=_own_kernels,
-        applies="tiles of less than about 5 us, a tail wave that leaves the device half empty, or a prologue that each block repeats",
+        applies="tiles take less than about 5 us, a tail wave leaves the device half empty, or every block repeats a prologue",
         expectation="1.05 to 1.2x; more where the prologue is long",
-        forbidden="kernels of one wave; tiles that need all of the device's other blocks",
+        forbidden="single-wave kernels; tiles that need all other blocks of the device",
         references=("Gupta, Stuart and Owens, A study of persistent threads, 2012",),
     ),
     Strategy(
         name="warp-roles",
-        title="Warps that copy and warps that compute",
+        title="Warp specialisation with separate copy and compute warps",
         answers=("compute", "latency"),
         when=multiplies,
-        applies="a pipeline on tensor cores still has bubbles on a GPU of compute capability 9.0 or later",
+        applies="a tensor-core pipeline still has bubbles on a GPU of compute capability 9.0 or later",
         expectation="1.05 to 1.3x over a plain pipeline",
         forbidden="older GPUs; kernels without a pipeline",
         references=("Shah et al., FlashAttention-3, arXiv 2407.08608",),
@@ -313,12 +330,12 @@ PARALLELISM: tuple[Strategy, ...] = (
     ),
     Strategy(
         name="shrink-live-ranges",
-        title="Fewer values alive at once",
+        title="Fewer values live at once",
         answers=("occupancy", "latency"),
-        when=_many_registers,
-        applies=f"a thread has {MANY_REGISTERS} registers or more, and they bound the warps that can be resident",
-        expectation="the warps that fit in addition: 1.05 to 1.4x",
-        forbidden="tiles of products, which want many registers and few warps",
+        when=lambda facts: _many_registers(facts) and facts.registers_alone is not False,
+        applies=f"a thread uses {MANY_REGISTERS} registers or more, and they limit the number of resident warps",
+        expectation="the additional resident warps: 1.05 to 1.4x",
+        forbidden="matmul tiles, which want many registers and few warps",
         references=(GUIDE, "arXiv 2603.10085"),
     ),
 )
@@ -326,12 +343,12 @@ PARALLELISM: tuple[Strategy, ...] = (
 ARITHMETIC: tuple[Strategy, ...] = (
     Strategy(
         name="vector-math",
-        title="Functions that the hardware computes fast, within the bound",
+        title="Fast hardware functions within the error bound",
         answers=("compute", "latency"),
         when=_own_kernels,
-        applies="exp, tanh, erf or the like set the pace of a pointwise kernel, and the error bound leaves room",
-        expectation="1.2 to 3x where functions, not memory, set the pace",
-        forbidden="errors beyond the bound anywhere in the range of arguments; kernels that are bound by memory",
+        applies="exp, tanh, erf or the like are the bottleneck of a pointwise kernel, and the error bound leaves room",
+        expectation="1.2 to 3x where functions, not memory, are the bottleneck",
+        forbidden="errors beyond the bound anywhere in the argument range; memory-bound kernels",
         references=("NVIDIA CUDA C++ Programming Guide, mathematical functions", "Muller, Elementary Functions, 2016"),
     ),
     Strategy(
@@ -339,31 +356,31 @@ ARITHMETIC: tuple[Strategy, ...] = (
         title="An inner loop with nothing but the task's arithmetic",
         answers=("compute",),
         when=_own_kernels,
-        applies="the units are busy, memory is not, and much of the code computes addresses, bounds and conversions",
+        applies="the execution units are busy, memory is not, and much of the code computes addresses, bounds and conversions",
         expectation="1.1 to 1.5x",
-        forbidden="kernels bound by memory",
+        forbidden="memory-bound kernels",
         references=(GUIDE, "arXiv 2603.10085"),
     ),
     Strategy(
         name="split-product",
-        title="Full precision from three products on tensor cores",
+        title="Full precision from three tensor-core products",
         answers=("compute",),
         when=multiplies,
-        applies="a product of 1 GFLOP or more under fp32-strict sets the pace on a GPU with TF32 tensor cores",
-        expectation="1.5 to 3x over fp32 units; the bound is a matter of how sums are accumulated",
-        forbidden="sums of more than some 32 terms in the tensor cores' own accumulator, which rounds down; policies that allow one product",
+        applies="a matmul of 1 GFLOP or more under fp32-strict is the bottleneck on a GPU with TF32 tensor cores",
+        expectation="1.5 to 3x over the fp32 units; meeting the error bound depends on how sums are accumulated",
+        forbidden="sums of more than about 32 terms in the tensor cores' own accumulator, which rounds down; policies that allow a single product",
         references=("Ootomo and Yokota, arXiv 2203.03341",),
         veto=_split_fits,
         devices=("cuda",),
     ),
     Strategy(
         name="half-product",
-        title="Products and convolutions of 16 bit operands with all that follows in one kernel",
+        title="Matmuls and convolutions on 16-bit operands, fused with everything that follows",
         answers=("compute", "memory", "launch"),
         when=multiplies,
-        applies="under bf16 or fp16, few rows or odd shapes, or pointwise operators behind a product or a convolution",
-        expectation="a launch and a pass over memory less for each operator behind; 1.1 to 2x where the library's tiles do not fit the shape",
-        forbidden="dense products with M, N and K of 2,048 or more and nothing around them, where the library is at its ceiling; sums in 16 bits",
+        applies="the policy is bf16 or fp16, and there are few rows or odd shapes, or pointwise operators after a matmul or convolution",
+        expectation="one launch and one pass over memory saved per following operator; 1.1 to 2x where the library's tiles do not fit the shape",
+        forbidden="dense matmuls with M, N and K of 2,048 or more and nothing around them, where the library is at its ceiling; 16-bit accumulation",
         references=("Thakkar et al., CUTLASS 3", "NVIDIA PTX ISA, asynchronous warpgroup level matrix instructions"),
         veto=_half_fits,
         devices=("cuda",),
@@ -373,8 +390,8 @@ ARITHMETIC: tuple[Strategy, ...] = (
         title="Narrow data, wide arithmetic",
         answers=("memory", "compute"),
         when=far_from_floor,
-        applies="the policy is tf32, bf16 or fp16, and data still travel as fp32 between kernels",
-        expectation="up to 2x less traffic, and tensor cores for products",
+        applies="the policy is tf32, bf16 or fp16, and data still moves between kernels as fp32",
+        expectation="up to 2x less traffic, and tensor cores for matmuls",
         forbidden="fp32-strict; sums and statistics in the narrow type",
         references=("Micikevicius et al., arXiv 1710.03740",),
         veto=_full_precision,
@@ -384,12 +401,12 @@ ARITHMETIC: tuple[Strategy, ...] = (
 SYNCHRONISATION: tuple[Strategy, ...] = (
     Strategy(
         name="warp-reductions",
-        title="Reduce privately, then once: shuffles in place of barriers",
+        title="Reduce privately, then once across threads, with shuffles instead of barriers",
         answers=("latency", "compute"),
         when=reduces,
-        applies="a block reduces through shared memory with a barrier after every halving, or threads meet in every step of a loop",
-        expectation="1.2 to 2.4x on reductions: sixteen barriers become one or two",
-        forbidden="reductions that go by shuffles already",
+        applies="a block reduces through shared memory with a barrier after every halving, or threads synchronise in every step of a loop",
+        expectation="1.2 to 2.4x on reductions, as sixteen barriers become one or two",
+        forbidden="reductions that already use shuffles",
         references=("arXiv 2511.01884", "Harris, Optimizing Parallel Reduction in CUDA"),
     ),
 )
@@ -397,34 +414,34 @@ SYNCHRONISATION: tuple[Strategy, ...] = (
 SPACE: tuple[Strategy, ...] = (
     Strategy(
         name="library-variant",
-        title="The library's call that does most at once",
+        title="The library call that does the most at once",
         answers=("compute", "launch", "memory"),
         when=lambda facts: facts.products is not False,
-        applies="several products share an input, are batched by a loop, or are followed by what the library can take along",
-        expectation="1.1 to 3x where products of less than about 20 us dominate",
-        forbidden="global switches that outlive the call; another precision than the policy's",
+        applies="several matmuls share an input, are batched by a loop, or are followed by operators that the library can fuse",
+        expectation="1.1 to 3x where matmuls shorter than about 20 us dominate",
+        forbidden="global switches that outlive the call; a precision other than the policy's",
         references=("NVIDIA cuBLASLt documentation", "PyTorch documentation, addmm and baddbmm"),
     ),
     Strategy(
         name="lean-forward",
-        title="Less work for the host in a call",
+        title="Less host work per call",
         answers=("launch", "latency"),
         when=_short_calls,
         applies="the device waits for the host, which operators, views, checks and look-ups keep busy before and between launches",
-        expectation="3 to 10 us for each operator that goes away, up to what the device waits for the host",
-        forbidden="calls in which the host is ahead of the device: where less than about a tenth of a call is spent waiting for it",
+        expectation="3 to 10 us saved per operator removed, up to the time the device waits for the host",
+        forbidden="calls in which the host runs ahead of the device, with less than about 3 % of the call spent waiting for it",
         references=("PyTorch documentation, performance tuning guide",),
     ),
     Strategy(
         name="kernel-fission",
-        title="Cut a kernel that does too much",
+        title="Split a kernel that does too much",
         answers=("occupancy", "latency", "compute"),
         when=_many_registers,
-        applies="one kernel joins phases of different shape, spills or diverges, and little data crosses between them",
-        expectation="1.1 to 2x where registers or divergence set the pace; one more launch and one more round trip",
-        forbidden="kernels bound by memory, which would move their data twice",
+        applies="one kernel combines phases of different shape, spills or diverges, and little data crosses between the phases",
+        expectation="1.1 to 2x where registers or divergence are the bottleneck, at the cost of one more launch and one more round trip",
+        forbidden="memory-bound kernels, which would move their data twice",
         references=("arXiv 2603.10085",),
-        veto=lambda facts: "it would move the data twice, and memory sets the pace" if facts.bottleneck == "memory" else None,
+        veto=lambda facts: "it would move the data twice, and the program is memory-bound" if facts.bottleneck == "memory" else None,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Search policies: each a short module that decides what to try next, on the one engine."""
+"""Search policies: short modules that decide what to try next. All of them use the same engine."""
 
 from agents.run import Workflow
 from agents.workflows.beam import beam
@@ -11,7 +11,7 @@ from agents.workflows.stitch import stitch
 from agents.workflows.verify import verify
 from agents.workflows.worldmodel import worldmodel
 
-FUNCTIONS: dict[str, Workflow] = {  # by the names of `agents.choices.workflows`, where the rest of what is known about them stands
+FUNCTIONS: dict[str, Workflow] = {  # keyed by the names in `agents.choices.workflows`, which holds everything else that is known about them
     "stitch": stitch,
     "forge": forge,
     "pilot": pilot,

@@ -1,4 +1,4 @@
-"""One attempt: a program is written, verified, profiled, diagnosed, and it is decided what comes next. Every workflow is made of these."""
+"""One attempt: write a program, verify, profile and diagnose it, and decide what comes next. All workflows are built from attempts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from agents.workflows.measuring import measure, verdict
 from verifier.jobs import KernelProfile, Profile
 from verifier.report import Report
 
-MOST_GROUPS = 64  # in an event, those that take longest
+MOST_GROUPS = 64  # number of plan groups in an event: those that take longest
 
 Stopping = Callable[[Engine, Situation, Advice], Advice]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one attempt came to. `attempt` is null where the coder's replies held no program that could be verified."""
+    """What came out of one attempt. `attempt` is null if the coder's replies contained no program that could be verified."""
 
     attempt: Attempt | None
     advice: Advice
-    decision: int | None  # seq of the decision that gave the advice
+    decision: int | None  # seq of the decision behind the advice
 
     @property
     def passed(self) -> bool:
@@ -43,8 +43,10 @@ async def attempt_once(
     *,
     stopping: Stopping | None = None,
 ) -> Turn | None:
-    """One candidate as the advice asks, with the decision what comes next; null where the coder has nothing left to write."""
+    """Write one candidate as advised and decide what comes next. Returns null if the coder has nothing left to write. Raises `OutOfBudget` before
+    anybody is asked for a program that the budget does not allow."""
     async with run.span(path, f"Candidate {next_number(situation)}", "coder") as span:
+        await span.room_for(next_number(situation))
         try:
             edit = await roles.coder.write(span, situation, parent, advice)
         except Unusable as refused:
@@ -60,14 +62,14 @@ async def attempt_once(
 
 
 async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, parent: Attempt | None, *, profile: bool = True) -> Attempt:
-    """Put an edit on record, verify it and, where it passes, profile it. Adds it to the situation's attempts."""
+    """Record an edit, verify it and, if it passes, profile it. Adds the attempt to the situation."""
     attempt = await put_on_record(span, situation, edit, parent)
     await try_attempt(run, span, attempt, profile=profile)
     return attempt
 
 
 async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: Attempt | None) -> Attempt:
-    """The edit as a candidate with a number, among the situation's attempts; nothing has been measured of it yet."""
+    """Record the edit as a numbered candidate and add it to the situation's attempts, without measuring it yet."""
     if edit.says:
         await span.say("coder", *edit.says)
     number = parent.number if parent else None
@@ -77,13 +79,13 @@ async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: At
     )  # fmt: skip
     attempt = Attempt(proposed.candidate, number, edit, base=beside(parent))
     situation.attempts.append(attempt)
-    situation.attempts.sort(key=lambda a: a.number)  # workers in parallel come in another order after a resume
+    situation.attempts.sort(key=lambda a: a.number)  # after a resume, parallel workers arrive in a different order
     situation.refusals.clear()
     return attempt
 
 
 async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: bool = True) -> None:
-    """Verify what is on record beside the program that it was made from and, where it passes, profile it."""
+    """Verify a recorded attempt, timed against the program from which it was made, and profile it if it passes."""
     source = attempt.edit.source
     rival = attempt.base.edit.source if attempt.base is not None and attempt.base.edit.source != source else None
     attempt.report = await measure(span, source, attempt.number, "full" if only_one(run) else "quick", rival)
@@ -98,22 +100,23 @@ async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: boo
 
 
 def only_one(run: Engine) -> bool:
-    """Whether the run was given one program. Nothing is chosen then by figures of tier quick, so it is measured in tier full at once."""
+    """Return whether the run may write only one program. No choice then depends on figures from tier quick, so the program is measured in tier full
+    straight away."""
     return run.settings.budget.candidates == 1
 
 
 async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:
-    """A recorded profile of the attempt's program; where the settings want none, what its verdict observed of one call."""
+    """Return a recorded profile of the attempt's program or, if profiling is off in the settings, what its verdict observed in one call."""
     if run.settings.profiles == "all":
         return (await span.profile(attempt.edit.source, attempt.number)).result.profile
     return observed(attempt.verdict)
 
 
 def observed(report: Report) -> Profile | None:
-    """A profile out of the kernels that the verifier saw in its observed call: launches, times and shares, and no gaps."""
+    """Return a profile built from the kernels that the verifier saw in its observed call: launches, times and shares, but no gaps."""
     if not report.kernels or report.timing is None:
         return None
-    cuda = report.environment.device.startswith("cuda")  # a CPU has no launches, and is always at work
+    cuda = report.environment.device.startswith("cuda")  # a CPU has no launches and is always busy
     device_ms = sum(kernel.ms for kernel in report.kernels)
     kernels = [
         KernelProfile(
@@ -131,12 +134,12 @@ def observed(report: Report) -> Profile | None:
 
 
 def next_number(situation: Situation) -> int:
-    """Of a workflow that writes one candidate after the other."""
+    """Return the next candidate number, in a workflow that writes one candidate after another."""
     return max((attempt.number for attempt in situation.attempts), default=0) + 1
 
 
 async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) -> None:
-    """Hold what a decision brought against what it was to bring."""
+    """Compare the actual result of a decision with its expected result."""
     attempt.realises, attempt.expected = decision, advice.expected
     realised = attempt.gain.ratio if attempt.gain is not None else None
     outcome = f"candidate {attempt.number}: {verdict(attempt.verdict)}"[:1000]
@@ -147,32 +150,33 @@ async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) ->
 async def advise(
     run: Engine, span: Span, situation: Situation, roles: Roles, attempt: Attempt, stopping: Stopping | None = None
 ) -> tuple[Advice, int]:
-    """The Verifier's diagnosis and route, after the engine's own reasons to stop; with the decision's seq."""
+    """Return the engine's own reasons to stop or else the Verifier's diagnosis and route, together with the decision's seq."""
     advice = await roles.verifier.advise(span, situation, attempt)
     diagnosis = advice.diagnosis
-    said = DiagnosisMade(candidate=attempt.number, method=advice.method, **diagnosis.model_dump())
+    said = DiagnosisMade(candidate=attempt.number, method=advice.method, **diagnosis.payload())
     await span.emit(said.having(**cited(advice), **realised(advice)), agent="verifier")
     if stopping is not None:
         advice = stopping(run, situation, advice)
-    await span.say("verifier", diagnosis.text + "\n", advice.reason)
+    await span.say("verifier", diagnosis.says() + "\n", advice.reason)
     decision = DecisionMade(route=advice.route, reason=advice.reason, expected=advice.expected, method=advice.method)
     decided = await span.emit(decision, agent="verifier")
     return advice, decided.seq
 
 
 def cited(advice: Advice) -> dict[str, list[DocumentRef]]:
-    """Passages of documents that the diagnosis used, where it used any."""
+    """The document passages that the diagnosis used, if any."""
     return {"documents": [DocumentRef(id=p.id, title=p.title) for p in advice.documents]} if advice.documents else {}
 
 
 def realised(advice: Advice) -> dict[str, dict[str, float]]:
-    """What each group of the plan took in this program, to hold against its floor and what was expected; absent where nothing is known."""
+    """Return the time of each plan group in this program, for comparison with its floor and expected time; the field is absent if nothing is
+    known."""
     longest = sorted(advice.groups, key=lambda group: -advice.groups[group])[:MOST_GROUPS]
     return {"groups": {group: advice.groups[group] for group in longest}} if longest else {}
 
 
 async def unusable(span: Span, situation: Situation, refused: Unusable, advice: Advice | None, decision: int | None) -> Turn:
-    """A model's replies that held no program: a failed attempt, whose reason the next prompt shows."""
+    """Treat a model's replies that contained no program as a failed attempt, whose reason the next prompt shows."""
     span.fail(f"no usable program: {refused.reason}"[:500])
     situation.refusals.append(refused.reason)
     await span.emit(Failure(message=f"no usable program: {refused.reason}"[:4000], where=span.path, kept="everything up to here"))
@@ -188,7 +192,8 @@ Writing = Callable[[Span], Awaitable[Edit | None]]
 async def write_and_try(
     run: Engine, situation: Situation, path: str, parent: Attempt | None, write: Writing, *, title: str = "Write and measure", profile: bool = True
 ) -> Attempt | None:
-    """A candidate by any of the coder's ways (`write`), verified but not diagnosed; null where there was no program, with the reason on the span."""
+    """Return a candidate from any of the coder's methods (`write`), verified but not diagnosed. If there was no program, return null and record the
+    reason on the span."""
     async with run.span(path, title, "coder") as span:
         try:
             edit = await write(span)

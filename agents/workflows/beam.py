@@ -1,9 +1,11 @@
-"""Several ways at once, each with a program that it improves; those that stand still go on from the best, those without a prospect make room.
+"""Runs parallel ways, each of which improves a program of its own. Ways that stagnate continue from the best one, and ways without prospects are
+replaced.
 
-From KernelAgent: the best programs and several bottlenecks as workers side by side, and an end near the floor. From AKG (arXiv 2512.23424): islands
-with migration. From KernelEvolve (arXiv 2512.23236) and KernelBand: one pool of devices, and pruning by what a profile leaves to gain. Ours: rounds
-with a barrier, in which replies are taken in the order of the ways, so that a resumed run makes the same calls; every rule that moves a way is on
-record; and no program takes the lead but by one measurement beside the one that had it.
+Taken from KernelAgent: parallel workers for the best programs and for several bottlenecks, and stopping near the floor. Taken from AKG (arXiv
+2512.23424): islands with migration. Taken from KernelEvolve (arXiv 2512.23236) and KernelBand: a single device pool, and pruning by the gain that a
+profile leaves open. Our own additions: rounds end at a barrier, where replies are processed in the order of the ways, so that a resumed run makes the
+same calls. Every decision that moves a way is recorded. A program takes the lead only if a measurement that times it alternately with the current
+leader shows that it is faster.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from agents.workflows.solving import solve
 from agents.workflows.translating import Ideas, new_ideas, realise
 from agents.workflows.ways import REPAIRS, Turns, Way, ancestors_of, line_of, measured_beside
 
-CALLS_A_PROGRAM = 2  # the coder's and the judge's
-PROGRAMS_A_WAY = 2  # that the budget has to hold before one more way is worth opening
-IDEAS = 8  # that the planner is asked for at once
-STANDS_STILL = 2  # programs in a row without a gain, after which a way goes on from the best of the others
-LOST = 4  # the same, after which it ends
-BARREN = 2  # rounds in a row without a program, after which the search ends
-PATIENCE = 4  # programs a way without a gain of the whole run, after which the search ends
+CALLS_A_PROGRAM = 2  # one call for the coder and one for the judge
+PROGRAMS_A_WAY = 2  # number of programs that the budget must still cover before another way is opened
+IDEAS = 8  # number of ideas requested from the planner per call
+STANDS_STILL = 2  # after this many programs in a row without a gain, a way continues from the best of the others
+LOST = 4  # after this many programs in a row without a gain, a way ends
+BARREN = 2  # after this many rounds in a row without a program, the search ends
+PATIENCE = 4  # after this many programs per way without a gain for the whole run, the search ends
 
 
 async def beam(run: Engine) -> Finish:
@@ -40,14 +42,14 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 
 def places_for(budget: Budget, workers: int) -> int:
-    """How many ways go at once: as many as there are workers, or as few as the budget feeds."""
+    """Returns the number of parallel ways: one per worker, or fewer if the budget cannot sustain them."""
     programs = min(budget.candidates or 10**6, budget.calls // CALLS_A_PROGRAM if budget.calls is not None else 10**6)
     return max(1, min(workers, programs // PROGRAMS_A_WAY))
 
 
 @dataclass
 class ByRules:
-    """A failure needs no judge: the report's own words go back to the coder."""
+    """Handles failures without a judge by passing the report's own words back to the coder."""
 
     verifier: Verifier
     name: str = "rules"
@@ -65,16 +67,16 @@ class Beam:
     situation: Situation
     roles: Roles
     ideas: Ideas = field(default_factory=Ideas)
-    fresh: list[Idea] = field(default_factory=list)  # that no way has tried
-    asked: int = 0  # how often the planner was asked for ideas
-    more: bool = True  # whether it may have others
-    ways: list[Way] = field(default_factory=list)  # that go on, by number
+    fresh: list[Idea] = field(default_factory=list)  # ideas that no way has tried yet
+    asked: int = 0  # how often the planner has been asked for ideas
+    more: bool = True  # whether the planner may have more ideas
+    ways: list[Way] = field(default_factory=list)  # active ways, ordered by number
     opened: int = 0
     round: int = 0
     barren: int = 0  # rounds in a row without a program
-    leader: Attempt | None = None  # the best of all ways
-    leads: int | None = None  # the way that it is of
-    trailed: set[tuple[int, int]] = field(default_factory=set)  # programs that were no faster beside a leader, each with that leader
+    leader: Attempt | None = None  # the best across all ways
+    leads: int | None = None  # number of the way to which the leader belongs
+    trailed: set[tuple[int, int]] = field(default_factory=set)  # programs that were not faster than a leader in a joint measurement, with that leader
 
     @property
     def places(self) -> int:
@@ -98,7 +100,7 @@ class Beam:
                 return reason
 
     async def _next(self, span: Span, path: str, written: int) -> str:
-        """The rules after a round, and the diagnoses of the ways that go on; why the search ends, or nothing."""
+        """Applies the rules after a round and diagnoses the remaining ways. Returns why the search ends, or ""."""
         self.barren = 0 if written else self.barren + 1
         if self.barren == BARREN:
             return f"{BARREN} rounds brought no new program"
@@ -117,7 +119,7 @@ class Beam:
         said = f"{programs} program{'' if programs == 1 else 's'}, {len(self.ways)} way{'' if len(self.ways) == 1 else 's'} go on"
         return said + (f"; candidate {self.leader.number} leads, {self.leader.level:.2f}x" if self.leader else "; no program is right yet")
 
-    # a round: all ways write and measure side by side
+    # a round: all ways write and measure concurrently
 
     async def _write(self, path: str) -> None:
         turns = Turns(self.ways)
@@ -138,7 +140,8 @@ class Beam:
         way.take(attempt)
 
     async def _written(self, span: Span, way: Way, turns: Turns) -> Attempt | None:
-        """The way's next program on record, once it is its turn; null where there is none, with the reason on the span."""
+        """Returns the way's next program, which is recorded when its turn comes. If there is none, returns null and records the reason on the
+        span."""
         start = way.failed or way.best
         try:
             edit = await self._edit(span, way, start)
@@ -167,10 +170,11 @@ class Beam:
             return await realise(span, way.view, self.roles, way.idea, start)
         return await self.roles.coder.write(span, way.view, start, way.advice)
 
-    # who leads
+    # choosing the leader
 
     async def _rank(self, span: Span, path: str) -> None:
-        """In the order of the ways: the best of a way takes the lead where one measurement of both says that it is faster than the leader."""
+        """Goes through the ways in order. A way's best program takes the lead if one measurement of both programs shows that it is faster than the
+        leader."""
         rank = self.situation.rank
         for way in self.ways:
             best, leader = way.best, self.leader
@@ -179,7 +183,7 @@ class Beam:
             if leader is not None:
                 if rank(best) <= rank(leader) or (best.number, leader.number) in self.trailed:
                     continue
-                wanted = rank(best)[0] > rank(leader)[0]  # kernels of its own, where a person asked for these whatever is faster
+                wanted = rank(best)[0] > rank(leader)[0]  # true if a person asked for custom kernels regardless of speed
                 if not wanted and not measured_beside(best, leader) and not await self._overtakes(span, path, way, best, leader):
                     continue
             self.leader, self.leads = best, way.number
@@ -189,7 +193,8 @@ class Beam:
             await self._tell(span, told.having(reason=f"Candidate {best.number} is the fastest of all ways."))
 
     async def _overtakes(self, span: Span, path: str, way: Way, best: Attempt, leader: Attempt) -> bool:
-        """Whether a program of another line is faster than the leader beyond the noise, both timed in turn by one measurement on one device."""
+        """Returns whether a program of another line is faster than the leader by more than the noise, with both timed alternately in one measurement
+        on one device."""
         async with self.run.span(f"{path}/beside-{way.number}", f"Candidate {best.number} beside candidate {leader.number}", "verifier") as measuring:
             report = await measure(measuring, best.edit.source, None, "quick", leader.edit.source)
             rival = report.timing.rival if report.status == "passed" and report.timing is not None else None
@@ -208,7 +213,7 @@ class Beam:
         await self._tell(span, told.having(reason=reason))
         return False
 
-    # the rules between two rounds, in the order of the ways
+    # the rules between two rounds, applied in the order of the ways
 
     async def _prune(self, span: Span) -> None:
         for way in list(self.ways):
@@ -219,7 +224,7 @@ class Beam:
                 await self._tell(span, told.having(reason=reason[:1000]))
 
     def _over(self, way: Way) -> str:
-        """Why a way ends, or nothing."""
+        """Returns why a way ends, or "" if it does not."""
         if way.failed is not None or way.idea is not None:
             return ""
         if way.advice is not None:
@@ -228,7 +233,7 @@ class Beam:
             return "The coder has nothing left to write here."
         if way.best is None:
             if way.own is None and not way.view.attempts and way.lost < STANDS_STILL:
-                return ""  # the reply held no program: the plan's is asked for once more
+                return ""  # the reply contained no program, so the plan's program is requested once more
             return f"No program of it is right after {REPAIRS} repairs." if way.view.attempts else "No program came of it."
         if way.lost >= LOST:
             return f"{way.lost} programs in a row brought no gain."
@@ -249,7 +254,7 @@ class Beam:
             await self._tell(span, (told.having(idea=idea.number) if idea is not None else told).having(reason=reason))
 
     def _stands_still(self, way: Way) -> str:
-        """Why a way goes on from the best of the others, or nothing."""
+        """Returns why a way continues from the best of the others, or "" if it does not."""
         if not way.lost or way.failed is not None or self.leader is None or self.leads == way.number or way.best is self.leader:
             return ""
         if way.best is not None and way.best.number in ancestors_of(self.situation, self.leader):
@@ -259,7 +264,7 @@ class Beam:
         return ""
 
     async def _fill(self, span: Span, path: str) -> None:
-        """Ways in the places that are free, each with an idea of its own, on the best program."""
+        """Fills free places with new ways. Each starts from an idea of its own and from the best program."""
         while len(self.ways) < self.places and (idea := await self._idea(path)) is not None:
             where = f"candidate {self.leader.number}" if self.leader is not None else "the task"
             await self._open(span, self.leader, idea, f"It tries idea {idea.number} on {where}.")
@@ -273,7 +278,7 @@ class Beam:
         await self._tell(span, (told.having(idea=idea.number) if idea is not None else told).having(reason=reason))
 
     async def _idea(self, path: str) -> Idea | None:
-        """The next that no way has tried; the planner is asked for more where there is none."""
+        """Returns the next untried idea, and asks the planner for more if there is none."""
         if not self.fresh and self.more:
             self.asked += 1
             shown = replace(self.situation, attempts=line_of(self.situation, self.leader) if self.leader is not None else [])
@@ -289,7 +294,7 @@ class Beam:
     # what each way does next
 
     async def _diagnose(self, path: str) -> None:
-        """Side by side where a model judges; the compiler's judge reads people's notes, which has to be in order."""
+        """Runs concurrently if a model is the judge. The compiler's judge reads people's notes, so it must run in order."""
         ways = [way for way in self.ways if way.idea is None and (way.best is not None or way.failed is not None)]
         if self.run.settings_for(path).judge == "built-in":
             for way in ways:
@@ -306,6 +311,6 @@ class Beam:
 
     @staticmethod
     def _subject(way: Way) -> Attempt:
-        """What the judge reads: the way's latest program where it is right, else its best."""
+        """Returns the program that the judge reads: the way's latest program if it is correct, or else its best one."""
         latest = way.view.attempts[-1]
         return latest if latest.passed and latest.edit.way == way.number else required(way.best, f"way {way.number} has no program")

@@ -1,9 +1,9 @@
-"""PIKE-B: ten branches a phase from the four fastest programs, each repaired at most five times; much exploitation, little else.
+"""PIKE-B: each phase runs ten branches from the four fastest programs, each with at most five repairs; it exploits much and explores little.
 
-From the paper and its code (arXiv 2511.16964): at most ten ideas, an optimiser a branch, an error fixer with at most five fixes an attempt,
-300 queries a task with fixes among them, the top four by runtime as parents that share the ten branches of a phase, and the reference always in the
-pool. Ours: each phase asks for ideas (a model that is given the same parent twice may answer the same), the fixer reads the verifier's report,
-workers wait for a free place and for the budget before each call, and a plateau of two phases ends the search.
+Taken from the paper and its code (arXiv 2511.16964): at most ten ideas, one optimiser per branch, an error fixer with at most five fixes per attempt,
+300 queries per task including fixes, the four fastest programs as parents that share a phase's ten branches, and a pool that always contains the
+reference. Our own additions: each phase asks for new ideas (a model that is given the same parent twice may answer the same), the fixer reads the
+verifier's report, workers wait for a free place and for the budget before each call, and the search ends at a plateau of two phases.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from agents.workflows.descending import speed
 from agents.workflows.solving import solve
 from agents.workflows.translating import Ideas, new_ideas, translate
 
-BRANCHES = 10  # a phase, and ideas at most
+BRANCHES = 10  # branches per phase, and also the maximum number of ideas
 PARENTS = 4
-FIXES = 5  # an attempt
+FIXES = 5  # fixes per attempt
 QUERIES = 300
-REFERENCE = 1.0  # speed of the task's own model, which is in the pool without being a candidate
+REFERENCE = 1.0  # speed of the task's own model, which is in the pool but is not a candidate
 
 
 async def branch(run: Engine) -> Finish:
@@ -31,7 +31,7 @@ async def branch(run: Engine) -> Finish:
 
 
 async def search(run: Engine, situation: Situation, roles: Roles) -> str:
-    ideas, queries, phase = Ideas(), 0, 0  # queries: calls of the three agents, whether a model answers them or the compiler
+    ideas, queries, phase = Ideas(), 0, 0  # a query is a call to one of the three agents, answered by a model or by the compiler
     while queries + 2 <= QUERIES:
         phase += 1
         async with run.span(f"phase-{phase}", f"Phase {phase}", "coder") as span:
@@ -55,7 +55,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 
 def pool(situation: Situation) -> list[Attempt | None]:
-    """The parents of a phase, fastest first; null stands for the reference."""
+    """Return the parents of a phase, fastest first; null stands for the reference."""
     ranked = sorted((a for a in situation.attempts if a.passed), key=lambda a: (-speed(a), a.number))
     entries = [(speed(a), a) for a in ranked] + [(REFERENCE, None)]
     entries.sort(key=lambda entry: -entry[0])
@@ -65,7 +65,7 @@ def pool(situation: Situation) -> list[Attempt | None]:
 async def branches(
     run: Engine, situation: Situation, roles: Roles, path: str, wanted: Sequence[Idea], parents: list[Attempt | None], fixes: int
 ) -> list[int]:
-    """All branches of a phase, side by side; the parents share them in turn. Returns how many programs each wrote."""
+    """Run all branches of a phase concurrently; the parents take turns. Returns the number of programs that each branch wrote."""
     places, seen = asyncio.Semaphore(run.settings.workers), list(situation.attempts)
 
     async def one(number: int, idea: Idea, parent: Attempt | None) -> int:

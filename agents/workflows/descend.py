@@ -1,8 +1,9 @@
-"""No language model: structures by the compiler's moves, numbers by coordinate descent, in turns until neither brings anything; then a storm.
+"""Searches without a language model. The compiler's moves change the structure and coordinate descent tunes the numbers, alternately until neither
+helps; then comes a storm.
 
-From the papers (Ansor, arXiv 2006.06762; "Explore as a Storm, Exploit as a Raindrop", arXiv 2406.20037): a truncated exploration whose best sample
-starts the descent. Ours: the exploration follows the compiler's moves against a measured bottleneck, and is taken up again from the tuned program,
-since other numbers may make another structure the better one; only where both stand still, random sets of choices are sampled to leave the spot.
+Taken from the papers (Ansor, arXiv 2006.06762; "Explore as a Storm, Exploit as a Raindrop", arXiv 2406.20037): a truncated exploration whose best
+sample starts the descent. Our own additions: the exploration follows the compiler's moves against a measured bottleneck, and resumes from the tuned
+program because a different structure may be better with other numbers. Random sets of choices are sampled only after both have stalled.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from agents.workflows.descending import MOST_MEASURED, descend_numbers, speed
 from agents.workflows.solving import solve
 from agents.workflows.translating import Ideas, new_ideas, realise
 
-FRUITLESS = 8  # moves in a row without a gain, after which an exploration ends
+FRUITLESS = 8  # after this many moves in a row without a gain, an exploration ends
 REPAIRS = 5
 STORM = 8  # samples
-STORMS = 3  # in a row without a gain, after which the search ends
+STORMS = 3  # after this many storms in a row without a gain, the search ends
 
 
 async def descend(run: Engine) -> Finish:
@@ -51,7 +52,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 @dataclass
 class Moves:
-    """Changes of structure, one at a time on the best program, each as the diagnosis of the one before asks."""
+    """Makes structural changes to the best program, one at a time. Each is chosen from the diagnosis of the previous one."""
 
     run: Engine
     situation: Situation
@@ -62,7 +63,8 @@ class Moves:
     ideas: Ideas = field(default_factory=Ideas)
 
     async def explore(self, path: str) -> str:
-        """Moves until none is left or FRUITLESS in a row brought nothing; why it ended. The budget of programs is left half to the numbers."""
+        """Tries moves until none is left or FRUITLESS moves in a row brought no gain. Returns why it ended. Half of the program budget is reserved
+        for tuning numbers."""
         situation, tried, fruitless = self.situation, 0, 0
         allowed = self.run.settings.budget.candidates
         most = max(1, (allowed - len(situation.attempts)) // 2) if allowed is not None else 10**6
@@ -85,7 +87,7 @@ class Moves:
         return reason
 
     async def storm(self, path: str) -> bool:
-        """Samples of several choices at once, on the best program or, where there is none, on the task. Whether one of them gained."""
+        """Samples sets of several choices, starting from the best program or, if there is none, from the task. Returns whether any of them gained."""
         situation, roles = self.situation, self.roles
         best, before = situation.best, max(map(speed, situation.attempts), default=0.0)
         async with self.run.span(path, "Sample structures", "planner") as span:
@@ -98,7 +100,7 @@ class Moves:
         return gained
 
     async def judge(self, path: str) -> None:
-        """The diagnosis of the program that the descent found: what was advised before was meant for another."""
+        """Diagnoses the program that the descent found, because the previous advice was for a different program."""
         best = required(self.situation.best, "no program has passed")
         async with self.run.span(f"{path}/diagnosis", f"Diagnose candidate {best.number}", "verifier") as span:
             if best.profile is None:

@@ -1,6 +1,8 @@
-"""Coordinate descent over the numbers of a finished program: after Droplet Search, as "Explore as a Storm, Exploit as a Raindrop"
-(arXiv 2406.20037) puts it behind a short exploration. From there: start at the best program known, look at neighbours, move to a better one, look
-further away before giving up. Ours: one number at a time, a direction that gained is followed, and a gain has to exceed the noise.
+"""Coordinate descent over the numeric parameters of a finished program.
+
+It follows Droplet Search, which "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037) runs after a short exploration. Taken from there:
+start at the best known program, look at its neighbours, move to a better one, and look further away before giving up. Our own additions: one number
+changes at a time, a direction that brought a gain is followed, and a gain has to exceed the noise.
 """
 
 from __future__ import annotations
@@ -16,18 +18,19 @@ from agents.stopping import enough
 from agents.workflows.attempting import try_edit
 from agents.workflows.measuring import verdict
 
-GAIN = 1.005  # a smaller one is taken for noise
-SHARE = 3  # of all combinations, one in so many is measured at most
+GAIN = 1.005  # a smaller gain counts as noise
+SHARE = 3  # at most one in this many of all combinations is measured
 MOST_MEASURED = 48
-MOST_LAST = 8  # where another workflow calls it at its end
+MOST_LAST = 8  # limit if another workflow calls the descent at its end
 
 Measure = Callable[[dict[str, int]], Awaitable[float]]
 
 
 async def descend(knobs: Sequence[Knob], score: float, measure: Measure, limit: int) -> dict[str, int]:
-    """The best values found with at most `limit` measurements, from the knobs' present ones, whose score is given (more is better; 0: not correct).
+    """Returns the best values found with at most `limit` measurements. The descent starts from the knobs' current values, which have the given score
+    (higher is better; 0 means incorrect).
 
-    `measure` is asked once for a combination. Where all neighbours of one step lose, those two steps away are looked at, and so on.
+    `measure` is called once per combination. If all neighbours one step away are worse, those two steps away are tried, and so on.
     """
     now = {knob.name: knob.values.index(knob.value) for knob in knobs}
     known = {tuple(now.values()): score}
@@ -61,7 +64,7 @@ def values_of(knobs: Sequence[Knob], places: dict[str, int]) -> dict[str, int]:
 
 
 async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start: Attempt, most: int, path: str = "descend") -> str:
-    """Tune the numbers of `start`; the programs are among the situation's attempts. Returns what became of it, a sentence."""
+    """Tune the numbers of `start`, adding the programs to the situation's attempts. Returns the result as a sentence."""
     knobs = list(roles.coder.knobs(situation, start))
     combinations = prod(len(knob.values) for knob in knobs)
     if combinations < 2:
@@ -86,7 +89,7 @@ async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start
 
 
 async def tried(run: Engine, situation: Situation, roles: Roles, path: str, start: Attempt, changed: dict[str, int]) -> float:
-    """The speed of `start` with other numbers; 0 where that is no correct program. What prints alike is not measured twice."""
+    """Returns the speed of `start` with other numbers, or 0 if that does not give a correct program. Identical program text is not measured twice."""
     async with run.span(path, ", ".join(f"{name} = {value}" for name, value in changed.items()) or "The numbers as they were", "coder") as span:
         await heed(span, situation, "coder")
         try:
@@ -107,9 +110,10 @@ async def tried(run: Engine, situation: Situation, roles: Roles, path: str, star
 
 
 async def descend_last(run: Engine, situation: Situation, roles: Roles, reason: str) -> str:
-    """What other workflows end with where they ended by themselves and the budget has something left: a short descent from their best program.
+    """Runs a short final descent from the best program, for workflows that ended for their own reasons with budget left.
 
-    Returns the reason of the search, with what the descent did. A budget that ends it is no reason to call the search out of budget.
+    Returns the search's reason, with the result of the descent appended. If the budget ends the descent, the search does not count as having run out
+    of budget.
     """
     best = situation.best
     if best is None or enough(run, situation) is not None:
@@ -122,5 +126,5 @@ async def descend_last(run: Engine, situation: Situation, roles: Roles, reason: 
 
 
 def speed(attempt: Attempt) -> float:
-    """Returns a figure that is larger for the faster program, and 0 for one that is not correct."""
+    """Returns a figure that is larger for a faster program and 0 for an incorrect one."""
     return attempt.level

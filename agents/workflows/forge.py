@@ -1,8 +1,9 @@
-"""CudaForge's loop: a Coder and a Judge in a line, one correction or one optimisation a round.
+"""CudaForge's loop: a Coder and a Judge alternate, with one correction or one optimisation per round.
 
-From the paper (arXiv 2511.01884): ten rounds; every round starts from the latest kernel, better or worse; the Judge names one defect and its smallest
-fix, or one bottleneck and one method; both see the latest kernel, the latest judgement and the task, and no history; the best correct kernel is kept
-aside. Ours: a Judge that has nothing further, the target, or 95 % of the floor ends the rounds early, and the best is confirmed at the end.
+Taken from the paper (arXiv 2511.01884): there are ten rounds, and every round starts from the latest kernel, even if it is worse. The Judge names
+either one defect and its smallest fix, or one bottleneck and one method. Both agents see the latest kernel, the latest judgement and the task, but no
+history. The best correct kernel is kept aside. Our own additions: the rounds end early if the Judge has nothing more to suggest, at the target, or at
+95 % of the floor, and the best program is confirmed at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
         async with run.span(f"round-{number}", title(latest, advice), "coder") as span:
             try:
                 edit = await roles.coder.write(span, only(situation, latest), latest, advice)
-            except Unusable as refused:  # the round is lost; the next one is told why
+            except Unusable as refused:  # the round is lost, and the next one is told why
                 turn = await unusable(span, situation, refused, advice, decision)
                 advice = turn.advice if latest is not None else None
                 continue
@@ -49,12 +50,12 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 
 def only(situation: Situation, latest: Attempt | None) -> Situation:
-    """What a role is shown: the task and the latest kernel."""
+    """Returns the situation that is shown to a role: the task and the latest kernel."""
     return replace(situation, attempts=[latest] if latest is not None else [])
 
 
 def ended(run: Engine, situation: Situation, advice: Advice) -> Advice:
-    """The engine's reasons to stop, by the best of all rounds."""
+    """Returns the engine's reasons to stop, based on the best of all rounds."""
     reason = enough(run, situation)
     return replace(advice, route="stop", method=None, expected=None, move=None, reason=reason) if reason else advice
 

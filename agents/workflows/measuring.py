@@ -1,4 +1,4 @@
-"""Steps that every workflow begins and ends with: is the task sound, and what does a program really bring?"""
+"""The steps with which every workflow begins and ends: they check whether the task is sound and how much a program really gains."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agents.span import Ended, Span
 from verifier.report import Report, Tier
 from verifier.task import Admission
 
-LATER_SECONDS = (20, 60)  # after which a measurement on a busy host is repeated
-RIVALS_FAULT = "the program that it is timed against"  # begins the verifier's words for what is amiss with that one
+LATER_SECONDS = (20, 60)  # seconds to wait before a measurement on a busy host is repeated
+RIVALS_FAULT = "the program that it is timed against"  # how the verifier begins a message about a problem with the rival
 
 
 async def admit(run: Engine) -> Admission:
-    """Admission of the task; a task that is not sound ends the run with what is wrong, line by line."""
+    """Returns the result of admitting the task. An unsound task ends the run with a list of its problems, one per line."""
     async with run.span("admit", "Is the task sound?", "verifier") as span:
         admission = (await span.admit()).result.admission
         if admission is None:
@@ -45,8 +45,8 @@ def describe_task(admission: Admission) -> str:
 
 
 async def measure(span: Span, source: str, number: int | None, tier: Tier, rival: str | None = None) -> Report:
-    """Verify a program, timed in turn with the one that it was made from (`rival`); an inconclusive measurement is repeated once with fresh seeds,
-    and where the host was busy, later. Without a `number` the verdict is no candidate's own: it only says how two programs compare."""
+    """Verify a program, timed alternately with the one from which it was made (`rival`). An inconclusive measurement is repeated once with fresh
+    seeds, after a wait if the host was busy. Without a `number`, the verdict belongs to no candidate and only compares two programs."""
     last = tier == "full"
     report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     for seconds in LATER_SECONDS:
@@ -57,7 +57,7 @@ async def measure(span: Span, source: str, number: int | None, tier: Tier, rival
         report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     if report is not None and report.status == "inconclusive" and not report.host_busy:
         await span.say("verifier", f"The measurement was inconclusive: {report.message} Measuring once more.")
-        rival = None if report.message.startswith(RIVALS_FAULT) else rival  # it says nothing of this program: that one is measured alone
+        rival = None if report.message.startswith(RIVALS_FAULT) else rival  # the message does not concern this program, so it is measured alone
         report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     if report is None:
         raise Ended("failed", "the verifier gave no report")
@@ -65,7 +65,7 @@ async def measure(span: Span, source: str, number: int | None, tier: Tier, rival
 
 
 async def waited(span: Span, seconds: int) -> int:
-    """Lets the host come to rest; a person may pause or cancel the run meanwhile."""
+    """Waits for the host to become idle; in the meantime, a person may pause or cancel the run."""
     for _ in range(seconds):
         await asyncio.sleep(1.0)
         await span.run.gate()
@@ -73,7 +73,7 @@ async def waited(span: Span, seconds: int) -> int:
 
 
 def verdict(report: Report) -> str:
-    """A report in a few words."""
+    """Describes a report in a few words."""
     speedup = report.speedup
     if report.status != "passed" or speedup is None:
         return (f"{report.status.replace('_', ' ')}: {report.message}" if report.message else report.status.replace("_", " "))[:600]

@@ -1,10 +1,12 @@
-"""cuPilot: a population of strategies, not of programs. Parents are crossed as strategies, the child is translated into a program, revised until it
-is right, and re-aligned, so that the strategy says what the surviving program does before it is crossed again.
+"""cuPilot: evolves a population of strategies instead of programs.
 
-From the paper (arXiv 2512.16465): strategies as what evolution works on, the first kernel, a population drawn at the start, tournaments, one
-exploratory child a generation, elitism, and epochs whose best kernels begin the next. Of its numbers none is published; three epochs of four
-generations, a population of 30, five children and three revisions are those of a re-implementation, scaled to the budget. Ours: fitness is the lower
-bound of the measured speedup, and the roofline that guides the planner is that of the plan, not a model's guess.
+Crossover combines the parents' strategies. The child is translated into a program, revised until it is correct, and re-aligned, so its strategy
+describes what the surviving program does before the next crossover.
+
+Taken from the paper (arXiv 2512.16465): strategies as the unit of evolution, the first kernel, an initial population, tournaments, one exploratory
+child per generation, elitism, and epochs that start from the best kernels of the previous one. The paper does not give its sizes. Three epochs of
+four generations, a population of 30, five children and three revisions come from a re-implementation and are scaled to the budget. Our own additions:
+fitness is the lower bound of the measured speedup, and the plan's roofline guides the planner instead of a model's guess.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from agents.workflows.translating import Ideas, new_ideas, translate
 REVISIONS = 3
 ELITE = 2
 TOURNAMENT = 2
-CALLS_A_PROGRAM = 3  # cross, translate, align; revisions are programs of their own
+CALLS_A_PROGRAM = 3  # calls per child: cross, translate, align; revisions count as separate programs
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ STEPS = ((3, 4, 5), (2, 4, 5), (2, 3, 4), (1, 3, 3), (1, 2, 2), (1, 1, 1))  # ep
 
 
 def sizes_for(budget: Budget) -> Sizes:
-    """The defaults, or the largest of the smaller ones whose programs the budget allows with a population that is larger than its offspring."""
-    programs = min(budget.candidates or 10**6, budget.calls // CALLS_A_PROGRAM if budget.calls is not None else 10**6) - 1  # the first kernel
+    """Returns the default sizes, or the largest smaller ones that fit into the program budget and keep the population larger than its offspring."""
+    programs = min(budget.candidates or 10**6, budget.calls // CALLS_A_PROGRAM if budget.calls is not None else 10**6) - 1  # minus the first kernel
     for epochs, generations, offspring in STEPS:
         population = min(30, programs // epochs - generations * offspring)
         if population > offspring:
@@ -84,11 +86,11 @@ class Evolution:
     def __init__(self, run: Engine, situation: Situation, roles: Roles):
         self.run, self.situation, self.roles = run, situation, roles
         self.ideas = Ideas()
-        self.draw = random.Random(f"{run.settings.seed}/pilot")  # read only between generations, so that a resume draws the same
+        self.draw = random.Random(f"{run.settings.seed}/pilot")  # read only between generations, so that a resumed run draws the same members
         self.members: list[Member] = []
 
     async def epoch(self, path: str, sizes: Sizes) -> str | None:
-        """One epoch on the best kernel so far; why the search ends, or null."""
+        """Runs one epoch on the best kernel so far. Returns why the search ends, or null if it does not."""
         kernel = self.situation.best
         self.members = ranked(self.members)[:ELITE]
         async with self.run.span(f"{path}/population", "Draw a population of strategies", "planner") as span:
@@ -103,7 +105,7 @@ class Evolution:
             if len(self.members) < 2:
                 return "fewer than two strategies gave a program, so there is nothing to cross"
             if plateau(self.situation, patience=sizes.population + 2 * sizes.offspring):
-                return None  # the next epoch begins from other kernels
+                return None  # the next epoch starts from different kernels
             where = f"{path}/generation-{generation}"
             async with self.run.span(where, f"Generation {generation}", "planner") as span:
                 before = len(self.situation.attempts)
@@ -116,7 +118,7 @@ class Evolution:
         return enough(self.run, self.situation)
 
     def parents(self) -> tuple[Idea, Idea]:
-        """Two members, each the winner of a tournament."""
+        """Returns two members, each the winner of a tournament."""
         first = self.tournament(self.members)
         return first.idea, self.tournament([m for m in self.members if m is not first]).idea
 
@@ -124,7 +126,7 @@ class Evolution:
         return max(self.draw.sample(list(members), min(TOURNAMENT, len(members))), key=lambda m: m.fitness)
 
     def survivors(self, members: list[Member], count: int) -> list[Member]:
-        """The elite, and winners of tournaments among the rest."""
+        """Returns the elite, followed by the winners of tournaments among the rest."""
         kept = ranked(members)[:ELITE]
         rest = [m for m in members if m not in kept]
         while rest and len(kept) < count:
@@ -133,7 +135,7 @@ class Evolution:
             kept.append(winner)
         return kept
 
-    # where a child's strategy comes from: `async (span, situation) -> Idea or null`
+    # produces a child's strategy: `async (span, situation) -> Idea or null`
 
     def known(self, idea: Idea) -> Maker:
         async def given(_span: Span, _situation: Situation) -> Idea | None:
@@ -153,7 +155,7 @@ class Evolution:
         return cross
 
     async def together(self, path: str, makers: list[Maker], kernel: Attempt | None) -> list[Member]:
-        """Children side by side: each strategy made, translated, revised and re-aligned. Those whose program passed are returned."""
+        """Produces children concurrently: each strategy is created, translated, revised and re-aligned. Returns the children whose program passed."""
         places, shown = asyncio.Semaphore(self.run.settings.workers), replace(self.situation, attempts=list(self.situation.attempts), refusals=[])
 
         async def child(number: int, make: Maker) -> Member | None:
@@ -171,7 +173,7 @@ class Evolution:
                 try:
                     aligned = await self.roles.planner.align(span, shown, idea, attempt)
                 except Unusable:
-                    return Member(idea, attempt)  # as it was meant, where nobody can say what became of it
+                    return Member(idea, attempt)  # keep the original idea if nobody can say how it was realised
                 aligned = replace(aligned, parents=idea.parents)
                 return Member(await self.ideas.add(span, "align", aligned, idea.number, attempt.number), attempt)
 

@@ -1,4 +1,5 @@
-"""Random search: the control that every other workflow has to beat. It draws ideas, crosses of ideas, and numbers of programs, and learns nothing."""
+"""Random search: the control that every other workflow has to beat. It draws ideas, crossovers of ideas and numbers of programs at random, and learns
+nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from agents.workflows.attempting import write_and_try
 from agents.workflows.solving import solve
 from agents.workflows.translating import Ideas, new_ideas, realise
 
-POOL = 10  # ideas that are asked for at once
-NUMBERS = 0.5  # share of the draws that change numbers, where there are any
-CROSS = 0.3  # of the other draws, those that cross two ideas
-BASE = 0.5  # of the ideas, those that start from a program instead of the task
-FRUITLESS = 20  # draws in a row that gave no new program
+POOL = 10  # number of ideas requested per call
+NUMBERS = 0.5  # share of the draws that change numbers, if the program has any
+CROSS = 0.3  # share of the remaining draws that cross two ideas
+BASE = 0.5  # share of the ideas that start from a program instead of the task
+FRUITLESS = 20  # limit for consecutive draws without a new program
 
 
 async def random_search(run: Engine) -> Finish:
@@ -41,7 +42,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 
 class Draws:
-    """All chance comes from the seed, in the order of the draws: after a resume it falls the same way."""
+    """All randomness comes from the seed, in the order of the draws, so a resumed run makes the same draws."""
 
     def __init__(self, run: Engine, situation: Situation, roles: Roles):
         self.situation, self.roles = situation, roles
@@ -71,7 +72,8 @@ class Draws:
         return await realise(span, self.situation, self.roles, idea, base) if idea is not None else None
 
     async def idea(self, span: Span) -> Idea | None:
-        """One of those that were not drawn yet; then one of all, since a model's second program need not be its first."""
+        """Returns an idea that has not been drawn yet. If there is none, returns any idea, because a model's second program may differ from its
+        first."""
         if not self.fresh and self.more:
             self.fresh = list(await new_ideas(span, self.situation, self.roles, self.ideas, POOL))
             self.more = bool(self.fresh)

@@ -1,4 +1,4 @@
-"""The frame of every search: what is known before it, and what is made of what it found."""
+"""The frame around every search: the preparation before it, and what is done with its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Search = Callable[[Engine, Situation, Roles], Awaitable[str]]
 
 
 async def solve(run: Engine, search: Search, *, tune_last: bool = True) -> Finish:
-    """Admission, graph, profile and plan; then the search, which returns why it ended; then numbers, and the confirmation of the winner."""
+    """The order is admission, graph, profile and plan; then the search, which returns why it ended; then number tuning and confirmation of the
+    winner."""
     roles = run.cast()
     situation = Situation(run.task_source, run.task_name, run.settings)
     situation.admission = await admit(run)

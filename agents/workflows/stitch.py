@@ -1,8 +1,9 @@
-"""StitchCUDA's loop: plan, write step by step, verify, profile, diagnose, and let each further program answer the diagnosis of the one before.
+"""StitchCUDA's loop: plan, write step by step, verify, profile and diagnose. Each program answers the diagnosis of the previous one.
 
-From the paper (arXiv 2603.02637): the three roles, the profile before the plan, one step or one method a round, the Verifier's routes (repair,
-optimise, next step, re-plan, stop). From its repository: at most two new plans. Ours: every change starts from the best correct program, repairs
-have an end that leads somewhere, stopping rules show their figures, and the winner is confirmed in tier full on fresh seeds.
+Taken from the paper (arXiv 2603.02637): the three roles, the profile before the plan, one step or one method per round, and the Verifier's routes
+(repair, optimise, next step, re-plan, stop). Taken from its repository: at most two new plans. Our own additions: every change starts from the best
+correct program, repairs are limited and then lead elsewhere, stopping rules show their figures, and the winner is confirmed in tier full with fresh
+seeds.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ from dataclasses import dataclass, replace
 
 from agents.budget import OutOfBudget
 from agents.roles import steps
+from agents.roles.coder import BuiltInCoder
+from agents.roles.planner import payload_of
 from agents.roles.rules_verifier import scarce
-from agents.roles.situation import Advice, Attempt, Roles, Situation, required
+from agents.roles.situation import Advice, Attempt, Edit, Roles, Situation, required
 from agents.run import Engine, Finish
 from agents.settings import Settings
+from agents.span import Span
 from agents.stopping import enough, plateau
-from agents.workflows.attempting import Turn, attempt_once
+from agents.workflows.attempting import Turn, advise, attempt_once, try_edit
 from agents.workflows.confirming import confirm
 from agents.workflows.descending import descend_last
 from agents.workflows.measuring import admit, verdict
 from agents.workflows.understanding import plan, understand
 
-MAX_REPAIRS = 5  # in a row, where nothing else is left to do
-FEWER_REPAIRS = 3  # where there is another way: a new plan, or a correct program to go on from
+MAX_REPAIRS = 5  # number of repairs in a row if there is nothing else left to do
+FEWER_REPAIRS = 3  # number of repairs if there is an alternative, that is, a new plan or a correct program to continue from
 MAX_REPLANS = 2
 
 
@@ -35,8 +39,10 @@ async def stitch(run: Engine) -> Finish:
     await plan(run, situation, roles)
     try:
         searching = Search(run, situation, roles)
+        if searching.guided and run.settings.first_program == "built-in":
+            await searching.begin_with_the_compiler()
         reason, spent = await searching.to_the_end(), False
-        if searching.guided:  # the compiler's own moves tune numbers already
+        if searching.guided:  # otherwise the compiler's own moves have already tuned the numbers
             reason = await descend_last(run, situation, roles, reason)
     except OutOfBudget as error:
         reason, spent = f"{error}, so the search ends here", True
@@ -45,18 +51,19 @@ async def stitch(run: Engine) -> Finish:
 
 @dataclass
 class Search:
-    """Where the search stands. `guided`: the coder is a model, which takes steps and methods; the compiler knows its own way. Settings are
-    those of the round: a fork of the run may have changed them."""
+    """The state of the search. `guided`: the coder is a model and works through steps and methods, unlike the compiler, which chooses its own
+    changes. The settings are those of the current round, because a fork of the run may have changed them."""
 
     run: Engine
     situation: Situation
     roles: Roles
     advice: Advice | None = None
-    decision: int | None = None  # seq of the decision that gave the advice
-    number: int = 0  # of the round
-    repairs: int = 0  # in a row
-    planned_at: int = 0  # number of the last candidate before the present plan
-    anew: bool = False  # the next program is written from the beginning
+    decision: int | None = None  # seq of the decision behind the advice
+    number: int = 0  # number of the round
+    repairs: int = 0  # repairs in a row
+    planned_at: int = 0  # number of the last candidate before the current plan
+    anew: bool = False  # the next program is written from scratch
+    begun: bool = False  # the run started with a compiler program that passed
 
     @property
     def settings(self) -> Settings:
@@ -66,10 +73,23 @@ class Search:
     def guided(self) -> bool:
         return self.settings.coder != "built-in"
 
+    async def begin_with_the_compiler(self) -> None:
+        """Uses the compiler's program as the first candidate and has the run's judge diagnose it. If it passes, every step of the plan is already
+        implemented."""
+        async with self.run.span("compiled", "The compiler's program", "coder") as span:
+            attempt = await try_edit(self.run, span, self.situation, await compiled_edit(span, self.situation), None)
+            if attempt.passed:
+                self.begun = True
+                self.advice, self.decision = await advise(self.run, span, self.situation, self.roles, attempt, self._stopping)
+
     async def to_the_end(self) -> str:
-        """Programs until one of the reasons to stop holds; returns that reason."""
+        """Writes programs until there is a reason to stop, and returns that reason."""
         self.situation.replans_left = MAX_REPLANS if self.run.settings.planner != "built-in" else 0
         self._begin_plan()
+        if self.advice is not None and self.advice.route == "stop":
+            return self.advice.reason
+        if self.advice is not None and self.advice.route == "re-plan":
+            await self._replan(self.advice)
         while True:
             self.number += 1
             turn = await self._round()
@@ -92,7 +112,7 @@ class Search:
         return required(self.advice, "nothing has been advised yet")
 
     async def _round(self) -> Turn | None:
-        """One step or method, with the repairs that it needs. Afterwards `repairs` is 0 unless they did not help."""
+        """Carries out one step or method, including the repairs that it needs. Afterwards `repairs` is 0, except if the repairs did not help."""
         self.repairs = attempts = 0
         async with self.run.span(f"step-{self.number}", self._title(), "coder") as span:
             while True:
@@ -123,7 +143,7 @@ class Search:
         return f"Step {step.get('id')}: {step.get('title')}"[:200] if step else "Write the program"
 
     def _parent(self) -> Attempt | None:
-        """What is changed next: the program that failed where it is to be repaired, else the best correct one."""
+        """Returns the program to change next: the failed one if it is to be repaired, or else the best correct one."""
         last = self.situation.attempts[-1] if self.situation.attempts else None
         if self.advice is not None and self.advice.route == "repair" and last is not None and last.number > self.planned_at:
             return last
@@ -134,7 +154,7 @@ class Search:
         return FEWER_REPAIRS if another_way else MAX_REPAIRS
 
     def _way_round(self) -> str:
-        """What follows where repairs did not help: a reason to stop, or none and the advice leads elsewhere."""
+        """Decides what follows if repairs did not help: a reason to stop, or none if the advice leads elsewhere."""
         said = f"{self.repairs - 1} repairs in a row did not help"
         if not self.guided:
             return said
@@ -158,7 +178,8 @@ class Search:
         self.advice, self.decision = replace(self._advised, route=route, reason=reason, method=None, expected=None, move=None), None
 
     def _stopping(self, run: Engine, situation: Situation, advice: Advice) -> Advice:
-        """The engine's own reasons to stop; at a plateau a new plan first, where one is left. A plan is judged by its own programs."""
+        """Returns the engine's own reasons to stop. On a plateau, a new plan comes first if one is left. A plan is only judged by its own
+        programs."""
         if advice.route == "stop":
             return advice
         reason, route = enough(run, situation), "stop"
@@ -170,10 +191,11 @@ class Search:
         return replace(advice, route=route, method=None, expected=None, move=None, reason=reason) if reason else advice
 
     def _begin_plan(self) -> None:
-        stepwise = self.guided and self.settings.coder_mode == "one"  # the pair's frontend agent translates the whole plan at once
-        self.situation.step = steps.first(self.situation) if stepwise else None
+        stepwise = self.guided and self.settings.coder_mode == "one"  # the frontend agent of `pair` translates the whole plan in one program
+        self.situation.step = steps.first(self.situation) if stepwise and not self.begun else None
         self.planned_at = max((a.number for a in self.situation.attempts), default=0)
-        self.anew = self.guided and not stepwise
+        self.anew = self.guided and not stepwise and not self.begun
+        self.begun = False
 
     async def _replan(self, advice: Advice) -> None:
         situation = self.situation
@@ -182,3 +204,10 @@ class Search:
         await plan(self.run, situation, self.roles, f"re-plan-{count}", "A new plan")
         self.advice = self.decision = None
         self._begin_plan()
+
+
+async def compiled_edit(span: Span, situation: Situation) -> Edit:
+    """Returns the built-in coder's first program, which is based on the compiler's own plan, whoever wrote the run's plan."""
+    plan = situation.planned
+    by_compiler = replace(situation, plan=replace(plan, payload=payload_of(plan.data, plan.floor_ms)))
+    return required(await BuiltInCoder().write(span, by_compiler, None, None), "the compiler prints a first program for every plan")

@@ -1,4 +1,5 @@
-"""An idea becomes a program: translated, and repaired from what the verifier says while it is wrong. Populations and branches do this."""
+"""Turns an idea into a program: translates it, and repairs it based on the verifier's findings until it is correct. This is used by populations and
+by branches."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ Writing = Callable[[Span], Awaitable[Edit | None]]
 async def translate(
     run: Engine, situation: Situation, roles: Roles, path: str, idea: Idea, parent: Attempt | None, *, seen: Sequence[Attempt], repairs: int
 ) -> list[Attempt]:
-    """The programs that came of the idea, starting from the parent's: its translation and at most `repairs` repairs, of which the last counts.
+    """Return the programs made from the idea, starting from its parent's program: the translation and at most `repairs` repairs. The last one counts.
 
-    Workers call this side by side: the coder is shown the attempts that had ended before all of them began (`seen`) and this worker's own, so
-    that what it writes does not depend on which worker is faster.
+    Workers call this concurrently. The coder sees only the attempts that had ended before any worker began (`seen`) and this worker's own, so its
+    output does not depend on which worker is faster.
     """
     view = replace(situation, attempts=list(seen), refusals=[])
     own: list[Attempt] = []
@@ -37,14 +38,14 @@ async def translate(
         if attempt is None:
             break
         own.append(attempt)
-        if attempt.passed or attempt.verdict.status == "inconclusive":  # nothing is known to be wrong with it
+        if attempt.passed or attempt.verdict.status == "inconclusive":  # it is not known whether the program is wrong
             break
         title, start = f"Repair candidate {attempt.number}", attempt
     return own
 
 
 async def realise(span: Span, situation: Situation, roles: Roles, idea: Idea, parent: Attempt | None) -> Edit | None:
-    """The idea as a program that has not been measured yet, or null."""
+    """Return the idea as a program that has not been measured yet, or null."""
     edit = await roles.coder.realise(span, situation, idea, parent)
     if edit is None or any(edit.source == attempt.edit.source for attempt in situation.attempts):
         return None
@@ -70,12 +71,12 @@ async def _candidate(
 
 
 def to_repair(attempt: Attempt) -> Advice:
-    """What an error fixer gets: the report's own words, no judge between."""
+    """Return advice for an error fixer: the report's own words, without involving a judge."""
     return Advice(defect(attempt.verdict), "repair", f"Candidate {attempt.number} did not pass.")
 
 
 class Ideas:
-    """All ideas of a run. Workers side by side number theirs before they begin, so that a resume gives the same numbers."""
+    """All ideas of a run. Parallel workers number their programs before they begin, so a resumed run assigns the same numbers."""
 
     def __init__(self) -> None:
         self._known: dict[int, Idea] = {}
@@ -90,7 +91,8 @@ class Ideas:
         return self._last
 
     async def add(self, span: Span, situation: str, idea: Idea, number: int, candidate: int | None = None) -> Idea:
-        """Put an idea on record. `situation`: how it came about, "ideas", "cross" or "align" (the number of the idea that it puts right)."""
+        """Put an idea on record. `situation` is the origin of the idea: "ideas", "cross" or "align" (with the number of the idea that it
+        corrects)."""
         idea = self._known[number] = replace(idea, number=number)
         payload = IdeaProposed(
             situation=situation, idea=number, parents=list(idea.parents), title=idea.title[:300], text=idea.text[:4000],
@@ -101,7 +103,7 @@ class Ideas:
 
 
 async def new_ideas(span: Span, situation: Situation, roles: Roles, ideas: Ideas, wanted: int) -> Sequence[Idea]:
-    """Up to `wanted` ideas that differ from all known; none where the planner has no more."""
+    """Return up to `wanted` ideas that differ from all known ones, or none if the planner has no more."""
     try:
         found = await roles.planner.ideas(span, situation, wanted, ideas.known)
     except Unusable as refused:

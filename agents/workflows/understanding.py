@@ -1,4 +1,4 @@
-"""What every search begins with: the graph of the task, a profile of the reference, and a plan."""
+"""Prepares every search: the task's graph, a profile of the reference, and a plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agents.span import Ended
 
 
 async def understand(run: Engine, situation: Situation) -> None:
-    """Graph and profile of the reference: all that planners ever see of a task at run time."""
+    """Capture the graph and the profile of the reference; planners see nothing else of how a task behaves."""
     async with run.span("capture", "Capture the graph", "verifier") as span:
         capture = (await span.capture()).result.capture
         if capture is None:
@@ -43,7 +43,7 @@ async def understand(run: Engine, situation: Situation) -> None:
 
 
 async def plan(run: Engine, situation: Situation, roles: Roles, path: str = "plan", title: str = "Plan") -> None:
-    """The first plan, or a new one. One that a model could not mend stays as it was, with the reason said."""
+    """Make the first plan, or a new one. If a model cannot produce a usable new plan, the old plan stays, and the reason is recorded."""
     async with run.span(path, title, "planner") as span:
         try:
             proposed = await roles.planner.plan(span, situation)

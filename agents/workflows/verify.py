@@ -1,4 +1,4 @@
-"""Verify a person's own program: no agents, one candidate, in the tier that the settings name."""
+"""Verifies a person's own program: no agents, one candidate, in the tier that the settings name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One way of several that a workflow goes at once: where it stands, what it does next, when it gained last."""
+"""One of several parallel ways in a workflow: its state, its next step, and its last gain."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 from agents.roles.situation import Advice, Attempt, Idea, Situation
 from agents.stopping import GAIN
 
-REPAIRS = 3  # in a row
+REPAIRS = 3  # repairs in a row
 
 
 @dataclass
 class Way:
-    """`view`: the run as the roles are shown it here: this way's line, with what others tried on the program that it goes on from."""
+    """`view`: the run as the roles of this way see it, that is, its own line and what others tried on the program from which it continues."""
 
     number: int
     view: Situation
-    own: Idea | None = None  # that it began with
-    idea: Idea | None = None  # that its next program realises; null: the advice, or the plan where there is no program yet
+    own: Idea | None = None  # the idea with which the way began
+    idea: Idea | None = None  # the idea for its next program; null: follow the advice, or the plan if there is no program yet
     advice: Advice | None = None
-    decision: int | None = None  # seq of the decision that gave the advice
-    failed: Attempt | None = None  # to be repaired
-    repairs: int = 0  # in a row
+    decision: int | None = None  # seq of the decision behind the advice
+    failed: Attempt | None = None  # the program to repair
+    repairs: int = 0  # repairs in a row
     lost: int = 0  # programs in a row without a gain
-    dry: bool = False  # the coder has nothing to write here
-    moved: bool = False  # goes on from another way's program, and has not gained since
+    dry: bool = False  # the coder has nothing left to write here
+    moved: bool = False  # it continues from another way's program and has not gained since
 
     @property
     def best(self) -> Attempt | None:
@@ -42,7 +42,7 @@ class Way:
         return f"Way {self.number}: {does}"[:200]
 
     def take(self, attempt: Attempt) -> None:
-        """A program of this way that was measured."""
+        """Takes in a measured program of this way."""
         before = self.best
         self.view.attempts.append(attempt)
         self.idea = self.advice = self.decision = None
@@ -53,36 +53,36 @@ class Way:
             self.moved = self.moved and not gained
             return
         self.repairs += 1
-        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # nothing is known to be wrong with it, or repairs do not help
+        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # it is not known whether the program is wrong, or repairs do not help
             self.lose()
         else:
             self.failed = attempt
 
     def learn(self, other: Attempt) -> None:
-        """What another way's program came to, where that is no better than this way's: it need not be tried here."""
+        """Records that another way's program is no better than this way's, so that the same change need not be tried here."""
         known = other.report is not None and other not in self.view.attempts
         if known and (not other.passed or (self.best is not None and self.view.rank(other) <= self.view.rank(self.best))):
             self.view.attempts.append(other)
 
     def lose(self) -> None:
-        """A turn that brought nothing to go on from."""
+        """Records a turn that produced nothing from which to continue."""
         self.idea = self.advice = self.decision = self.failed = None
         self.repairs, self.lost = 0, self.lost + 1
 
     def adopt(self, attempts: list[Attempt], idea: Idea | None) -> None:
-        """Go on from the best of `attempts`, another way's line."""
+        """Continue from the best of `attempts`, which is another way's line."""
         self.view = replace(self.view, attempts=attempts, refusals=[])
         self.idea, self.advice, self.decision, self.failed, self.repairs, self.moved = idea, None, None, None, 0, True
 
 
 class Turns:
-    """Ways write side by side and are taken in the order of their numbers: whoever answers first, programs get the same numbers."""
+    """Ways write concurrently but are processed in numerical order, so programs get the same numbers whichever way answers first."""
 
     def __init__(self, ways: list[Way]):
         self._over = {way.number: asyncio.Event() for way in ways}
 
     async def of(self, way: Way) -> None:
-        """Returns once all ways before this one have had theirs."""
+        """Waits until all earlier ways have had their turns."""
         for number, over in self._over.items():
             if number < way.number:
                 await over.wait()
@@ -92,13 +92,13 @@ class Turns:
 
 
 def line_of(situation: Situation, program: Attempt) -> list[Attempt]:
-    """The program with its ancestors, and what was tried on it."""
+    """Returns the program with its ancestors and with what was tried on it."""
     line = {program.number, *ancestors_of(situation, program)}
     return [attempt for attempt in situation.attempts if attempt.number in line or attempt.parent == program.number]
 
 
 def ancestors_of(situation: Situation, program: Attempt) -> set[int]:
-    """Numbers of the programs that it was made from, without its own."""
+    """Returns the numbers of the programs from which it was made, excluding its own number."""
     parents = {attempt.number: attempt.parent for attempt in situation.attempts}
     found: set[int] = set()
     at = program.parent
@@ -109,7 +109,7 @@ def ancestors_of(situation: Situation, program: Attempt) -> set[int]:
 
 
 def measured_beside(attempt: Attempt, other: Attempt) -> bool:
-    """Whether measurements that timed both sides in turn lead from one program to the other, without a ratio to eager between."""
+    """Returns whether the two programs are connected by measurements that timed both sides alternately, without going through a ratio to eager."""
     current: Attempt | None = attempt
     while current is not None and current is not other:
         before = current.base if current.gain is not None else None

@@ -1,10 +1,10 @@
-"""K-Search's world model, with beliefs that are earned: a tree of decisions that a model edits by scripts, where a rule chooses what is tried.
+"""K-Search's world model with earned beliefs: a model edits a decision tree with scripts, and a rule chooses what is tried next.
 
-From the paper and its code (arXiv 2602.19128): ideas as open nodes of a tree and programs as closed ones, edit scripts under hard validation, a
-choice without a model, edits where the tree has too little to choose from. Ours: no score is a model's own. What a node is believed to bring
-follows from what its strategies kept of such promises, in earlier runs and in this one (`agents.decisions.belief`); the next node is chosen by
-Thompson sampling; a node that failed stays open with its diagnosis for two more attempts, and before the last one the tree is edited; and every
-prediction is held against what came.
+Taken from the paper and its code (arXiv 2602.19128): open nodes of a tree are ideas and closed ones are programs, edit scripts are strictly
+validated, nodes are chosen without a model, and the tree is edited when it offers too little to choose from. Our own additions: models never assign
+scores. The expected gain of a node follows from how well its strategies kept such promises, both in earlier runs and in this one
+(`agents.decisions.belief`). The next node is chosen by Thompson sampling. A failed node stays open with its diagnosis for two more attempts, and the
+tree is edited before the last one. Every prediction is compared with the result.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from agents.workflows.attempting import settle, try_edit, unusable
 from agents.workflows.solving import solve
 from agents.workflows.translating import realise, to_repair
 
-READY = 2  # nodes that can be tried: one is nothing to choose from
-PATIENCE = 20  # programs without a gain, after which the search stands still: as long as `branch` waits
-SILENT = 6  # attempts in a row that brought no program at all
-BARREN = 2  # edits in a row that changed nothing, after which nobody is asked while something can be tried
+READY = 2  # number of nodes that can be tried; with only one there is nothing to choose from
+PATIENCE = 20  # number of programs without a gain after which the search is on a plateau, as in `branch`
+SILENT = 6  # maximum number of attempts in a row without any program
+BARREN = 2  # after this many edits in a row that changed nothing, no more are requested while something can be tried
 MOST_ATTEMPTS = 200
 
 
@@ -47,19 +47,19 @@ async def worldmodel(run: Engine) -> Finish:
 
 
 class Search:
-    """Where the search stands: all of it follows from the trace, so that a resumed run makes the same choices."""
+    """The state of the search. All of this follows from the trace, so a resumed run makes the same choices."""
 
     def __init__(self, run: Engine, situation: Situation, roles: Roles):
         self.run, self.situation, self.roles = run, situation, roles
         self.tree, self.track = Tree(), Track()
-        self.left_out: list[str] = []  # of the last script
+        self.left_out: list[str] = []  # operations that were left out of the last script
         self.attempts = self.edits = self.silent = self.barren = 0
         self.edited_at = -1  # revision of the tree after the last edit
-        self.first = ""  # a node that no script named, where the first script brought nothing
+        self.first = ""  # a node that no script named, which is used if the first script brought nothing
         self._believed: tuple[tuple[int, int], dict[str, Belief]] = ((-1, -1), {})
 
     async def to_the_end(self) -> str:
-        """Attempts until one of the reasons to stop holds; returns that reason."""
+        """Makes attempts until there is a reason to stop, and returns that reason."""
         while self.attempts < MOST_ATTEMPTS:
             if reason := enough(self.run, self.situation) or plateau(self.situation, patience=PATIENCE):
                 return reason
@@ -77,7 +77,7 @@ class Search:
     # the tree
 
     def wants_an_edit(self) -> str:
-        """Why a model is asked for a script now; empty where it is not. Never twice about the same tree."""
+        """Returns why a model is asked for a script now, or "" if it is not asked. A model is never asked twice about the same tree."""
         ready = self.tree.frontier
         if self.tree.revision == self.edited_at or (ready and self.barren >= BARREN):
             return ""
@@ -96,13 +96,13 @@ class Search:
 
     @property
     def best(self) -> str:
-        """The node with the best program; the root while there is none."""
+        """The node with the best program, or the root if there is none yet."""
         found = self.situation.best
         node = self.tree.node_of(found.number) if found is not None else None
         return node.id if node is not None else ROOT
 
     async def edit(self, why: str) -> None:
-        """One script, carried out as far as it is valid; the tree stays as it is where a model gave none."""
+        """Requests one script and carries out its valid part. If a model returned no script, the tree stays unchanged."""
         self.edits += 1
         async with self.run.span(f"edit-{self.edits}", f"Edit the tree: {why}", "planner") as span:
             await self.remember(span)
@@ -130,7 +130,7 @@ class Search:
             return None
 
     async def remember(self, span: Span) -> None:
-        """What strategies kept of their promises in earlier runs, where the planner has not asked for that already."""
+        """Looks up how well strategies kept their promises in earlier runs, if the planner has not done so already."""
         if self.edits > 1 or self.run.experience is None or self.situation.records:
             return
         device = await span.effect("device", self.run.describe_device)
@@ -139,7 +139,7 @@ class Search:
     # beliefs
 
     def beliefs(self) -> dict[str, Belief]:
-        """Returns the belief about every open node, by all that is known now. Beliefs change with a verdict or the tree alone."""
+        """Returns the current belief about every open node. Beliefs change only when there is a verdict or when the tree changes."""
         now = sum(attempt.report is not None for attempt in self.situation.attempts), self.tree.revision
         if self._believed[0] != now:
             posterior = Posterior(learned(self.situation.records, self.situation.attempts))
@@ -148,7 +148,7 @@ class Search:
         return self._believed[1]
 
     def ceiling(self, node: Node) -> float | None:
-        """The gain at which the program that the node is done to, or the task's own model, would run at its floor."""
+        """Returns the gain at which the node's parent program, or the task's own model, would run at its floor."""
         program, admission, plan = self.program(node.parent), self.situation.admission, self.situation.plan
         if program is not None:
             fraction = fraction_of_floor(self.situation, program)
@@ -169,16 +169,17 @@ class Search:
         programs = {name: Program(program.level, realised(program)) for name, program in done.items()}
         return View(self.tree, self.beliefs(), programs, self.best, why, self.left_out, self.track.marks)
 
-    # the choice, and what comes of it
+    # the choice, and its result
 
     def chosen(self) -> Node:
-        """Thompson sampling: the node whose drawn gain makes the fastest program. Drawn anew for each attempt, from the run's seed alone."""
+        """Thompson sampling: returns the node whose sampled gain yields the fastest program. Each attempt makes a new draw, which depends only on the
+        run's seed."""
         draw, beliefs = Random(f"{self.run.settings.seed}/worldmodel/{self.attempts}"), self.beliefs()
         drawn = {node.id: log(self.level(node.parent)) + beliefs[node.id].drawn(draw) for node in self.tree.frontier}
         return max(self.tree.frontier, key=lambda node: drawn[node.id])
 
     async def attempt(self, node: Node) -> None:
-        """One program for the node, its translation or the repair of the one before."""
+        """Writes one program for the node: a translation of it, or a repair of its previous program."""
         self.attempts += 1
         before = self.beliefs()
         belief = node.predicted = before[node.id]
@@ -208,7 +209,7 @@ class Search:
         return Advice(plain, "optimise", reason, method, node.promise)
 
     async def written(self, span: Span, node: Node, advice: Advice) -> Attempt | None:
-        """The program, verified; null where there is none, which the node is told."""
+        """Returns the verified program. If there is none, records that on the node and returns null."""
         failed = next((attempt for attempt in self.situation.attempts if attempt.number == node.failed), None)
         parent = failed or self.program(node.parent)
         try:
@@ -231,9 +232,9 @@ class Search:
         return await realise(span, self.situation, self.roles, idea, parent)
 
     async def learn(self, span: Span, node: Node, attempt: Attempt, belief: Belief) -> None:
-        """What the verdict says of the node, and of the prediction."""
+        """Updates the node and the record of its prediction according to the verdict."""
         found = self.roles.verifier.by_rules(self.situation, attempt).diagnosis
-        await span.emit(DiagnosisMade(candidate=attempt.number, **found.model_dump()), agent="verifier")
+        await span.emit(DiagnosisMade(candidate=attempt.number, **found.payload()), agent="verifier")
         if attempt.verdict.status not in UNMEASURED:
             self.track.made.append(Prediction(belief, node.promise, came(attempt)))
         if attempt.passed:
@@ -264,6 +265,6 @@ class Search:
 
 
 def came(attempt: Attempt) -> float:
-    """The gain over the parent's program; 1 where no right program came, for then the parent's stays."""
+    """Returns the gain over the parent's program, or 1 if no correct program resulted, because the parent's program then stays."""
     gain = realised(attempt)
     return gain if gain else 1.0

@@ -1,4 +1,5 @@
-"""No run ends below one line of PyTorch: where a baseline is faster than the winner, the baseline becomes a program and is measured like one."""
+"""Ensures that no run ends slower than one line of PyTorch: if a baseline is faster than the winner, it becomes a program and is measured like any
+other."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ TAKEN = "yield-to-baseline"
 
 
 async def yielded(span: Span, situation: Situation, winner: Attempt, report: Report) -> tuple[Attempt, Report]:
-    """The winner with its report of tier full, or the program of a baseline that beats it, where that is measured to be the faster one."""
+    """Returns the winner with its full-tier report, or a baseline's program if a measurement shows that it is faster."""
     baseline = faster(report)
     data = situation.plan.data if situation.plan is not None else None
     if baseline is None or situation.settings.winner != "fastest" or not isinstance(data, Compiled) or data.plan.asked_for:
@@ -46,12 +47,12 @@ async def _tried(span: Span, situation: Situation, winner: Attempt, edit: Edit) 
 
 
 def faster(report: Report) -> Baseline | None:
-    """The fastest baseline, where the whole interval says that it is faster than the program."""
+    """Returns the fastest baseline, if the whole confidence interval shows that it is faster than the program."""
     others = report.timing.comparisons if report.timing is not None else []
     best = min(others, key=lambda one: one.speedup.ratio, default=None)
     return best.baseline if best is not None and best.baseline != "rival" and best.speedup.high < 1 else None
 
 
 def standing(report: Report) -> float:
-    """Against the fastest baseline of the same measurement; over 1: the program is faster."""
+    """Returns the speedup over the fastest baseline in the same measurement; above 1, the program is faster."""
     return min((one.speedup.ratio for one in report.timing.comparisons), default=0.0) if report.timing is not None else 0.0

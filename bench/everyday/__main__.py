@@ -1,11 +1,13 @@
-"""The everyday suite with the built-in compiler: solved at tier full on GPUs, or on a CPU only captured and printed, or emulated at small sizes.
+"""Runs the everyday suite with the built-in compiler.
+
+On GPUs the tasks are solved at tier full; on a CPU they are only captured and printed, or emulated at small sizes.
 
     python -m bench.everyday run --devices cuda:0,cuda:1 [--keep KEPT] [--only PART] [--limit-seconds 1500] [options of bench.sweep run]
     python -m bench.everyday run --capture-only [--only PART] [--seconds 240] [--out FILE] [--resume]
     python -m bench.everyday run --emulated [--precision bf16] [--only PART] [--seconds 240] [--out FILE] [--resume]
     python -m bench.everyday tables [KEPT]               (writes bench/results/everyday-<device>.json, everyday.md)
 
-`run` goes on where it stopped: a sweep over the sets everyday (48 tasks, fp32-strict) and everyday-bf16 (the 16 of serving).
+`run` resumes where it stopped: it is a sweep over the sets everyday (48 tasks, fp32-strict) and everyday-bf16 (the 16 serving tasks).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What becomes of each task without a GPU: captured whole, in parts or not at all; which groups have kernels of their own; seconds to the program.
+"""Surveys each task without a GPU: how far it is captured, which groups get generated kernels, and the seconds to a program.
 
-A task at a time, in a process of its own with a limit; tensors are real, and small enough for a host. Programs are printed for an H200 and not run.
+Each task runs in a separate process with a time limit; tensors are real, and small enough for a host. Programs are printed for an H200 and not run.
 """
 
 # sandboxed: imports tasks of this repository
@@ -27,11 +27,11 @@ from bench.sweep.tasks import ROOT, Item, items
 from verifier.parties.capturing.capture import capture
 
 RESULTS = ROOT / "bench" / "results" / "everyday-capture.json"
-LINES = 4  # of what is left, in a line
+LINES = 4  # number of entries of `left` that are shown on a line
 
 
 def run(only: list[str], seconds: float, out: Path, resume: bool) -> int:
-    """Goes through the tasks with a part of `only` in their names; each row is on disk before the next begins."""
+    """Surveys the tasks whose names contain one of `only`; each row is on disk before the next one begins."""
     results: dict[str, dict[str, Any]] = json.loads(out.read_text()) if out.exists() and (resume or only) else {}
     programs = ROOT / ".data" / "everyday" / "captured"
     programs.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def run(only: list[str], seconds: float, out: Path, resume: bool) -> int:
 
 
 def apart(item: Item, programs: Path, seconds: float) -> dict[str, Any]:
-    """In a process of its own, which `seconds` end."""
+    """Surveys a task in a separate process, which is ended after `seconds`."""
     here, there = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("spawn").Process(target=answer, args=(item, programs, there))
     child.start()
@@ -65,14 +65,14 @@ def answer(item: Item, programs: Path, there: Connection) -> None:
     warnings.simplefilter("ignore")
     try:
         found = survey(item, programs)
-    except Exception as error:  # the task's fault or the compiler's: it is the finding
+    except Exception as error:  # an error of the task or the compiler is itself the finding
         found = {"captured": "not", "error": f"{type(error).__name__}: {str(error)[:300]} ({traceback.format_exc().splitlines()[-3].strip()[-120:]})"}
     there.send(found)
     there.close()
 
 
 def survey(item: Item, programs: Path) -> dict[str, Any]:
-    """Captured, planned and printed: how far, and how long it took from the model to the program."""
+    """Captures, plans and prints a task. Returns how far that went, and the time from reading the model to the finished program."""
     source = item.path.read_text()
     names: dict[str, Any] = {"__name__": "task"}
     exec(compile(source, str(item.path), "exec"), names)

@@ -1,6 +1,6 @@
-"""Whether the programs for CUDA are right, without a GPU: each task with small sizes, its printed program run by the emulator beside PyTorch.
+"""Checks the CUDA programs without a GPU: each task at small sizes, its printed program run by the emulator and compared with PyTorch.
 
-What a size decides (tiles, splits, the library) is decided for the small one; groups get kernels however small they are.
+Decisions that depend on sizes (tiles, splits, use of the library) are made for the small sizes, and groups get kernels however small they are.
 """
 
 # sandboxed: imports tasks of this repository
@@ -75,8 +75,8 @@ SIZES = {
 
 
 def run(only: list[str], precision: str, seconds: float, out: Path, resume: bool) -> int:
-    """Goes through the tasks with a part of `only` in their names; each row is on disk before the next begins. 1 where a program is wrong."""
-    results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}  # also those under the other precision
+    """Checks the tasks whose names contain one of `only`; each row is on disk before the next one begins. Returns 1 if a program is wrong."""
+    results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}  # also those for the other precision
     for item in items(["everyday-bf16" if precision == "bf16" else "everyday"], None, only):
         if resume and item.key in results:
             continue
@@ -90,7 +90,7 @@ def run(only: list[str], precision: str, seconds: float, out: Path, resume: bool
 
 
 def apart(path: Path, precision: str, seconds: float) -> str:
-    """In a process of its own, which `seconds` end."""
+    """Checks a task in a separate process, which is ended after `seconds`."""
     command = [sys.executable, "-m", "bench.everyday.emulating", str(path), precision]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
@@ -101,7 +101,7 @@ def apart(path: Path, precision: str, seconds: float) -> str:
 
 
 def small(path: Path) -> str:
-    """The task's source with the sizes of SIZES."""
+    """Returns the task's source with the sizes from SIZES."""
     source, place = path.read_text(), f"{path.parent.name}/{path.stem.partition('_')[0]}"
     for size in SIZES[place].split():
         name, _, value = size.partition("=")
@@ -116,7 +116,7 @@ def small(path: Path) -> str:
 
 
 def one(path: Path, precision: Precision) -> str:
-    """What came of a task, in a line."""
+    """Returns a task's result as one line."""
     from compiler import DeviceFigures
     from compiler.families.attention import attention
     from compiler.families.conv import conv
@@ -134,7 +134,7 @@ def one(path: Path, precision: Precision) -> str:
         found = Compiled(small(path), figures=DeviceFigures.h200(), precision=precision)
     except ModuleNotFoundError as error:
         return f"not here: {error}"
-    except AssertionError as error:  # of a test's capture: why there is no graph
+    except AssertionError as error:  # the reason, from a test's capture, why there is no graph
         return f"not captured: {str(error)[:200]}"
     kinds = ", ".join(dict.fromkeys(group.family or group.space for group in found.plan.groups))
     if not found.plan.own:
@@ -143,7 +143,7 @@ def one(path: Path, precision: Precision) -> str:
     try:
         found.check()
     except AssertionError as error:
-        far = error.args[0] if error.args else None  # from fp64, and how far PyTorch is
+        far = error.args[0] if error.args else None  # distance from fp64, and PyTorch's own distance
         if isinstance(far, tuple) and far[0] <= bound(far[1], [], found.dtype, precision):
             return f"right ({kinds}), {far[0] / far[1]:.1f} times as far from fp64 as PyTorch"
         return f"WRONG ({kinds}): {str(error)[:160]}"

@@ -1,4 +1,4 @@
-"""Measures how long the server takes for each main page of the site over a full database: 50 requests per page, one after the other."""
+"""Measures the server's response time for each main page of the site with a full database: 50 consecutive requests per page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BAR_MS = 150.0
 
 
 def pages(seeded: Seeded) -> dict[str, str]:
-    """Returns name and address of every page that is compared with the bar."""
+    """Returns the name and address of every page that has a target."""
     run = f"/runs/{seeded.run}/"
     return {
         "runs": "/",

@@ -1,5 +1,7 @@
-"""Makes a recording like that of training steps, with any number of events: several GPUs, three streams each, launches that run ahead of them, nested
-ranges and operators. Durations are drawn per kernel from what a transformer's kernels take on an H200."""
+"""Makes a recording that resembles training steps, with any number of events.
+
+It has several GPUs with three streams each, launches that run ahead of them, nested ranges and operators. Durations are drawn per kernel from the
+times that a transformer's kernels take on an H200."""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import numpy as np
 from verifier.profiling.timeline import COLUMNS, KINDS, Row, Timeline
 
 _KERNEL, _COPY, _SET, _API, _NVTX, _OPERATOR = (KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "api", "nvtx", "operator"))
-# name, microseconds, share of the launches
+# name, microseconds, fraction of the launches
 KERNELS = [
     ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas", 62.0, 0.16),
     ("void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>, false, true>(flash::Flash_fwd_params)", 118.0, 0.04),
@@ -52,10 +54,10 @@ def big_timeline(events: int = 1_000_000, gpus: int = 2, seed: int = 1) -> Timel
         which = rng.choice(len(KERNELS), calls, p=[share for _, _, share in KERNELS])
         length = np.array([us for _, us, _ in KERNELS])[which] * 1e3 * rng.lognormal(0.0, 0.12, calls)
         call_length = rng.lognormal(np.log(4200.0), 0.25, calls)
-        pause = np.where(rng.random(calls) < 0.004, rng.uniform(5e4, 4e5, calls), rng.uniform(6e3, 14e3, calls))  # the host stalls now and then
+        pause = np.where(rng.random(calls) < 0.004, rng.uniform(5e4, 4e5, calls), rng.uniform(6e3, 14e3, calls))  # the host stalls occasionally
         called = np.cumsum(call_length + pause) - call_length
         begin = np.empty(calls)
-        stream = np.where(which == len(KERNELS) - 1, 1, np.where(rng.random(calls) < 0.01, 2, 0))  # collectives aside, copies on a third
+        stream = np.where(which == len(KERNELS) - 1, 1, np.where(rng.random(calls) < 0.01, 2, 0))  # collectives on a second stream, copies on a third
         for one in range(3):
             mine = np.flatnonzero(stream == one)
             gap = rng.lognormal(np.log(900.0), 0.4, len(mine))
@@ -80,7 +82,7 @@ def big_timeline(events: int = 1_000_000, gpus: int = 2, seed: int = 1) -> Timel
 
 
 def _ranges(add, row: int, begins: np.ndarray, ends: np.ndarray, number: dict[str, int]) -> None:
-    """iter > layer > block, each around the calls that it made."""
+    """Nested ranges iter > layer > block, each of which encloses the calls that it made."""
     calls = len(begins)
     for depth, size in ((0, CALLS_A_BLOCK * BLOCKS_A_LAYER * LAYERS), (1, CALLS_A_BLOCK * BLOCKS_A_LAYER), (2, CALLS_A_BLOCK)):
         first = np.arange(0, calls, size)

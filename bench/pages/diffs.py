@@ -1,4 +1,4 @@
-"""Measures diffs of completely rewritten programs of 4,000 lines: the server's first answer with cold caches, and a browser that scrolls."""
+"""Measures diffs of completely rewritten programs of 4,000 lines: the server's first response with cold caches, and scrolling in a browser."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from bench.pages.rows import Row, percentile
 from bench.pages.seed import Seeded
 
 LINES = 4000
-PAIRS = 24  # each is requested once in each layout, so every answer is cold
+PAIRS = 24  # each is requested once in each layout, so every response is cold
 WARM_UP = 2
-WHOLE = 4  # of them whose other parts are asked for too
+WHOLE = 4  # pairs whose other parts are requested too
 BAR_MS = 300.0
-TASK_BAR_MS = 200.0  # a longer task of the page's thread feels like a freeze
+TASK_BAR_MS = 200.0  # a main-thread task that takes longer than this feels like a freeze
 TASKS = """window.tasks = [];
 new PerformanceObserver((list) => tasks.push(...list.getEntries().map((entry) => entry.duration))).observe({type: "longtask", buffered: true});"""
 
 
 def prepare(seeded: Seeded) -> None:
-    """Makes a run of the ordinary run's team with twice `2 * PAIRS` candidates: one pair per request."""
+    """Makes a run in the ordinary run's team with two candidates per request: one pair for each request of each layout."""
     from django.db import transaction
     from django.utils import timezone
 
@@ -83,7 +83,7 @@ def timed(client: httpx.Client, address: str) -> tuple[float, str]:
 
 def alone() -> list[Row]:
     """Measures the computation without a page: lines, moved blocks, pairs, and the words of every changed row. Processor time hardly depends on other
-    work."""
+    load."""
     from webapp.diffs.compute import SECONDS, _compute
     from webapp.diffs.lines import lines_of, word_marks
 
@@ -107,7 +107,7 @@ def alone() -> list[Row]:
 
 
 def in_process(seeded: Seeded) -> list[Row]:
-    """Measures processor time of a first answer, without web server and network; caches of this process are cold."""
+    """Measures processor time of a first response, without web server and network, with cold caches in this process."""
     from django.test import Client
 
     from webapp.accounts.models import User
@@ -129,7 +129,7 @@ def in_process(seeded: Seeded) -> list[Row]:
 
 
 def scrolled(page, address: str, layout: str) -> list[Row]:
-    """Opens the diff and scrolls to the end as fast as a person does; the longest task of the page's thread is the freeze."""
+    """Opens the diff and scrolls to the end as fast as a person would; the longest main-thread task counts as the freeze."""
     page.add_init_script(TASKS)
     begun = time.perf_counter()
     page.goto(address, wait_until="domcontentloaded")
@@ -185,7 +185,7 @@ def statement(draws: random.Random) -> str:
 
 
 def rewritten(source: str, draws: random.Random) -> str:
-    """Touches, replaces, doubles or drops every line, and moves a block of 120 lines."""
+    """Changes, replaces, duplicates or drops every line, and moves a block of 120 lines."""
     lines = source.split("\n")
     at = draws.randrange(200, len(lines) - 400)
     block, lines = lines[at : at + 120], lines[:at] + lines[at + 120 :]

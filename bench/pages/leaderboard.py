@@ -1,6 +1,7 @@
-"""Measures the leaderboard over 100,000 results: its queries, the page, each filter by itself, and whether the plans use the indexes.
+"""Measures the leaderboard with 100,000 results: its queries, the page, each filter separately, and whether the query plans use the indexes.
 
-250 tasks in three suites, 30 entries, two teams, four setups of which one has seven tenths of all results: the page that opens is the fullest one.
+There are 250 tasks in three suites, 30 entries, two teams, and four setups. One setup has 70 % of all results, so the page that opens first is the
+fullest one.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ ON CONFLICT DO NOTHING
 
 
 def prepare(seeded: Seeded) -> None:
-    """Through SQL; which rows count is decided once at the end instead of row by row."""
+    """Inserts rows with SQL; which rows count is decided once at the end instead of row by row."""
     from django.db import connection, transaction
 
     from webapp.leaderboard.counting import count_all
@@ -84,7 +85,7 @@ def prepare(seeded: Seeded) -> None:
 
 
 def _frame(seeded: Seeded) -> str:
-    """Tasks in suites, entries, setups, and a second team; returns its id."""
+    """Creates tasks in suites, entries, setups, and a second team, whose id is returned."""
     from django.db import connection
 
     from webapp.accounts.models import Team
@@ -108,7 +109,7 @@ def _frame(seeded: Seeded) -> str:
 
 
 def selections() -> dict[str, dict[str, str]]:
-    """Returns name and query of each measured page: as it opens, and every filter."""
+    """Returns the name and query of each measured page: the initial page, and every filter."""
     return {
         "as it opens": {},
         "a suite": {"suite": "kernelbench-level1"},
@@ -160,7 +161,7 @@ def _answered(client: httpx.Client, address: str) -> float:
 
 
 class _Stopwatch:
-    """Adds up the time of queries until their rows have arrived, those of the ORM and those of the ranking."""
+    """Accumulates query times until the rows have arrived, separately for the ORM and for the ranking."""
 
     def __init__(self):
         self.spent = 0.0
@@ -174,7 +175,7 @@ class _Stopwatch:
 
 
 def _queries(seeded: Seeded) -> list[Row]:
-    """All queries of the whole page, in this process: sessions, navigation and filters included."""
+    """Measures all queries of the whole page in this process, including sessions, navigation and filters."""
     from django.db import connection
     from django.test import Client
 
@@ -200,7 +201,7 @@ def _queries(seeded: Seeded) -> list[Row]:
 
 
 def _plans(seeded: Seeded) -> list[Row]:
-    """Returns how many of the ranking's queries scan the whole table of results: none may."""
+    """Returns how many ranking queries scan the whole results table; none of them should."""
     from django.db import connection
 
     from webapp.accounts.models import User

@@ -1,4 +1,4 @@
-"""Makes a long run, attempt by attempt as the engine would write it, for benchmarks and tests of the trace explorer."""
+"""Generates a long run, attempt by attempt as the engine would write it, for benchmarks and tests of the trace explorer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ATTEMPTS_A_STEP = 25
 
 
 def long_trace(user, least: int, *, delta_characters: int, total_bytes: int = 0) -> uuid.UUID:
-    """Makes a run attempt by attempt until it has `least` events and `total_bytes` of payloads; finished, with a best candidate."""
+    """Generates attempts until the run has `least` events and `total_bytes` of payloads; the run is finished and has a best candidate."""
     from agents.events import NewEvent
     from tests.browser import sample_run
     from webapp.runs.trace.append import append
@@ -48,7 +48,8 @@ def long_trace(user, least: int, *, delta_characters: int, total_bytes: int = 0)
 
 
 def _attempt(run, number: int, rng: random.Random, delta_characters: int) -> Iterator:
-    """Makes about 100 events: a question, its streamed answer, a program, its verdict, and what follows. The verdict is the fourth from the end."""
+    """Generates about 100 events: a question, its streamed answer, a program, its verdict, and what follows. The verdict is the fourth event from the
+    end."""
     from agents.events import NewEvent
     from tests.browser import sample_run
     from webapp.runs import artefacts

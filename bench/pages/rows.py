@@ -1,4 +1,4 @@
-"""Results of a benchmark of pages: one row per figure, with the bar to which it is compared."""
+"""Results of a page benchmark: one row per figure, with its target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True)
 class Row:
-    """`value` in `unit`; `bar` is its maximum, or None for a figure that is only reported. `samples` are the single measurements."""
+    """`value` is in `unit`; `bar` is the maximum allowed, or None for a figure that is only reported. `samples` are the individual measurements."""
 
     name: str
     value: float
@@ -25,7 +25,7 @@ class Row:
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """Returns the nearest rank: the smallest sample that at least `share` (0 to 1) of all do not exceed."""
+    """Returns the nearest-rank percentile: the smallest sample that is at least as large as a fraction `share` (0 to 1) of all samples."""
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 

@@ -1,11 +1,11 @@
-"""Opens the pages of a full installation in Chromium and compares them with their bars.
+"""Opens the pages of a full installation in Chromium and compares their times with the targets.
 
     python -m bench.pages.run [trace timeline diffs leaderboard ...] [--runs 10000] [--events 1000000] [--data DIR] [--out FILE]
 
-Starts database and web process as `make run` does, fills the database (bench/pages/seed.py; with `--data DIR` only where DIR is new), and hands a
-signed-in page to each measuring module of this folder. A module has `measure(page, base_url, seeded) -> list[Row]`, and, where it needs more than
-the seed holds, `prepare(seeded)`, which writes it through Django and notes what it made in `seeded.places`. Results: bench/results/pages.json, or
-pages-NAME.json where modules are named. Ends with 1 where a bar is missed.
+Starts database and web process as `make run` does, fills the database (bench/pages/seed.py; with `--data DIR` only if DIR is new), and hands a
+signed-in page to each measuring module of this folder. A module defines `measure(page, base_url, seeded) -> list[Row]`. If it needs more data than
+the seed, it also defines `prepare(seeded)`, which writes the data through Django and records what it made in `seeded.places`. Results go to
+bench/results/pages.json, or to pages-NAME.json if modules are named. The exit status is 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def main() -> int:
     modules = {name: importlib.import_module(f"bench.pages.{name}") for name in names}
     data = (arguments.data or Path(tempfile.mkdtemp(prefix="bench-pages-"))).absolute()
     os.environ |= {"DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "webapp.settings", "PORT": str(free_port()), "DJANGO_ALLOW_ASYNC_UNSAFE": "1"}
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the web process has it
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as in the web process
     os.environ.pop("DATABASE_URL", None)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack ends with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack is stopped when this process ends
     load = os.getloadavg()[0]
     stack = subprocess.Popen(
         [sys.executable, "-m", "webapp.supervisor", "--only", "web"], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def measure_all(modules: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns rows by module, and what broke."""
+    """Returns rows by module, and the failures."""
     import django
 
     django.setup()
@@ -72,7 +72,7 @@ def measure_all(modules: dict[str, Any], arguments: argparse.Namespace) -> dict[
     from bench.pages.seed import seed
     from webapp.garbage import settle
 
-    settle()  # what is measured in this process stands for the web process
+    settle()  # measurements in this process stand for the web process
     seeded = seed(runs=arguments.runs, events=arguments.events)
     found: dict[str, Any] = {"seeded": asdict(seeded), "rows": {}, "broken": {}}
     base = f"http://127.0.0.1:{os.environ['PORT']}"

@@ -1,4 +1,4 @@
-"""Fills a database: many runs with their events, and two long traces. A run of a told story is the template; the rest is copied in SQL."""
+"""Fills a database with many runs, their events, and two long traces. One scripted run is the template; the others are copied in SQL."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ OUTCOMES = ["improved", "improved", "matched", "failed", "cancelled", "out_of_bu
 
 @dataclass
 class Seeded:
-    """What the measuring modules find: ids as text. `places` is theirs to add to in `prepare`."""
+    """What the measuring modules can find in the database; ids are text. They may add to `places` in `prepare`."""
 
-    user: int  # signs in; a member of all teams that own runs
+    user: int  # the user who signs in; a member of all teams that own runs
     team: str  # the team of the long traces
     run: str  # an ordinary finished run with candidates, reports and timelines
-    others: list[str] = field(default_factory=list)  # a few more of them
+    others: list[str] = field(default_factory=list)  # a few more of these
     trace: str = ""  # 20,000 events
     heavy: str = ""  # 50 MB of payloads
     places: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +60,8 @@ def _fill(runs: int, events: int) -> Seeded:
 
 
 def copy_runs(template, count: int, events: int) -> None:
-    """Copies `count` runs like the template over the last 90 days, with candidates and verdicts, and the first of its events: `events` in all."""
+    """Copies `count` runs like the template, spread over the last 90 days, with candidates, verdicts and the first of its events, until there are
+    `events` in total."""
     from django.db import connection, transaction
 
     each, more = divmod(events, count)
@@ -68,7 +69,7 @@ def copy_runs(template, count: int, events: int) -> None:
         raise ValueError(f"the template has {template.last_seq} events: {count} copies of it cannot have {events}")
     given = {"run": template.pk, "count": count, "titles": TITLES, "outcomes": OUTCOMES, "each": each, "more": more}
     with transaction.atomic(), connection.cursor() as cursor:
-        # The rows are copies of checked rows: no foreign key has to be verified, and no trigger has to fire.
+        # The rows are copies of validated rows, so no foreign key has to be checked and no trigger has to run.
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(
             """
@@ -106,13 +107,13 @@ def copy_runs(template, count: int, events: int) -> None:
 
 @dataclass
 class Copied:
-    """The rows of the template, once for each of `copies`."""
+    """Inserts the rows of the template, once for each of `copies`."""
 
     cursor: Any
     given: dict[str, Any]
 
     def insert(self, table: str, where: str, **changed: str) -> None:
-        """`changed` are the columns that differ, as SQL over the copy `c` and the original row `o`."""
+        """Copies rows of a table. `changed` are the columns that differ, as SQL over the copy `c` and the original row `o`."""
         query = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
         self.cursor.execute(query, [table])
         names = [name for (name,) in self.cursor.fetchall()]

@@ -1,7 +1,7 @@
-"""A timeline of a million events: from the bytes to the first picture, and the frames of scripted zooms and pans.
+"""Measures a timeline of a million events: from the bytes to the first picture, and the frames of scripted zooms and pans.
 
-A frame is what the page's own thread does from the begin of the animation frame, in which the timeline is drawn, until it is free again after
-the browser has laid out and painted; performance marks in the page take the time.
+A frame is the work of the page's main thread from the start of the animation frame, in which the timeline is drawn, until the thread is free again
+after layout and painting. Performance marks in the page record the times.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ EVENTS = 1_000_000
 FIRST_PICTURE_MS = 1500
 FRAME_MS = 16
 LOADS = 3
-PATIENCE_MS = 240_000  # timeout after which the page counts as broken, not slow
+PATIENCE_MS = 240_000  # timeout after which the page counts as broken and not just slow
 
-# Moves a view 60 times in each of these ways; one performance measure a frame, by way.
+# Moves a view 60 times in each of these ways, with one performance measure per frame, grouped by way.
 MOVES = """async (box) => {
   const view = box.timeline, channel = new MessageChannel();
   let free = null;
@@ -78,7 +78,7 @@ def prepare(seeded: Any) -> None:
 
 
 def given() -> bytes | None:
-    """Returns a recorded timeline: STITCHWORK_TIMELINE names its file, as bench/nsys_large.py leaves it."""
+    """Returns a recorded timeline: STITCHWORK_TIMELINE names its file, as written by bench/nsys_large.py."""
     path = os.environ.get("STITCHWORK_TIMELINE")
     return gzip.decompress(Path(path).read_bytes()) if path else None
 
@@ -87,7 +87,7 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
     first: list[float] = []
     for _ in range(LOADS):
         page.goto(base_url + seeded.places["timeline"])
-        page.wait_for_selector(".timeline-summary b, .timeline-problem", timeout=PATIENCE_MS)  # the figures come after the picture
+        page.wait_for_selector(".timeline-summary b, .timeline-problem", timeout=PATIENCE_MS)  # the figures appear after the picture
         if page.locator(".timeline-problem").count():
             raise RuntimeError(page.locator(".timeline-problem").inner_text())
         first.append(
@@ -105,7 +105,7 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
     every = [sample for samples in found["frames"].values() for sample in samples]
     rows.append(Row("timeline: a frame of pan or zoom, p95", percentile(every, 0.95), "ms", FRAME_MS, every))
     rows += [Row(f"timeline: a frame, {name}, p95", percentile(samples, 0.95), "ms", FRAME_MS, samples) for name, samples in found["frames"].items()]
-    # A figure that a busy machine does not change: processor time of the page's thread, including everything between the frames.
+    # A figure that does not depend on the machine's load: processor time of the main thread, including everything between the frames.
     rows.append(Row("timeline: processor time of a frame, mean", spent * 1e3 / len(every), "ms"))
     rows.append(Row("timeline: from one frame to the next, p95", percentile(found["gaps"], 0.95), "ms"))
     rows.append(Row("timeline: memory of the page's scripts", _memory(page) / 1e6, "MB"))
@@ -113,12 +113,12 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
 
 
 def _processor_seconds(session: Any) -> float:
-    """Returns the processor seconds that the page's main thread has used for tasks."""
+    """Returns the processor seconds that the page's main thread has spent on tasks."""
     return next(metric["value"] for metric in session.send("Performance.getMetrics")["metrics"] if metric["name"] == "TaskDuration")
 
 
 def _memory(page: Any) -> float:
-    """Returns the bytes that scripts hold, typed arrays included, after a garbage collection."""
+    """Returns the bytes that scripts hold after a garbage collection, including typed arrays."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     usage = session.send("Runtime.getHeapUsage")

@@ -1,4 +1,4 @@
-"""Measures the trace explorer: how soon 20,000 events and 50 MB are usable, whether they scroll at 60 frames a second, search, deep links, memory."""
+"""Measures the trace explorer: time until 20,000 events and 50 MB are usable, scrolling at 60 frames per second, search, deep links, memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from bench.pages.seed import Seeded
 
 OPENINGS = 5
 OPEN_BAR_MS = 2000.0
-FRAME_BAR_MS = 17.5  # a frame of 60 a second lasts 16.7 ms; what the browser's clock adds is allowed
-STEP_PX = 40  # 2,400 px a second: a quick reader
+FRAME_BAR_MS = 17.5  # a frame at 60 per second takes 16.7 ms; the remainder allows for the browser's clock
+STEP_PX = 40  # 2,400 px per second, as for a fast reader
 PATIENCE_MS = 60_000
 FOUND = re.compile(r"^[\d,]+ found$")
 
-# When the page said that it is ready, and the frame after it was drawn.
+# When the page reported that it was ready, and when the next frame was drawn.
 WATCH_READY = """
 const watch = () => {
   if (document.getElementById("run")?.dataset.ready !== "1") return requestAnimationFrame(watch);
@@ -22,7 +22,7 @@ const watch = () => {
 };
 requestAnimationFrame(watch);
 """
-# Scrolls from where it is, `step` pixels a frame, and gives the time of each frame in ms.
+# Scrolls from the current position, `step` pixels per frame, and returns the time of each frame in ms.
 SCROLL = """
 async ({step, frames}) => {
   const box = document.querySelector("[data-part=scroller]");
@@ -51,7 +51,7 @@ def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
 
 
 def opened(page, url: str, name: str) -> list[Row]:
-    """Opens the page, each time in a context of its own, with nothing in the cache."""
+    """Opens the page, each time in a new context with an empty cache."""
     samples = []
     state = page.context.storage_state()
     for _ in range(OPENINGS):
@@ -88,7 +88,7 @@ def scrolled(page, name: str) -> list[Row]:
 
 
 def searched(page, name: str) -> list[Row]:
-    """Measures from the last key to the number of hits, over the whole trace; the pause after the last key (0.22 s) is included."""
+    """Measures the time from the last key to the hit count over the whole trace, including the pause after the last key (0.22 s)."""
     samples = []
     for word in ("occupancy", "registers spill", '"nothing says this"'):
         page.keyboard.press("Escape")
@@ -101,7 +101,7 @@ def searched(page, name: str) -> list[Row]:
 
 
 def linked(page, url: str, event: int) -> list[Row]:
-    """Opens a link to an event in the middle and waits until its entry is in view."""
+    """Opens a link to an event in the middle and waits until its entry is visible."""
     page.goto("about:blank")
     page.add_init_script(WATCH_READY)
     page.goto(f"{url}#event={event}")

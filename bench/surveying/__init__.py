@@ -1,2 +1,2 @@
-"""Measures landscapes: our own compiler's programs, run in a trusted process. No part of the product imports this, and no stranger's code comes
-here."""
+"""Measures landscapes. The programs come from our own compiler and run in a trusted process. The product never imports this package, and no
+third-party code runs here."""

@@ -1,7 +1,7 @@
-"""Compiles many programs' kernels into a few libraries: one compiler run for a batch costs little more than one for a single program.
+"""Compiles the kernels of many programs into a few libraries, because compiling a batch costs little more than compiling a single program.
 
-Each program's source is in a namespace of its own, and the names of its launchers end in the program's number. The compiled kernel does not depend on
-its neighbours. Compiled with exactly the flags of the programs' own build helper.
+Each program's source is in a separate namespace, and the names of its launchers end in the program's number. A compiled kernel does not depend on the
+other programs of its batch. The flags are exactly those that the programs' own build helper uses.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ COMPILE_SECONDS = 300
 
 
 class BatchFailed(RuntimeError):
-    """The compiler refused a batch; the message is its output."""
+    """Raised if the compiler refused a batch; the message is the compiler's output."""
 
 
 def request_of(program: str) -> RawRequest | None:
-    """Returns the request that the program makes to its build helper; null where it has no kernels of its own."""
+    """Returns the request that the program makes to its build helper, or None if it has no generated kernels."""
     requests = raw_requests(ast.parse(program))
     return requests[0] if requests else None
 
 
 def batch_source(requests: Mapping[int, RawRequest]) -> str:
-    """Makes one translation unit for the programs of these numbers."""
+    """Makes one translation unit for the programs with these numbers."""
     includes: dict[str, None] = {}
     parts = []
     for number, request in requests.items():
@@ -46,13 +46,13 @@ def batch_source(requests: Mapping[int, RawRequest]) -> str:
 
 
 def digest(requests: Mapping[int, RawRequest]) -> str:
-    """Returns the digest of what is compiled, including the programs' numbers."""
+    """Returns a digest of the compiled content, including the programs' numbers."""
     flags = "\0".join(next(iter(requests.values())).flags)
     return hashlib.sha256(f"{flags}\0{batch_source(requests)}".encode()).hexdigest()[:16]
 
 
 def compile_batch(requests: Mapping[int, RawRequest], compiler: str, arch: str, library: Path) -> None:
-    """Compiles a batch. `arch` is nvcc's, "sm_90"; g++ ignores it. Raises `BatchFailed`."""
+    """Compiles a batch. `arch` is nvcc's name, such as "sm_90"; g++ ignores it. Raises `BatchFailed`."""
     if library.exists():
         return
     first = next(iter(requests.values()))
@@ -75,7 +75,7 @@ def launcher_names(request: RawRequest) -> frozenset[str]:
 
 
 def imported(program: str, kernels: SimpleNamespace | None) -> dict:
-    """Imports a program whose kernels have been compiled already. For programs of our own compiler only: it is executed here."""
+    """Imports a program whose kernels are already compiled. Use this only for programs of our own compiler, because the program is executed here."""
     if _HELPER not in program and kernels is not None:
         raise BatchFailed("the program does not hold the build helper that this version knows")
     module = {"__name__": "program", "stitch_build": lambda language, source, flags=(): kernels}

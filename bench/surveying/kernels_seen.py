@@ -1,4 +1,4 @@
-"""Finds which kernels each of several programs launches in a call, from one recording of torch.profiler, for the diagnosis."""
+"""Finds the kernels that each of several programs launches per call, from one torch.profiler recording, for the diagnosis."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from verifier.profiling.kineto import import_kineto
 
 CALLS = 2
 _NAMESPACE = re.compile(r"\bprogram_\d+::")
-_PASS = re.compile(r"_(kernel|pass\d+)$")  # suffix of a launcher's name for its kernels
+_PASS = re.compile(r"_(kernel|pass\d+)$")  # suffix that turns a launcher's name into that of its kernels
 
 
 @dataclass
 class Seen:
     profile: Profile
-    per_call: list[KernelProfile]  # with `calls` of one call of the program
+    per_call: list[KernelProfile]  # there are `calls` calls per program
 
 
 def seen(models: list[torch.nn.Module], inputs: list[Any], launchers: list[frozenset[str]]) -> list[Seen | None]:
-    """Returns one entry per program, given with the names of its launchers; null where the recording has nothing of it. Every call ends with a sync,
-    so that whatever ran within its range is its own."""
+    """Returns one entry per program, each given with the names of its launchers, or None if the recording has nothing about it. Every call ends with
+    a sync, so everything that ran within the call's range belongs to it."""
     if not models:
         return []
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
@@ -59,7 +59,7 @@ def seen(models: list[torch.nn.Module], inputs: list[Any], launchers: list[froze
 
 
 def sorted_out(events: list[dict], ranges: dict[int, tuple[float, float]]) -> dict[int, list[dict]]:
-    """Sorts events by program, by the time at which they began; kernels get the names that they have in their program alone."""
+    """Groups events by program according to the time at which they began. Kernels get the names that they have in their own program."""
     order = sorted(ranges, key=ranges.__getitem__)
     begins = [ranges[number][0] for number in order]
     found: dict[int, list[dict]] = {number: [] for number in ranges}

@@ -1,7 +1,7 @@
-"""Measures a landscape's programs in one process: each is checked on one draw of inputs, then all are timed in turn, block by block.
+"""Measures a landscape's programs in one process. Each program is checked on one draw of inputs, and then all are timed in turn, block by block.
 
-These are our own compiler's programs, not strangers': they need no sandbox of their own. The result is compared with the real verifier, on a sample,
-by `bench/landscapes.py --confirm`, on a sample.
+These programs come from our own compiler and need no sandbox. `bench/landscapes.py --confirm` compares a sample of the results with the real
+verifier.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from verifier.profiling.diagnosing.cause import Ceilings
 from verifier.report import Kernel, Report, Timing
 from verifier.source import sha256
 
-COHORT = 64  # programs that are loaded and timed in turn
+COHORT = 64  # number of programs that are loaded and timed in turn
 BLOCKS = 6
 BLOCK_CALLS = 4
-BLOCK_NS = 4_000_000  # a block of slower calls has fewer
-TOLERANCE = 1e-4  # of eager's output in |a-b| / (|b| + rms(b)): another order of fp32 sums stays far below
+BLOCK_NS = 4_000_000  # blocks of slower calls contain fewer calls
+TOLERANCE = 1e-4  # relative to eager's output, in |a-b| / (|b| + rms(b)): a different order of fp32 sums stays far below this
 SEED = 20261121
 
 
@@ -45,7 +45,7 @@ SEED = 20261121
 class Result:
     status: str
     us: float | None = None
-    spread: float | None = None  # median deviation of the blocks' medians, as a standard deviation, over the median
+    spread: float | None = None  # median deviation of the blocks' medians, converted to a standard deviation and divided by the median
     bottleneck: str = ""
     launches: float | None = None
     shares: list[float] | None = None
@@ -61,7 +61,7 @@ class Loaded:
 
 
 class Bench:
-    """One task on one device. `results` grows cohort by cohort; `eager_us` holds the medians of eager's blocks."""
+    """One task on one device. `results` grows with each cohort; `eager_us` holds the medians of eager's blocks."""
 
     def __init__(self, prepared: Prepared, watch: Stopwatch, folder: Path, results: dict[int, Result], eager_us: list[float]):
         self.prepared, self.watch, self.folder = prepared, watch, folder
@@ -79,8 +79,8 @@ class Bench:
         self.expected_state = {name: value.clone() for name, value in self.reference.state_dict().items()}
 
     def run(self, flying: Path, until: float, on_cohort: Callable[[], None]) -> bool:
-        """Measures what has no result yet; false where the time is up first. `flying` names the program that is being tried for the first time: if it
-        kills this process, the starter of the next one knows."""
+        """Measures everything that has no result yet. Returns false if the time runs out first. `flying` names the program that is being tried for
+        the first time. If it kills this process, whoever starts the next process knows which program it was."""
         open_numbers = [n for n in range(len(self.prepared.space.sources)) if n not in self.results]
         random.Random(SEED).shuffle(open_numbers)
         for at in range(0, len(open_numbers), COHORT):
@@ -106,7 +106,8 @@ class Bench:
         flying.write_text(json.dumps({"task": self.prepared.subject.name, "number": number}))
 
     def recorded(self, cohort: list[Loaded]) -> list[Seen | None]:
-        """Returns what a profiler sees of each program; nothing on a CPU, and nothing where the profiler fails: only times are essential."""
+        """Returns what a profiler records for each program. Returns nothing on a CPU or if the profiler fails, because only the times are
+        essential."""
         nothing: list[Seen | None] = [None] * len(cohort)
         if not self.watch.cuda:
             return nothing
@@ -114,12 +115,12 @@ class Bench:
         names = [launcher_names(request) if request is not None else frozenset() for request in requests]
         try:
             return seen([loaded.model for loaded in cohort], self.inputs, names)
-        except Exception as error:  # any error: a survey does not end for lack of a class
+        except Exception as error:  # any error, because a missing class must not end a survey
             print(f"  {self.prepared.subject.name}: no recording of a cohort ({type(error).__name__}: {str(error)[:200]})", flush=True)
             return nothing
 
     def load(self, number: int) -> Loaded | None:
-        """Loads a program that is right; null, with its verdict among the results, for any other."""
+        """Loads a program if it is correct; otherwise records its verdict in the results and returns None."""
         prepared = self.prepared
         try:
             module = imported(prepared.space.sources[number], self.kernels(number))
@@ -133,7 +134,7 @@ class Bench:
             with torch.no_grad():
                 output = model(*self.inputs)
             self.watch.sync()
-        except Exception as error:  # whatever a program raises is its verdict
+        except Exception as error:  # whatever exception a program raises is its verdict
             self.watch.check()
             self.results[number] = Result("crashed", note=f"{type(error).__name__}: {error}"[:500])
             return None
@@ -209,7 +210,7 @@ class Bench:
         return diagnose(report, profile, ceilings, bytes_min=bytes_min, flops=flops, floor_ms=plan.floor_ms or None).bottleneck
 
     def shares(self, number: int, report: Report, profile: Profile | None) -> list[float] | None:
-        """Returns the share of the program's time in the kernels of each group; null where unknown."""
+        """Returns the fraction of the program's time spent in the kernels of each group, or None if it is unknown."""
         if profile is None:
             return None
         plan = self.prepared.plan
@@ -228,7 +229,7 @@ def _values(prepared: Prepared, index: int) -> tuple[int, ...]:
 
 
 def _report(prepared: Prepared, us: float, kernels: Seen | None) -> Report:
-    """Makes the parts of a report that the diagnosis reads."""
+    """Creates the parts of a report that a diagnosis reads."""
     timing = Timing(program_ms=us / 1e3, bounded=True, clock_agrees=True, round_trip_ms=0.0, comparisons=[])
     rows = [Kernel(name=k.name, calls=k.calls, ms=k.mean_us * k.calls / 1e3, share=k.share, own=k.own) for k in kernels.per_call] if kernels else []
     return Report.model_construct(
@@ -238,7 +239,7 @@ def _report(prepared: Prepared, us: float, kernels: Seen | None) -> Report:
 
 
 def landscape_of(prepared: Prepared, results: dict[int, Result], eager_us: list[float]) -> Landscape:
-    """Returns the table's entry with the measurements so far."""
+    """Returns the table's entry, with the measurements made so far."""
     missing = Result("not_measured")
     rows = [results.get(number, missing) for number in prepared.space.program]
     return Landscape(
@@ -262,7 +263,7 @@ def landscape_of(prepared: Prepared, results: dict[int, Result], eager_us: list[
 
 
 def results_of(landscape: Landscape, prepared: Prepared) -> dict[int, Result] | None:
-    """Returns an earlier part's results, or null where it has other programs."""
+    """Returns the results of an earlier part, or None if it has other programs."""
     if (landscape.axes, landscape.programs, landscape.source) != (prepared.space.axes, prepared.space.sha, prepared.subject.source):
         return None
     found: dict[int, Result] = {}
@@ -276,7 +277,7 @@ def results_of(landscape: Landscape, prepared: Prepared) -> dict[int, Result] | 
 
 
 def points_of(prepared: Prepared) -> Iterator[tuple[int, int]]:
-    """Returns (index of its first point, program) for every distinct program."""
+    """Yields (index of its first point, program) for every distinct program."""
     known: set[int] = set()
     for index, number in enumerate(prepared.space.program):
         if number not in known:

@@ -1,5 +1,4 @@
-"""Prepares everything before a device is needed: a task's graph, its plan, its programs, and their kernels compiled in batches. Runs in worker
-processes."""
+"""Prepares everything that needs no device, in worker processes: a task's graph, its plan, its programs, and their kernels compiled in batches."""
 
 from __future__ import annotations
 
@@ -26,12 +25,12 @@ class Prepared:
     plan: CompilerPlan
     bytes_min: int | None
     flops: int | None
-    requests: dict[int, RawRequest]  # of the programs that have kernels of their own
+    requests: dict[int, RawRequest]  # for the programs that have generated kernels
     batches: list[list[int]]
 
     @cached_property
     def libraries(self) -> list[str]:
-        """Returns the file of each batch, named by its content: a later version of the compiler finds none of an earlier one's."""
+        """Returns the file of each batch. It is named by its content, so a later compiler version does not pick up files of an earlier one."""
         return [f"{self.subject.name}-{digest({number: self.requests[number] for number in batch})}.so" for batch in self.batches]
 
     @cached_property
@@ -40,12 +39,13 @@ class Prepared:
         return {number: name for name, batch in zip(self.libraries, self.batches, strict=True) for number in batch}
 
     def alone(self, number: int) -> str:
-        """Returns the file of a program that was compiled by itself."""
+        """Returns the file of a program that was compiled separately."""
         return f"{self.subject.name}-one-{digest({number: self.requests[number]})}.so"
 
 
 def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most: int = MOST) -> Prepared:
-    """Runs the task's own code (constructor, inputs, export), on the CPU: for our own tasks only. Raises `ValueError` where it has no graph."""
+    """The task's own code (constructor, inputs, export) runs on the CPU, so this is only for our own tasks. Raises `ValueError` if the task has no
+    graph."""
     import torch
 
     from verifier.parties.capturing.capture import capture
@@ -60,7 +60,7 @@ def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most
     plan = make_plan(found, subject.source, figures)
     chosen = space(plan, subject.source, wanted, most)
     requests = {number: request for number, program in enumerate(chosen.sources) if (request := request_of(program)) is not None}
-    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)  # programs that are compiled with the same flags
+    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)  # programs that are compiled together with the same flags
     for number in sorted(requests):
         alike[requests[number].flags].append(number)
     parts = [batch for numbers in alike.values() for batch in batches(numbers, BATCH)]
@@ -68,7 +68,7 @@ def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most
 
 
 def compile_one(prepared: Prepared, at: int, compiler: str, arch: str, folder: Path) -> None:
-    """Batch number `at`, into the folder. A batch that does not compile is split, so that only broken programs are missing."""
+    """Compiles batch number `at` into the folder. If a batch does not compile, it is split, so that only broken programs are missing."""
     batch = prepared.batches[at]
     library = folder / prepared.libraries[at]
     try:

@@ -1,7 +1,7 @@
-"""Times calls of trusted programs in this process, by the clock of the verifier's parties.
+"""Times calls of trusted programs in this process, with the clock of the verifier's parties.
 
-`verifier.shim` flushes the L2 and keeps the GPU at speed before a call, starts its clock, and stops it after a sync of the whole device. What a
-party gets as bytes from the judge, this process writes to itself beforehand.
+`verifier.shim` flushes the L2 and keeps the GPU at speed before a call, starts its clock, and stops it after a sync of the whole device. This process
+writes to itself, in advance, the bytes that a party would receive from the judge.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import torch
 from verifier.devices.base import GO, REFRESH, SEEN, Device
 from verifier.devices.opening import open_device
 
-WARM_MS = 0.3  # the GPU is never idle for long here; the verifier's 3 ms bridge the drawing of inputs
-DISPATCHES = 3  # as in the verifier's party: brings torch's launch path back into the host's caches
-ANSWER_BYTES = 9  # "f" and eight bytes of nanoseconds
+WARM_MS = 0.3  # the GPU is never idle for long here; the verifier's 3 ms cover the drawing of inputs
+DISPATCHES = 3  # brings torch's launch path back into the host's caches, as in the verifier's party
+ANSWER_BYTES = 9  # "f" followed by eight bytes of nanoseconds
 
 
 class DeviceLost(RuntimeError):
-    """This process cannot use its device any more; another one may."""
+    """Raised if this process can no longer use its device; another process may be able to."""
 
 
 class Stopwatch:
-    """`call` returns what the function returned and its nanoseconds. One device, opened in this process."""
+    """Times calls on one device, which is opened in this process. `call` returns the function's result and its nanoseconds."""
 
     def __init__(self, device: str, data_dir: Path):
         self.judge: Device = open_device(device, data_dir)
@@ -46,7 +46,7 @@ class Stopwatch:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
             torch.backends.cudnn.benchmark = False
             torch.set_num_threads(4)
-            torch.cuda.set_device(self.torch_device)  # a launch by ctypes goes to the current device, whose stream it has to be
+            torch.cuda.set_device(self.torch_device)  # a launch through ctypes uses the current device, which must be the stream's device
             self._tiny = torch.zeros(64, device=self.torch_device)
             context = cuda_driver.use_primary_context(self.judge.index)
             self._clock = Clock(Native(config["clock_host"]).on_cuda(context, flush_bytes=int(config["flush_bytes"]), warm_ms=WARM_MS))
@@ -82,7 +82,7 @@ class Stopwatch:
             self._clock.sync()
 
     def check(self) -> None:
-        """Raises `DeviceLost` where a kernel has left the GPU unusable for this process."""
+        """Raises `DeviceLost` if a kernel has left the GPU unusable for this process."""
         if self.cuda:
             try:
                 torch.zeros(8, device=self.torch_device).sum().item()
@@ -90,7 +90,7 @@ class Stopwatch:
                 raise DeviceLost(str(error).splitlines()[0]) from None
 
     def empty(self) -> None:
-        """Gives back what models that are gone have used; a captured graph holds on to itself until the collector comes."""
+        """Frees the memory of deleted models, because a captured graph stays alive until the garbage collector runs."""
         gc.collect()
         if self.cuda:
             torch.cuda.empty_cache()

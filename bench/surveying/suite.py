@@ -1,4 +1,4 @@
-"""The tasks that landscapes are measured on: the examples in sizes that occupy a GPU, and further operators written here."""
+"""The tasks on which landscapes are measured: the examples, in sizes that occupy a GPU, and further operators that are defined here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Subject:
     source: str
 
 
-# For each example, the line that gives its sizes, and the line that replaces it on a GPU.
+# For each example, the line that sets its sizes, and the line that replaces it on a GPU.
 LARGER = {
     "attention": ("batch, tokens, features, heads = 4, 256, 128, 8", "batch, tokens, features, heads = 8, 512, 256, 8"),
     "cross_entropy": ("rows, classes = 768, 8192", "rows, classes = 2048, 16384"),
@@ -34,7 +34,7 @@ LARGER = {
     "transformer_block": ("heads, hidden = 8, 128, 128, 4, 512", "heads, hidden = 16, 256, 256, 8, 1024"),
 }
 
-# name: (what, parameters, forward's arguments, forward's body, inputs on a GPU, inputs for trying things out on a CPU)
+# name: (description, parameters, forward's arguments, forward's body, inputs on a GPU, inputs for trials on a CPU)
 WRITTEN: dict[str, tuple[str, str, str, str, str, str]] = {
     "softmax_short_rows": (
         "softmax over many short rows", "", "x", "return torch.softmax(x, dim=-1)", "torch.rand(65536, 512)", "torch.rand(2048, 128)",
@@ -120,7 +120,7 @@ def get_init_inputs():
 
 
 def subjects(device_kind: str) -> list[Subject]:
-    """Returns all tasks, in sizes for the kind of device."""
+    """Returns all tasks in sizes for this kind of device."""
     found = [example(path, device_kind) for path in sorted(EXAMPLES.glob("*.py"))]
     return found + [written(name, device_kind) for name in WRITTEN]
 

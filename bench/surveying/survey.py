@@ -1,4 +1,4 @@
-"""Runs a shard of a survey: worker processes prepare and compile tasks ahead of the one process that has the device."""
+"""Runs a shard of a survey. Worker processes prepare and compile tasks ahead of the one process that holds the device."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bench.surveying.suite import Subject
 from compiler import DeviceFigures
 from verifier.devices.cuda_driver import GpuIdentity
 
-AHEAD = 4  # tasks that are prepared beyond the one being measured
-MAX_DEATHS = 6  # deaths of the measuring process after which a shard gives up
+AHEAD = 4  # number of tasks that are prepared ahead of the one being measured
+MAX_DEATHS = 6  # number of deaths of the measuring process after which a shard is abandoned
 
 
 @dataclass
 class Shard:
-    """The tasks of a shard, its device, and its earlier results."""
+    """A shard's tasks, its device, and its earlier results."""
 
     device: str
     subjects: Sequence[Subject]
@@ -35,17 +35,17 @@ class Shard:
     wanted: int
     most: int
     until: float  # time.monotonic
-    cores: list[int]  # for workers; the measuring process has others
-    facts: dict[str, Any] | None = None  # what plans know about the device, from a verifier's environment; null: from the driver
+    cores: list[int]  # processors for workers; the measuring process uses others
+    facts: dict[str, Any] | None = None  # what plans know about the device, from a verifier's environment; None: ask the driver
     begun: float = field(default_factory=time.monotonic)
-    spent: dict[str, float] = field(default_factory=dict)  # seconds of the device a task
+    spent: dict[str, float] = field(default_factory=dict)  # seconds of device time per task
 
     @property
     def flying(self) -> Path:
         return self.out.with_suffix(".flying")
 
     def measure(self) -> bool:
-        """Measures until everything is measured (true) or the time is up. Resumes from `out`."""
+        """Measures until everything is done (and returns true) or the time is up. Resumes from `out`."""
         from bench.surveying.measuring import Bench, Result, landscape_of, results_of
         from bench.surveying.stopwatch import Stopwatch
 
@@ -72,7 +72,7 @@ class Shard:
                     self.keep(known, environment)
 
                 if crashed and crashed["task"] == name:
-                    keep()  # a further death must not lose it
+                    keep()  # if the process dies again, this result must not be lost
                 done = bench.run(self.flying, self.until, keep)
                 keep()
                 self.spent[name] = round(time.monotonic() - begin, 1)
@@ -90,7 +90,7 @@ class Shard:
         return complete and len(known) == len(self.subjects)
 
     def crash(self) -> dict[str, Any] | None:
-        """Returns what the previous process died of."""
+        """Returns why the previous process died."""
         try:
             return json.loads(self.flying.read_text())
         except (OSError, ValueError):
@@ -100,8 +100,8 @@ class Shard:
         return ProcessPoolExecutor(max(1, len(self.cores)), mp_context=get_context("spawn"), initializer=_at_work, initargs=(self.cores,))
 
     def ready(self, pool: ProcessPoolExecutor, folder: Path, known: dict[str, Landscape]) -> Iterator[Prepared]:
-        """Yields tasks in the order of the shard, each as soon as its kernels are compiled, while the following ones are prepared. Tasks that an
-        earlier sitting has measured are not compiled again."""
+        """Yields tasks in shard order, each one as soon as its kernels are compiled, while the following tasks are prepared. Tasks that an earlier
+        session has measured are not compiled again."""
         from bench.surveying.measuring import results_of
 
         figures, compiler, arch = self.figures(), self.compiler(), self.arch()
@@ -125,7 +125,7 @@ class Shard:
                 begin(ahead)
             try:
                 prepared = preparing[at].result()
-            except Exception as error:  # one task that cannot be prepared does not stop the survey
+            except Exception as error:  # a task that cannot be prepared must not stop the survey
                 print(f"  {self.subjects[at].name}: left out ({type(error).__name__}: {str(error)[:300]})", flush=True)
                 continue
             compile_batches(at)
@@ -136,7 +136,7 @@ class Shard:
             yield prepared
 
     def compile(self) -> int:
-        """Compiles every kernel, without the device, for a survey that is measured elsewhere. Returns the number of libraries."""
+        """Compiles every kernel without a device, for a survey that is measured elsewhere. Returns the number of libraries."""
         folder = self.folder()
         with self.workers() as pool:
             for prepared in self.ready(pool, folder, {}):
@@ -199,11 +199,11 @@ def _at_work(cores: list[int]) -> None:
         try:
             os.sched_setaffinity(0, cores)
         except OSError:
-            pass  # a container that allows others
+            pass  # a container in which the allowed processors differ
 
 
 def restarted(command: Callable[[float], Sequence[str]], flying: Path, seconds: float) -> int:
-    """Runs a shard's measuring process for the remaining seconds. One that dies over a program is restarted, and knows over which."""
+    """Runs a shard's measuring process for the remaining seconds. If a program kills it, it is restarted and told which program that was."""
     until = time.monotonic() + seconds
     for _ in range(MAX_DEATHS):
         code = subprocess.run(command(max(until - time.monotonic(), 1.0))).returncode

@@ -1,7 +1,7 @@
-"""One device's process: it keeps a verifier warm and solves the tasks that come in on standard input, as `agents solve` does, one after another.
+"""The process for one device. It keeps a verifier warm and solves tasks from standard input one after the other, as `agents solve` does.
 
-A line in: `{"key", "path", "precision", "folder"}`; a line out: `{"key", "row"}`, or `{"key", "interrupted": true}` after SIGTERM. The first line
-out, `{"ready": ...}`, says where it measures; `{"unusable": why}` ends it.
+An input line is `{"key", "path", "precision", "folder"}`; an output line is `{"key", "row"}`, or `{"key", "interrupted": true}` after SIGTERM. The
+first output line, `{"ready": ...}`, says where it measures; `{"unusable": why}` ends the process.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from verifier.client import Verifier
 from verifier.limits import Limits
 
 GIB = 1 << 30
-# KernelBench's inputs are up to 6 GB, its slowest fp64 run takes a minute, and tier full wants nine processes at once. What is measured, and for how
-# long, is unchanged.
+# KernelBench's inputs are up to 6 GB, its slowest fp64 run takes a minute, and tier full needs nine processes at the same time. The measurements
+# themselves are unchanged.
 SPARES = {"cuda": 9, "cpu": 3}
 LIMITS = {"load": 60, "inputs": 60, "call": 40, "oracle": 120, "admission": 150, "capture": 150, "temporary": 4 * GIB}
 
@@ -66,7 +66,7 @@ async def one(order: dict[str, Any], client: Verifier, given: list[str], timing_
     except asyncio.CancelledError:
         say(key=order["key"], interrupted=True)
         raise
-    except Exception as error:  # the next task must run
+    except Exception as error:  # the next task must still be run
         traceback.print_exc()
         row = failed(f"{type(error).__name__}: {error}", 0.0)
         shutil.rmtree(folder, ignore_errors=True)
@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--spares", type=int)
     parser.add_argument("--timing-seconds", type=float, default=Limits().full_timing)
     parser.add_argument("--autotune-seconds", type=float, default=Limits().autotune)
-    arguments, given = parser.parse_known_args()  # the rest is for `agents solve`
+    arguments, given = parser.parse_known_args()  # the remaining arguments are for `agents solve`
     arguments.spares = SPARES[arguments.device.partition(":")[0]] if arguments.spares is None else arguments.spares
     with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):
         asyncio.run(serve(arguments, given))

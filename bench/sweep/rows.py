@@ -1,4 +1,4 @@
-"""Makes one small row per task, from the trace of its run: what was confirmed in tier full, and the steps to it."""
+"""Makes one small row per task from the trace of its run, with what was confirmed in tier full and the steps that led to it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from agents.projection import CandidateRow, Summary, project
 from verifier.jobs import JobResult
 from verifier.report import STAND_INS, Interval, Report
 
-SOLVED = ("custom", "mixed")  # only classes with own kernels count
-NOT_ADMITTED = "the task was not admitted: "  # how the engine ends such a run
+SOLVED = ("custom", "mixed")  # only classes with generated kernels count
+NOT_ADMITTED = "the task was not admitted: "  # the prefix with which the engine ends such a run
 DIGITS = 5
-BESIDE = ("compile", "compile-max-autotune", "cuda-graph")  # eager, in tier full on a GPU
+BESIDE = ("compile", "compile-max-autotune", "cuda-graph")  # baselines in addition to eager, in tier full on a GPU
 
 
 def row_of(folder: Path) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def row_of(folder: Path) -> dict[str, Any]:
 
 
 def unsuited(summary: Summary) -> list[str]:
-    """Says where PyTorch itself cannot run the model under a 16-bit policy because its forward mixes types, so that nothing can be compared. A lack
-    of memory does not count."""
+    """Says so if PyTorch itself cannot run the model under a 16-bit policy because its forward mixes types; a comparison is then not possible.
+    Running out of memory does not count."""
     ended = summary.reason.startswith(NOT_ADMITTED) and " in forward: " in summary.reason and "OutOfMemory" not in summary.reason
     return [f"not under {summary.precision}"] if ended and summary.precision in ("bf16", "fp16") else []
 
@@ -66,7 +66,7 @@ def report_of(best: CandidateRow | None, artefacts: dict[str, bytes]) -> Report 
 
 
 def measured(report: Report) -> dict[str, Any]:
-    """Returns what only a confirmed report has: the program against every baseline."""
+    """Returns the fields that only a confirmed report has, which compare the program with every baseline."""
     timing = report.timing
     assert timing is not None
     others = {c.baseline: {**interval(c.speedup), "ms": rounded(c.baseline_ms)} for c in timing.comparisons}
@@ -97,7 +97,7 @@ def measured(report: Report) -> dict[str, Any]:
 
 
 def first_faster(events: Iterable[Event]) -> float | None:
-    """Returns the seconds of work on the run until a program with own kernels was known to beat eager; null where none was."""
+    """Returns the seconds of work until a program with generated kernels was known to beat eager, or None if there was none."""
     found = False
     for event in events:
         match event.body:
@@ -109,13 +109,13 @@ def first_faster(events: Iterable[Event]) -> float | None:
 
 
 def first_tier(events: Iterable[Event]) -> str | None:
-    """Returns the tier of the first program's verdict: "full" where the run was given one program, whose seconds then have those of all baselines in
-    them."""
+    """Returns the tier of the first program's verdict. The tier is "full" if the run had a single program; its seconds then include those of all
+    baselines."""
     return next((done.tier for e in events if (done := e.of(VerificationFinished)) is not None and done.job == "verify"), None)
 
 
 def moves(summary: Summary, best: CandidateRow | None) -> list[str]:
-    """Returns the changes that led to the best program: a strategy and its place, oldest first."""
+    """Returns the changes that led to the best program, oldest first, each as a strategy and its place."""
     line: list[str] = []
     while best is not None:
         line.append(" ".join(part for part in (best.strategy, best.step) if part))
@@ -124,7 +124,7 @@ def moves(summary: Summary, best: CandidateRow | None) -> list[str]:
 
 
 def groups(summary: Summary, best: CandidateRow | None) -> list[dict[str, Any]]:
-    """Returns the plan's groups: each one's floor, its expected time, and the time of its kernels in the best program (null: not known)."""
+    """Returns the plan's groups, each with its floor, its expected time, and the time of its kernels in the best program (None if unknown)."""
     realised: dict[str, float] = {}
     while best is not None and not realised:
         realised = best.diagnosis.groups if best.diagnosis else {}
@@ -140,7 +140,7 @@ def groups(summary: Summary, best: CandidateRow | None) -> list[dict[str, Any]]:
 
 
 def why(summary: Summary, best: CandidateRow | None, confirmed: Report | None) -> str:
-    """Says why the row does not count as solved."""
+    """Explains why a row does not count as solved."""
     if confirmed is not None:
         return f"the best program is of class {confirmed.program_class}: no kernels of its own that matter"
     said = summary.reason or (best.message if best is not None else "") or "; ".join(summary.errors[-1:])

@@ -1,7 +1,7 @@
-"""Runs a sitting: worker processes on every device take tasks from one queue until nothing is left or the time is up. No finished row is ever lost.
+"""Runs a session: worker processes on every device take tasks from one queue until it is empty or the time is up. No finished row is ever lost.
 
-Several workers share a device as far as its memory goes (`_fits`): one measures at a time while the others are frozen (`judge/gate.py`), and their
-work between measurements, mostly on the host, overlaps.
+Several workers share a device if its memory permits (`_fits`): one measures at a time while the others are paused (`judge/gate.py`), and the work
+between measurements, mostly on the host, overlaps.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from bench.sweep.rows import failed
 from bench.sweep.store import Store, slug
 from bench.sweep.tasks import ROOT, Item, in_set, needs, untimed
 
-LAST_SECONDS = 20.0  # seconds of a sitting to interrupt runs, end processes and pack
-WORTH_BEGINNING = 15.0  # seconds that must be left for another task
-MANY, FEW_SPARES = 4, 4  # more workers than this on a device have so few spares each: they all start at once, and importing torch takes 2 s
+LAST_SECONDS = 20.0  # seconds reserved at the end of a session to interrupt runs, end processes and pack archives
+WORTH_BEGINNING = 15.0  # time that must be left for starting another task
+MANY, FEW_SPARES = 4, 4  # with more workers per device, each has few spares, because they all start at the same time and importing torch takes 2 s
 LOOK_SECONDS = 2.0  # seconds between two checks of a device's memory
-TRIES = 2  # of a task whose worker dies
-LARGE = 60 * 2**30  # bytes of a device
-FULL = ("the verifier could not do the job", "out of memory", "of device memory at its largest moment")  # what is said where memory is short
+TRIES = 2  # number of attempts for a task whose worker dies
+LARGE = 60 * 2**30  # size above which a task counts as large
+FULL = ("the verifier could not do the job", "out of memory", "of device memory at its largest moment")  # messages that indicate a lack of memory
 
 
 @dataclass
 class Sitting:
-    """`given`: options for `agents solve`. `task_seconds`: after which a task, over all sittings, is given up as failed."""
+    """A session. `given`: the options for `agents solve`. `task_seconds`: total time over all sessions after which a task is given up as failed."""
 
     store: Store
     devices: Sequence[str]
@@ -43,9 +43,9 @@ class Sitting:
     limit_seconds: float | None
     task_seconds: float
     spares: int | None = None
-    share: int = 1  # workers a device, and as many more for `no_search`
-    no_search: Sequence[str] = ()  # sets whose tasks are measured without max-autotune's search
-    memory: float = 135 * 2.0**30  # bytes of a device that its workers share: of an H200's 140 GiB
+    share: int = 1  # workers per device, plus the same number for `no_search`
+    no_search: Sequence[str] = ()  # sets whose tasks are measured without the search of max-autotune
+    memory: float = 135 * 2.0**30  # device memory that the workers share; an H200 has 140 GiB
     keep_traces: bool = False
     begin_seconds: float = WORTH_BEGINNING
     begun: float = field(default_factory=time.monotonic)
@@ -53,8 +53,8 @@ class Sitting:
     def run(self, items: Sequence[Item]) -> None:
         self.waiting = deque(items)
         self.tries: dict[str, int] = {}
-        self.crowded = set[str]()  # tasks whose last run only said that the device was too full
-        self.alone = set[str]()  # tasks that get a device for themselves, since there was no memory for them beside others
+        self.crowded = set[str]()  # tasks whose last run only reported that the device's memory was too full
+        self.alone = set[str]()  # tasks that get a device to themselves because they lacked memory when they shared it with others
         self.total, self.finished, self.stopped = len(items), set[str](), False
         self.workers: dict[str, subprocess.Popen[str]] = {}
         self.lock = threading.Lock()
@@ -82,21 +82,21 @@ class Sitting:
         self.store.pack()
 
     def _workers(self) -> int:
-        """Returns the number of workers of a device."""
+        """Returns the number of workers per device."""
         return self.share * (2 if self.no_search else 1)
 
     def left(self) -> float:
         return float("inf") if self.limit_seconds is None else self.limit_seconds - (time.monotonic() - self.begun)
 
     def _stop(self) -> None:
-        """Ends the runs in flight where they are; their traces are kept."""
+        """Interrupts the runs in flight; their traces are kept."""
         with self.lock:
             self.stopped = True
             for worker in self.workers.values():
                 worker.send_signal(signal.SIGTERM)
 
     def _next(self, device: str, number: int) -> Item | None:
-        """Returns this worker's next task for which its device has memory beside the others' work; waits where there is none yet."""
+        """Returns this worker's next task that fits into the device's free memory, and waits if there is none yet."""
         with self.changed:
             while not self.stopped and self.left() >= LAST_SECONDS + self.begin_seconds:
                 mine = [item for item in self.waiting if self._takes(number, item)]
@@ -113,16 +113,16 @@ class Sitting:
             return None
 
     def _searches(self, number: int) -> bool:
-        """Whether this is one of the workers whose verifiers let max-autotune search."""
+        """Returns whether this worker's verifier lets max-autotune search."""
         return number < self.share
 
     def _takes(self, number: int, item: Item) -> bool:
-        """Whether the task is one for this worker."""
+        """Returns whether the task is suitable for this worker."""
         return self._searches(number) != any(in_set(name, item.key) for name in self.no_search)
 
     def _fits(self, device: str, item: Item) -> bool:
-        """Whether a task may start now. One large task is timed at a time. Small ones leave room for the largest that waits or runs: otherwise they
-        would follow each other and it would never start."""
+        """Returns whether a task may start now. Only one large task is timed at a time. Small tasks leave room for the largest task that waits or
+        runs. Otherwise small tasks would follow one another, and the large one would never start."""
         running = [*self.running[device].values()]
         if self._together([*running, item]) > self.memory:
             return False
@@ -131,13 +131,13 @@ class Sitting:
         return self._needs(item) > LARGE or sum(small) + max(large, default=0.0) <= self.memory
 
     def _together(self, items: Sequence[Item]) -> float:
-        """Bytes."""
+        """Returns the number of bytes that these tasks need together."""
         return sum(map(self._untimed, items)) + max((self._needs(item) - self._untimed(item) for item in items), default=0.0)
 
     def _free(self, device: str) -> float:
-        """Returns free bytes, at most a moment old: all workers of all devices ask."""
+        """Returns the number of free bytes from a recent check, because all workers of all devices ask for it."""
         if time.monotonic() >= self.look_again.get(device, 0.0):
-            free = memory_of(device, "free")  # estimates of what runs need may be too low
+            free = memory_of(device, "free")  # estimates of how much memory runs need may be too low
             self.free[device] = float("inf") if free is None else free
             self.look_again[device] = time.monotonic() + LOOK_SECONDS
         return self.free[device]
@@ -157,7 +157,7 @@ class Sitting:
             self.changed.notify_all()
 
     def _serve(self, device: str, number: int) -> None:
-        """Serves all tasks that one worker gets. A worker that dies is restarted, and its task tried once more."""
+        """Serves all tasks of one worker. A worker that dies is restarted, and its task is tried once more."""
         while (item := self._next(device, number)) is not None:
             worker = self._start(device, number)
             if worker is None:
@@ -198,7 +198,7 @@ class Sitting:
         return worker
 
     def _solve(self, device: str, worker: subprocess.Popen[str], item: Item) -> bool:
-        """Solves a task. Returns whether the worker can take another one."""
+        """Solves a task. Returns whether the worker can take another task."""
         folder = self.store.runs / slug(item.key)
         before = self.store.content["unfinished"].get(item.key, {}).get("seconds", 0.0)
         order = {"key": item.key, "path": str(item.path.resolve()), "precision": item.precision, "folder": str(folder)}
@@ -221,7 +221,7 @@ class Sitting:
             return True
         if said is not None and "row" in said:
             if item.key in self.alone:
-                said["row"]["second_try"] = True  # the first only said that there was no room beside others
+                said["row"]["second_try"] = True  # the first attempt only reported that there was not enough memory next to other tasks
             self._finish(device, item, said["row"], folder)
             return True
         worker.wait()
@@ -253,7 +253,7 @@ class Sitting:
 
 
 def memory_of(device: str, which: str) -> float | None:
-    """Returns bytes, "free" or "total", of a GPU; null where unknown."""
+    """Returns the "free" or "total" bytes of a GPU, or None if they are unknown."""
     kind, _, number = device.partition(":")
     if kind != "cuda" or shutil.which("nvidia-smi") is None:
         return None
@@ -263,14 +263,14 @@ def memory_of(device: str, which: str) -> float | None:
 
 
 def the_hosts(row: dict[str, Any]) -> bool:
-    """Whether a row says nothing about the compiler: the verifier could not do its work, or memory ran out, perhaps because others share the
-    device."""
+    """Returns whether a row says nothing about the compiler, because the verifier could not do its work or because memory ran out (perhaps because
+    others share the device)."""
     why = row.get("why", "")
     return row["status"] in ("infrastructure_error", "inconclusive") or any(said in why for said in FULL)
 
 
 def answer(worker: subprocess.Popen[str]) -> dict[str, Any] | None:
-    """Returns the worker's next message; null where it is gone."""
+    """Returns the worker's next message, or None if the worker is gone."""
     while said := worker.stdout.readline():
         if said.startswith("{"):
             return json.loads(said)

@@ -1,10 +1,10 @@
-"""Stores what a sweep keeps between sittings: a few files in one folder, each written whole.
+"""Stores what a sweep keeps between sessions: a few files in one folder, each of which is always written completely.
 
-kernelbench.json     a row a task, the time that interrupted runs took, what KernelBench's own evaluation said
-programs.tar.gz      best.py of every run that ended with a program, by task
-sweep.log            the end of what the devices' processes said
-experience.tar.gz    of sittings with --warm: numbers that kernels were tuned to, promises that strategies kept
-unfinished.tar.gz    the traces of runs that a time limit interrupted; the next sitting continues them
+kernelbench.json     one row per task, the time spent on interrupted runs, and the verdicts of KernelBench's own evaluation
+programs.tar.gz      best.py of every run that ended with a program, by task name
+sweep.log            the latest output of the device processes
+experience.tar.gz    from sessions with --warm: tuned kernel numbers, and the promises that strategies kept
+unfinished.tar.gz    traces of runs that a time limit interrupted; the next session continues them
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from bench.sweep.rows import dumped
 from bench.sweep.tasks import ROOT
 
 ROWS, PROGRAMS, UNFINISHED, EXPERIENCE = "kernelbench.json", "programs.tar.gz", "unfinished.tar.gz", "experience.tar.gz"
-LOG, LOG_BYTES = "sweep.log", 100_000  # what the devices' processes said last
-MOST_BYTES = 15 << 20  # of an archive: what may be carried from host to host
+LOG, LOG_BYTES = "sweep.log", 100_000  # latest output of the device processes
+MOST_BYTES = 15 << 20  # maximum size of each archive, so that it can be carried between hosts
 CODE = ("compiler", "agents/roles", "agents/workflows", "agents/strategies", "verifier")
 
 
 class Store:
-    """`folder` is written to; `start`, an earlier folder, is only read. `work` holds runs and programs as they are (many files): of another sitting's
-    folder, or one that begins elsewhere, nothing stays there."""
+    """The stored files. `folder` is written to; `start`, an earlier folder, is only read. `work` holds unpacked runs and programs (many files);
+    anything left there by a session with another folder or another start is removed."""
 
     def __init__(self, folder: Path, start: Path | None = None, work: Path | None = None):
         self.folder, self.work = folder, work or folder / "work"
@@ -48,9 +48,9 @@ class Store:
             if (path.parent / name).exists():
                 unpack(path.parent / name, into)
         for key, entry in list(self.content["unfinished"].items()):
-            if entry.get("code") != self.code:  # a run goes on only with the code with which it began
+            if entry.get("code") != self.code:  # a run resumes only with the code with which it began
                 shutil.rmtree(self.runs / slug(key), ignore_errors=True)
-                self.content.setdefault("given_up", {})[key] = entry["seconds"]  # so that it is known to take long
+                self.content.setdefault("given_up", {})[key] = entry["seconds"]  # to record that it takes long
                 del self.content["unfinished"][key]
 
     def _claim_work(self, owner: str) -> None:
@@ -79,7 +79,7 @@ class Store:
         return self.content["rows"]
 
     def finished(self, key: str, row: dict[str, Any], program: Path | None = None) -> None:
-        """Records a row; it is on disk before this returns."""
+        """Records a row, which is on disk before this returns."""
         with self.lock:
             self.content["unfinished"].pop(key, None)
             self.content.get("given_up", {}).pop(key, None)
@@ -93,7 +93,7 @@ class Store:
             self._pack_programs()
 
     def interrupted(self, key: str, seconds: float) -> float:
-        """Records an interrupted run, which goes on in the next sitting. Returns the seconds that it took in all."""
+        """Records an interrupted run, which resumes in the next session. Returns the task's total time in seconds."""
         with self.lock:
             entry = self.content["unfinished"].setdefault(key, {"seconds": 0.0, "code": self.code})
             entry["seconds"] = round(entry["seconds"] + seconds, 1)
@@ -111,7 +111,7 @@ class Store:
             self._write()
 
     def pack(self) -> None:
-        """Packs the two archives up to the size that can be carried: unfinished runs from the smallest on."""
+        """Packs the two archives up to the size that can be carried; unfinished runs are packed in order of size, smallest first."""
         with self.lock:
             self._pack_programs()
             write(
@@ -124,7 +124,7 @@ class Store:
             waiting = [self.runs / slug(key) for key in self.content["unfinished"]]
             packed, left = [], MOST_BYTES
             for run in sorted((path for path in waiting if path.is_dir()), key=weight):
-                left -= weight(run)  # before compression: on the safe side
+                left -= weight(run)  # size before compression, to be on the safe side
                 if left < 0:
                     break
                 packed.append(run)
@@ -140,7 +140,7 @@ class Store:
 
 
 def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Merges several sittings of several hosts: a task's newest row counts, whatever it says."""
+    """Merges several sessions from several hosts. The newest row of a task counts, whatever it says."""
     result: dict[str, Any] = {"rows": {}}
     for content in sorted(contents, key=lambda content: content.get("made", "")):
         rows = dict(result["rows"])
@@ -154,7 +154,7 @@ def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def gathered(rows: dict[str, dict[str, Any]], archives: Iterable[Path]) -> dict[str, bytes]:
-    """Returns the program that each row names, by file name, or, where it names none, the last one that there is."""
+    """Returns the program that each row names, by file name; for a row that names none, returns the last available one."""
     of = {f"{slug(key)}.py": row.get("program") for key, row in rows.items()}
     found: dict[str, bytes] = {}
     for path in archives:
@@ -183,7 +183,7 @@ def packed(files: dict[str, bytes]) -> bytes:
 
 
 def unpack(path: Path, into: Path) -> None:
-    """Unpacks an archive; existing files stay."""
+    """Unpacks an archive; existing files are kept."""
     into.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path) as tar:
         tar.extractall(into, [m for m in tar.getmembers() if not (into / m.name).exists()], filter="data")
@@ -209,7 +209,7 @@ def slug(key: str) -> str:
 
 
 def code() -> str:
-    """Returns a hash of the sources that decide what a row says."""
+    """Returns a hash of the sources that determine the contents of a row."""
     total = hashlib.sha256()
     for folder in CODE:
         for path in sorted((ROOT / folder).rglob("*")):

@@ -1,5 +1,6 @@
-"""Makes the tables of a sweep in Markdown: one line per set, the ten one by one, failures with reasons, flagged tasks; puts them between two marks of
-a page."""
+"""Makes the Markdown tables of a sweep and inserts them between two marks of a page.
+
+The tables have one line per set, the ten tasks individually, failures with reasons, and flagged tasks."""
 
 from __future__ import annotations
 
@@ -24,19 +25,19 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Standing:
-    """A set's figures. Means are geometric, over rows without a flag; a row that is not solved counts as 1.0, and as not faster."""
+    """A set's figures. Means are geometric, over the rows without a flag. An unsolved row counts as 1.0 and as not faster."""
 
     rows: int
     flagged: int
     passed: int
     eager: float | None
     best: float | None
-    faster: float | None  # share of rows whose ratio to the best baseline is above 1
-    surely: float | None  # whose whole interval is
-    least: float | None  # the lowest ratio to the best baseline of a solved row
-    seconds: float | None  # median until the first program with kernels of its own that beats eager, over the rows that have one by tier quick
-    without: int  # rows that never had one
-    at_once: int  # rows whose only program was measured in tier full, which says nothing of how soon it was known to be faster
+    faster: float | None  # fraction of rows whose ratio to the best baseline is above 1
+    surely: float | None  # fraction of rows whose entire interval is above 1
+    least: float | None  # the lowest ratio of a solved row to the best baseline
+    seconds: float | None  # median until the first program with generated kernels that beats eager in tier quick, over the rows that have one
+    without: int  # rows for which there never was such a program
+    at_once: int  # rows whose only program was measured in tier full, so it is not known how soon it was faster
 
 
 def standing(rows: Sequence[Row]) -> Standing:
@@ -99,7 +100,7 @@ def detail(key: str, row: Row) -> list[str]:
 
 
 def full_table(content: dict[str, Any]) -> str:
-    """Returns every row, slowest against its best baseline first, as a file of its own."""
+    """Returns all rows as a separate file, sorted by their ratio to the best baseline, slowest first."""
     said = ["# KernelBench, task by task", "", measured_on(content), ""]
     for each in SETS:
         rows = chosen(content["rows"], each)
@@ -119,7 +120,8 @@ LEAST_FLOOR_MS, LEAST_GROUPS = 0.02, 3
 
 
 def of_floors(rows: dict[str, Row]) -> list[list[str]]:
-    """Returns one line for each kind of kernel that three groups have, by their first operator; those that reach least come first."""
+    """Returns one line for each kind of kernel that occurs in at least three groups, by its first operator. The kinds that are furthest from their
+    floor come first."""
     found: dict[str, dict[str, list[float]]] = {}
     for key, row in rows.items():
         for group in row["groups"] if row["solved"] else ():
@@ -177,7 +179,7 @@ def over_eager(row: Row, baseline: str) -> float:
 
 
 def acceptance(content: dict[str, Any]) -> list[str]:
-    """Returns KernelBench's own verdicts on the programs of the rows; a verdict on an earlier program does not count."""
+    """Returns KernelBench's own verdicts on the rows' programs; a verdict on an earlier program does not count."""
     programs = {key: row.get("program") for key, row in content["rows"].items()}
     verdicts = {key: verdict for key, verdict in (content.get("acceptance") or {}).items() if verdict.get("program") == programs.get(key)}
     if not verdicts:
@@ -202,7 +204,8 @@ def acceptance(content: dict[str, Any]) -> list[str]:
 
 
 def outcome(verdict: dict[str, Any]) -> str:
-    """Returns whether a program was accepted as it comes (right) or without TF32 (exact), or refused twice, or once and not yet tried again."""
+    """Returns how KernelBench judged a program: accepted unchanged (right), accepted without TF32 (exact), refused twice, or refused once and not yet
+    retried."""
     if verdict.get("correct"):
         return "right"
     if "exact" not in verdict:
@@ -216,7 +219,7 @@ def refusals(verdicts: dict[str, Any]) -> list[str]:
 
 
 def difference(verdict: dict[str, Any]) -> str:
-    """Returns the largest difference: KernelBench reports one number per refused trial, as text."""
+    """Returns the largest difference, because KernelBench reports one number per refused trial, as text."""
     given = re.findall(r"[\d.]+", verdict.get("exact", verdict).get("max_difference", ""))
     return f", at most {max(map(float, given)):g} off" if given else ""
 
@@ -266,7 +269,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Puts the section between its marks; a page without them gets it at its end."""
+    """Replaces the section between its marks, or appends it if the page has no marks."""
     before, mark, rest = path.read_text().partition(BEGIN)
     after = rest.partition(END)[2] if mark else "\n"
     path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n\n{text}\n{END}{after}")

@@ -1,4 +1,4 @@
-"""Chooses which tasks a sweep solves, by the names of sets, and in which order."""
+"""Selects the tasks that a sweep solves, by set name, and their order."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 from verifier.judge.memory import large
 
 ROOT = Path(__file__).resolve().parents[2]
-TEN = (18, 22, 23, 24, 21, 19, 2, 39, 38, 32)  # of level 3: StitchCUDA's (arXiv 2603.02637, table 1)
+TEN = (18, 22, 23, 24, 21, 19, 2, 39, 38, 32)  # level 3 tasks: StitchCUDA's (arXiv 2603.02637, table 1)
 SETS = ("stitchcuda-ten", "level3", "level1", "level2", "level3-bf16", "everyday", "everyday-bf16", "examples")
 ALIASES = {"ten": "stitchcuda-ten", "level3-ten": "stitchcuda-ten"}
 USUAL = SETS[:5]
 EVERYDAY = ROOT / "bench" / "everyday"
-KINDS = {"everyday": ("serving", "domains", "loops", "library"), "everyday-bf16": ("serving",)}  # folders of the suite
-DRAWN, SEED = 20, 20  # tasks beside the ten that go through KernelBench's own evaluation: the first passing ones of a shuffle by this seed
+KINDS = {"everyday": ("serving", "domains", "loops", "library"), "everyday-bf16": ("serving",)}  # folders of the everyday suite
+DRAWN, SEED = 20, 20  # tasks in addition to the ten for KernelBench's own evaluation: the first passing ones of a shuffle with this seed
 
 
 class NoSuchTasks(ValueError):
-    """A set or a checkout that does not exist; the message says which."""
+    """Raised if a set or a checkout does not exist; the message says which."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A task under a policy: the subject of a run and of a row."""
+    """A task under a precision policy: the subject of a run and of a row."""
 
     task: str  # "level3/18_SqueezeNet"
     precision: str
@@ -38,11 +38,11 @@ class Item:
         return f"{self.task} {self.precision}"
 
 
-# Bytes of GPU memory that a run needs for each byte of inputs, outputs and state in tier full, beside its contexts: three processes of the program
-# and as many of eager, compiled baselines, fp64 copies, the judge's own. What a call of PyTorch holds between its inputs and outputs, processes with
-# kernels of their own do not. With inputs and outputs of 8 + 0, 4 + 4, 1 + 8 and 8 + 8 GiB an H200 held 55, 74, 109 and 126 GiB at the most, and
-# before the timed calls 45, 48, 69 and 81 (bench/results/occupancy-h200.json, nvidia-smi every two seconds); 46 for 16 in between. Where memory is
-# short pairs of processes are measured one after the other.
+# Bytes of GPU memory that a run needs for each byte of inputs, outputs and state in tier full, in addition to its contexts: three processes of the
+# program and three of eager, compiled baselines, fp64 copies, the judge's own tensors. PyTorch's intermediate tensors do not exist in processes with
+# generated kernels. With inputs and outputs of 8 + 0, 4 + 4, 1 + 8 and 8 + 8 GiB, the peak use of an H200 was 55, 74, 109 and 126 GiB, and the use
+# before the timed calls 45, 48, 69 and 81 GiB (bench/results/occupancy-h200.json, nvidia-smi every two seconds); 16 GiB of intermediates took 46 GiB.
+# If memory is short, pairs of processes are measured one after the other.
 PER_INPUT, PER_OUTPUT, PER_STATE, PER_BETWEEN, FIXED = 6.2, 10.0, 12.0, 4.0, 10 * 2**30
 UNTIMED_INPUT, UNTIMED_OUTPUT = 4.5, 5.5
 
@@ -62,7 +62,7 @@ def needs(item: Item) -> float:
 
 
 def untimed(item: Item) -> float:
-    """Returns the same while its program is not timed: only one run whose calls take gigabytes is timed at a time
+    """Returns the bytes to reserve while its program is not timed. Only one run whose calls take gigabytes is timed at a time
     (`verifier.judge.gate.Gate.room`)."""
     size = sizes().get(f"{item.task}.py")
     if size is None or not large(int(narrowed(item) * (size["inputs"] + size["outputs"]))):
@@ -84,7 +84,7 @@ def sets_of(given: str) -> list[str]:
 
 
 def in_set(name: str, key: str) -> bool:
-    """Whether a row belongs to a set, by its key alone."""
+    """Returns whether a row belongs to a set, judging by its key alone."""
     task, precision = key.rsplit(" ", 1)
     folder, _, stem = task.partition("/")
     if name == "stitchcuda-ten":
@@ -94,7 +94,7 @@ def in_set(name: str, key: str) -> bool:
 
 
 def items(sets: Sequence[str], checkout: Path | None, only: Sequence[str] = ()) -> list[Item]:
-    """Returns every task of the sets once, the ten first. `only`: parts of names, one of which a task must contain."""
+    """Returns every task of the sets once, the ten first. A task must contain one of the name parts in `only`."""
     found: dict[str, Item] = {}
     ordered = sorted(sets, key=lambda name: name != "stitchcuda-ten")
     if "level3" in sets and "stitchcuda-ten" not in sets:
@@ -113,7 +113,7 @@ def items(sets: Sequence[str], checkout: Path | None, only: Sequence[str] = ()) 
 
 
 def suite(name: str) -> list[Path]:
-    """The tasks of the everyday suite, kind by kind."""
+    """Returns the tasks of the everyday suite, kind by kind."""
     return [path for kind in KINDS[name] for path in sorted((EVERYDAY / kind).glob("*.py"))]
 
 
@@ -122,7 +122,7 @@ def sources(folder: str, checkout: Path | None) -> list[Path]:
         return sorted((ROOT / "examples").glob("*.py"))
     if checkout is None:
         raise NoSuchTasks(f"the set {folder} needs a KernelBench checkout (KERNELBENCH=path)")
-    # A checkout has its tasks one folder down; the folder itself may be given too.
+    # A checkout has its tasks one folder down; that folder may be given directly too.
     places = [checkout / "KernelBench" / folder, checkout / folder]
     place = next((place for place in places if place.is_dir()), None)
     if place is None:
@@ -139,6 +139,6 @@ def to_accept(solved: Sequence[str]) -> list[str]:
     """Returns the keys of the solved fp32 rows that go through KernelBench's own evaluation: the ten, then the draw."""
     fp32 = [key for key in solved if key.endswith(" fp32-strict") and not key.startswith("examples/")]
     ten = [key for key in fp32 if in_set("stitchcuda-ten", key)]
-    # Drawn by each name alone, so that what else has been solved by then changes nothing about a task's place.
+    # Drawn by name alone, so that a task's position does not depend on what else has been solved.
     rest = sorted((key for key in fp32 if key not in ten), key=lambda key: random.Random(f"{SEED}/{key}").random())
     return ten + rest[:DRAWN]

@@ -1,8 +1,11 @@
-"""Kernels that the fused-loop IR cannot express. `FAMILIES` in the order in which they are asked; family.py says what a family is, pool.py is
-the example to copy.
+"""Kernels that the fused-loop IR cannot express.
 
-How to add one: a module here with a class that satisfies `Family`; its entry below; a strategy in the catalogue that names it (its gate), in
-`options.SAFE` if it is on from the first program, in `options.TRIED` if it has to be measured first; tests in tests/unit/compiler.
+`FAMILIES` lists the kernel families in the order in which the compiler tries them. family.py defines the interface, and pool.py is a good example to
+copy.
+
+To add a family, write a module in this package with a class that implements `Family`, and add an instance to `FAMILIES`. Add a strategy for it to the
+catalogue; this strategy is the family's gate. List the strategy in `options.SAFE` if it is enabled from the first program on, or in `options.TRIED`
+if it must be measured first. Put the tests in tests/unit/compiler.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ from compiler.families.epilogue import Prologue, Tail, build_prologue, build_tai
 from compiler.families.family import NAME, Cost, Family, Match, Packed, Printed, Printers, Setting, Work, plain_cost, traffic
 from compiler.families.ordered import Order
 from compiler.families.pool import Pool
+from compiler.families.product.grouped import Grouped
 from compiler.families.product.half_product import HalfProduct
 from compiler.families.product.matmul import Matmul
 from compiler.families.product.matvec import Matvec
+from compiler.families.product.routing import Routing
 from compiler.families.recurrent.recurrent import Recurrent
 from compiler.families.scan import Scan
 from compiler.graph.layout import SPLITS
@@ -28,13 +33,14 @@ from compiler.options import Options
 from verifier.graph import Node
 
 FAMILIES: tuple[Family, ...] = (
-    Pool(), Attention(), HalfProduct(), Matmul(), DepthwiseConv(), HalfPointwise(), HalfConv(), Recurrent(), Conv(), Scan(), Matvec(), Order(),
+    Pool(), Attention(), Grouped(), Routing(), HalfProduct(), Matmul(), DepthwiseConv(), HalfPointwise(), HalfConv(), Recurrent(), Conv(), Scan(),
+    Matvec(), Order(),
 )  # fmt: skip
-INTO_PARTS = ("conv", "half-conv", "half-pointwise", "depthwise")  # whose tails write each element where its strides say
+INTO_PARTS = ("conv", "half-conv", "half-pointwise", "depthwise")  # their tails compute each address from strides
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:
-    """The first family that takes `node` and speaks the language, or why those that know it decline."""
+    """Finds the first family that takes `node` and prints the language; otherwise returns the reason why the families that recognise it decline."""
     if setting is None:
         return None, ""
     why = ""
@@ -56,7 +62,7 @@ def by_name(name: str) -> Family:
 
 
 def make_work(network: Network, match: Match, members: list[str], setting: Setting, options: Options | None = None, group: str = "") -> Work:
-    """The kernel of `match` with the other `members` (topologically sorted) as prologues and tail. Raises `Refused`."""
+    """Builds the kernel of `match`, with the other `members` (topologically sorted) as prologues and tail. Raises `Refused`."""
     covered = set(members)
     before = _before(network, match, covered)
     prologues = {}
@@ -75,7 +81,7 @@ def make_work(network: Network, match: Match, members: list[str], setting: Setti
 
 
 def _before(network: Network, match: Match, covered: set[str]) -> dict[str, set[str]]:
-    """For each input, the operators of the kernel that it is computed by; refuses what is also needed elsewhere."""
+    """For each input, returns the operators of the kernel that compute it; refuses if another operator also needs one of them."""
     found = {}
     for value in match.reads:
         own: set[str] = set()
@@ -99,7 +105,7 @@ def _before(network: Network, match: Match, covered: set[str]) -> dict[str, set[
 
 
 def _apart(tail: Tail, prologues: dict[str, Prologue]) -> None:
-    """Prologues and the tail have pointers of their own: two that are named alike get different names."""
+    """Renames prologue pointers whose names clash with those of another prologue or of the tail."""
     taken = {argument.name for argument in tail.arguments} | set(tail.kernel.ops)
     for prologue in prologues.values():
         kernel = prologue.kernel

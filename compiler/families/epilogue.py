@@ -1,7 +1,8 @@
-"""Pointwise operators around an anchor, as statements inside the kernel of a family: a tail on its accumulator, a prologue on its loads.
+"""Pointwise operators around an anchor, printed as statements in a family's kernel: a tail on its accumulator, a prologue on its loads.
 
-Both are ordinary elementwise kernels of the IR over the shape of one tensor: of the anchor's result, in which that result is a load at identity
-strides, or of one input. A family prints them over index variables of its own; the load of the result becomes the accumulator.
+In the IR, both are ordinary elementwise kernels over the shape of one tensor. For a tail, this tensor is the anchor's result, which the IR kernel
+loads with identity strides; for a prologue, it is one of the inputs. A family prints both over its own index variables and replaces the load of the
+result by the accumulator.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from compiler.kernel.fuse import emit_members, read_outside
 from compiler.kernel.naming import rename_arguments
 from compiler.kernel.text import known, width
 
-LONG = 2**31  # elements from which an index needs 64 bits
+LONG = 2**31  # tensors with this many elements or more need 64-bit indices
 
 
 class ShapedBuilder(Builder):
-    """A builder whose domain is a given shape, axis by axis; no reductions."""
+    """A builder for a given domain shape that keeps every axis separate and refuses reductions."""
 
     def __init__(self, network: Network, members: list[str], shape: tuple[int, ...]):
         self.wanted = shape
         super().__init__(network, members)
 
     def _domain(self) -> None:
-        if self.reductions:
-            raise Refused("a reduction is a kernel of its own")
+        if self.reductions or self.placings:
+            raise Refused("a reduction, or sums at computed places, are a kernel of their own")
         if product(self.wanted) == 0:
             raise Refused("a tensor is empty")
         self.shape = self.wanted
@@ -41,13 +42,13 @@ class ShapedBuilder(Builder):
 
 @dataclass
 class Pointwise:
-    """`kernel` over `groups` of axes: each group is one index variable of the family, its axes merged as far as every access allows."""
+    """`kernel` over `groups` of axes. Each group is one index variable of the family, and its axes are merged if every access allows it."""
 
     kernel: Kernel
     groups: list[list[int]]
 
     def variables(self, texts: list[str]) -> dict[int, str]:
-        """An expression for each axis, given one for each group."""
+        """Returns an expression for each axis, given one for each group."""
         found: dict[int, str] = {}
         wide = any(argument.elements >= LONG for argument in self.kernel.arguments.values())
         for text, axes in zip(texts, self.groups, strict=True):
@@ -62,7 +63,7 @@ class Pointwise:
         return found
 
     def declare(self, printer: Expressions, skip: str = "") -> list[str]:
-        """Declarations of what is used more than once or is long; the rest is printed where it is used."""
+        """Declares a variable for each expression that is long or used more than once; the other expressions are printed where they are used."""
         lines = []
         uses: dict[str, int] = {}
         for name in [a for op in self.kernel.ops.values() for a in _reads(op)] + [store.op for store in self.kernel.stores]:
@@ -81,24 +82,24 @@ class Pointwise:
 
 @dataclass
 class Tail(Pointwise):
-    """`result` is the argument that stands for the anchor's value, `load` the operation that reads it."""
+    """Operators after the anchor. `result` is the argument that represents the anchor's value, `load` the operation that reads it."""
 
     result: str
     load: str
 
     @property
     def arguments(self) -> list[Argument]:
-        """Pointers that the tail needs; the anchor's value is among them only where it is stored."""
+        """The pointers that the tail needs, including that of the anchor's value only if it is stored."""
         return [a for a in self.kernel.arguments.values() if a.name != self.result or a.written]
 
     @property
     def plain(self) -> bool:
-        """Whether it only stores the anchor's value."""
+        """True if the tail only stores the anchor's value."""
         return set(self.kernel.ops) == {self.load} and len(self.kernel.stores) == 1
 
     def statements(self, functions: dict[str, str], texts: list[str], accumulator: str, known: dict[str, str] | None = None) -> list[str]:
-        """Lines that compute and store everything that follows from `accumulator` at the position that `texts` (one a group) give.
-        `known`: loads of the tail that the family has in variables already."""
+        """Returns lines that compute and store everything that depends on `accumulator`, at the position that `texts` specifies (one text per group).
+        `known` maps loads of the tail to variables in which the family already holds them."""
         variables = self.variables(texts)
         printer = Expressions(self.kernel, functions, variables, {self.load: accumulator, **(known or {})})
         lines = self.declare(printer)
@@ -107,7 +108,7 @@ class Tail(Pointwise):
         return lines
 
     def loads(self, varying: set[int]) -> list[Op]:
-        """Loads that change with a group of `varying` at most: those of (1,) are vectors over index variable 1, those of () are numbers."""
+        """Returns the loads that depend only on the groups in `varying`: (1,) selects vectors over index variable 1, and () selects scalars."""
         axes = {axis for group in varying for axis in self.groups[group]}
         loads = [op for op in self.kernel.ops.values() if op.kind == "load" and op.name != self.load]
         return [op for op in loads if all(axis in axes for axis, stride in enumerate(op.access.strides) if stride)]
@@ -115,12 +116,12 @@ class Tail(Pointwise):
 
 @dataclass
 class Prologue(Pointwise):
-    """`result` is the operation that gives an element of the input."""
+    """Operators before an input. `result` is the operation that yields an element of the input."""
 
     result: str
 
     def statements(self, functions: dict[str, str], texts: list[str], into: str) -> list[str]:
-        """Lines that end with the declaration of `into`, the input's element at the position that `texts` give."""
+        """Returns lines that end with the declaration of `into`, the input's element at the position that `texts` specifies."""
         printer = Expressions(self.kernel, functions, self.variables(texts), {})
         lines = self.declare(printer)
         return [*lines, f"const float {into} = {printer.text(self.result)};"]
@@ -135,14 +136,16 @@ def build_tail(
     reserved: Iterable[str] = (),
     any_layout: bool = False,
 ) -> Tail:
-    """The tail `members` (topologically sorted, may be empty) of the anchor's `value`. `covered`: all operators of the kernel.
-    `groups` counts the axes of each index variable (default: one each); `any_layout`: the value may have its channels innermost. Raises `Refused`."""
+    """Builds the tail from `members` (topologically sorted, may be empty), applied to the anchor's `value`. `covered` holds all operators of the
+    kernel. `groups` gives the number of axes of each index variable (default: one each). `any_layout` means that the value may be in channels-last
+    layout. Raises `Refused`."""
     spec = network.spec(value)
     builder = ShapedBuilder(network, members, tuple(spec.shape))
     builder.inside = set(members)
     full = builder.full
     load = builder.value(value, full)
     argument = builder.argument(value)
+    builder.accumulated = argument.value
     emit_members(builder)
     for member in members:
         if member in builder.values and read_outside(network, member, covered):
@@ -154,7 +157,7 @@ def build_tail(
         straight = all(size == 1 or a == b for size, a, b in zip(spec.shape, op.access.strides, identity, strict=True))
         if op.kind != "load" or not straight or op.access.offset:
             raise Refused("the result is read at other positions than where it is computed")
-        if op.name != load:  # along an axis of one element, which makes it the same
+        if op.name != load:  # the loads differ only along an axis of one element, so they are the same
             _replace(builder.kernel, op.name, load)
     if read_outside(network, value, covered):
         argument.written = True
@@ -170,7 +173,7 @@ def build_tail(
 
 
 def build_prologue(network: Network, value: str, members: list[str], groups: tuple[int, ...] = (), reserved: Iterable[str] = ()) -> Prologue:
-    """What computes `value`, an input of the anchor that nothing else reads, from `members`, the last of which it is. Raises `Refused`."""
+    """Builds the prologue that computes `value`, an input that only the anchor reads. `value` is the last of `members`. Raises `Refused`."""
     spec = network.spec(value)
     builder = ShapedBuilder(network, members, tuple(spec.shape))
     if spec.dtype not in FLOATS:
@@ -184,7 +187,7 @@ def build_prologue(network: Network, value: str, members: list[str], groups: tup
 
 
 def _finish(kernel: Kernel, wanted: set[str]) -> Kernel:
-    """Without operations and arguments that nothing needs."""
+    """Removes unused operations and arguments."""
     for op in reversed(list(kernel.ops.values())):
         if op.name in wanted:
             wanted.update(_reads(op))
@@ -207,7 +210,7 @@ def _reads(op: Op) -> list[str]:
 
 
 def _merge_axes(kernel: Kernel, groups: tuple[int, ...]) -> list[list[int]]:
-    """Merges neighbouring axes within a group wherever every access walks through them as one; returns the axes of each group anew."""
+    """Merges neighbouring axes of a group that every access traverses as if they were one; returns the new axes of each group."""
     if sum(groups) != len(kernel.sizes):
         raise Refused("the axes of the result are not those of the kernel")
     coords = {op.attr for op in kernel.ops.values() if op.kind == "coord"}

@@ -1,9 +1,10 @@
-"""What a family of kernels is: loops that the fused-loop IR cannot express (windows, products, scans over time), with a pointwise tail.
+"""The interface of a kernel family, which implements loops that the fused-loop IR cannot express (windows, products, scans over time) with a
+pointwise tail.
 
-A family recognises an operator of the graph (its *anchor*), says what one kernel of it costs, and has a printer of that kernel for each language
-that it speaks; where it has none for the target's, the operator is the library's. What stands around the anchor is not its business: partition.py
-absorbs pointwise consumers (the *tail*) and cheap pointwise producers of an input (a *prologue*), epilogue.py prints both as statements over the
-family's own index variables, forward.py allocates, launches and shares equal kernels.
+A family recognises an operator of the graph (its *anchor*), estimates the cost of a kernel for it, and has one kernel printer per supported language.
+If the family has no printer for the target language, the operator is left to the library. Other modules handle the operators around the anchor.
+partition.py absorbs pointwise consumers (the *tail*) and cheap pointwise producers of an input (a *prologue*). epilogue.py prints both as statements
+over the family's own index variables. forward.py allocates memory, launches the kernels and shares identical ones.
 """
 
 from __future__ import annotations
@@ -21,72 +22,79 @@ from compiler.kernel.text import Part, text_of
 from compiler.options import Options
 from verifier.graph import Node
 
-NAME = "NAME"  # stands for the kernel's name in what a family prints; forward.py puts the name in
+NAME = "NAME"  # placeholder for the kernel's name in the printed text, which forward.py replaces with the real name
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a family may know before it says yes."""
+    """The information that a family has when it decides whether to take an operator."""
 
     figures: DeviceFigures
     precision: str = "fp32-strict"  # "fp32-strict", "tf32" or "bf16"
-    language: str = "cuda"  # that the kernel is printed in: a key of `Family.printers`
+    language: str = "cuda"  # the kernel's language: a key of `Family.printers`
+    deterministic: bool = False  # whether sums must be the same in every run
+
+    @property
+    def at_places(self) -> bool:
+        """True if kernels may add to elements at computed indices, in any order."""
+        return self.language == "cuda" and not self.deterministic
 
 
 @dataclass(frozen=True)
 class Match:
-    """An anchor that a family takes. `members` are the operators that it covers without tail and prologue, in their order in the graph."""
+    """An anchor that a family takes. `members` are the operators that the match covers, in graph order and without the tail and prologues."""
 
     family: str
     anchor: str
     members: tuple[str, ...]
-    value: str  # what the tail goes on from: the anchor, or the result that is taken from it
-    reads: tuple[str, ...]  # values that the kernel reads; views among them are read through `network.layouts`
-    groups: tuple[int, ...]  # how many axes of the value each index variable of the kernel runs over: (1, 1, 2) for n, c and a position in an image
-    detail: Any = None  # what the family worked out: sizes, strides
-    prologue: tuple[str, ...] = ()  # those of `reads` whose pointwise producers it can compute again whenever it loads an element
-    prologue_groups: tuple[int, ...] = ()  # as `groups`, of the axes of such an input; () for one variable an axis
-    recompute: float = 1.0  # how often each element of such an input is loaded: dear functions are not recomputed where it is more than once
-    reserved: tuple[str, ...] = ()  # names of pointers and variables that it prints, which the tail must not use
-    any_layout: bool = False  # whether it writes results whose channels lie innermost too
+    value: str  # input of the tail: the anchor, or the one result of it that is used
+    reads: tuple[str, ...]  # values that the kernel reads; those that are views are read through `network.layouts`
+    groups: tuple[int, ...]  # number of the value's axes per index variable of the kernel: (1, 1, 2) for n, c and a position in an image
+    detail: Any = None  # sizes, strides and anything else that the family derived
+    prologue: tuple[str, ...] = ()  # those `reads` that can be recomputed from their pointwise producers whenever an element is loaded
+    prologue_groups: tuple[int, ...] = ()  # like `groups`, but for the axes of such an input; () means one variable per axis
+    recompute: float = 1.0  # loads per element of such an input; if this exceeds one, expensive functions are not recomputed
+    reserved: tuple[str, ...] = ()  # names of pointers and variables that the family prints, which the tail must not use
+    any_layout: bool = False  # whether the kernel can also write results in channels-last layout
 
 
 @dataclass
 class Cost:
-    bytes: int  # that the kernel moves
+    bytes: int  # memory traffic of the kernel
     flops: int
-    floor_ms: float  # at the device's ceiling for this arithmetic
-    expected: str = ""  # for people; "" for the comparison of traffic with eager
+    floor_ms: float  # lower bound on the time, at the device's peak rate for this arithmetic
+    expected: str = ""  # human-readable; "" means a comparison of the memory traffic with eager PyTorch
 
 
 @dataclass
 class Packed:
-    """A tensor that is derived from weights once (at the first forward after weights were loaded or moved)."""
+    """A tensor that is computed from weights once, in the first forward call after weights were loaded or moved."""
 
-    name: str  # of the pointer in the kernel
-    values: tuple[str, ...]  # values of the graph: parameters and buffers only
-    code: str  # Python with {0}, {1}, ... for the values: "{0}.t().contiguous()"; `device` is the input's; of type float32 unless it says otherwise
+    name: str  # the pointer's name in the kernel
+    values: tuple[str, ...]  # graph values: parameters and buffers only
+    code: str  # Python code in which {0}, {1}, ... are the values: "{0}.t().contiguous()"; `device` is the input's device
     dtype: str = "float32"
     elements: int = 0
 
 
 @dataclass
 class Printed:
-    """`parts` hold device functions of this kernel only, the __global__ kernels and the launcher
+    """The printed text of one kernel. `parts` hold device functions that only this kernel uses, the __global__ kernels and the launcher
 
         extern "C" int NAME(POINTERS..., [void* scratch,] void* stream)
 
-    which returns the launch error (C++: `extern "C" void NAME(POINTERS...)`). Pointers are in the order of `arguments` (of the graph: the tail's
-    are among them), then of `packed`. `shared` are texts that several kernels need: each is printed once, in front of all kernels."""
+    which returns the launch error (C++: `extern "C" void NAME(POINTERS...)`). The pointers are those of `arguments` (graph values, including those of
+    the tail) in order, followed by those of `packed`. `shared` holds texts that several kernels may need; each is printed only once, before all
+    kernels."""
 
     parts: Sequence[Part]
     arguments: list[Argument]
     packed: list[Packed] = field(default_factory=list)
     shared: list[str] = field(default_factory=list)
     includes: list[str] = field(default_factory=list)  # "cuda_bf16.h"
-    flags: tuple[str, ...] = ()  # of the compiler, for the whole program
-    scratch: int = 0  # bytes of scratch memory, whose contents are undefined
-    comment: list[str] = field(default_factory=list)  # launch shape; forward.py adds title and traffic
+    flags: tuple[str, ...] = ()  # compiler flags, which apply to the whole program
+    scratch: int = 0  # bytes of scratch memory with undefined contents
+    comment: list[str] = field(default_factory=list)  # the launch shape; forward.py adds the title and the traffic
 
     @property
     def source(self) -> str:
@@ -95,12 +103,12 @@ class Printed:
 
 @dataclass
 class Work:
-    """One kernel to be printed or estimated."""
+    """A kernel to print or to estimate."""
 
     network: Network
     match: Match
     tail: Tail
-    prologues: dict[str, Prologue]  # input -> what computes it on load
+    prologues: dict[str, Prologue]  # input -> the prologue that computes it on load
     setting: Setting
     options: Options = field(default_factory=Options)
     group: str = ""
@@ -108,7 +116,7 @@ class Work:
     early: frozenset[str] = frozenset()  # operators of the prologues
 
     def kernels(self) -> list[Kernel]:
-        """What is printed of the IR in it."""
+        """Returns the IR kernels that are printed inside this kernel: the tail and the prologues."""
         return [self.tail.kernel, *(prologue.kernel for prologue in self.prologues.values())]
 
     @property
@@ -119,7 +127,8 @@ class Work:
         return self.options.knob(name, self.group, default)
 
     def arguments(self, *own: tuple[str, str]) -> list[Argument]:
-        """Pointers of (name, value of the graph) pairs less those that a prologue computes, then of the prologues, then of the tail."""
+        """Returns the pointers for the (name, graph value) pairs that no prologue computes, followed by the pointers of the prologues and of the
+        tail."""
         found = []
         for name, value in own:
             if value in self.prologues:
@@ -136,7 +145,8 @@ Printers = Mapping[str, Callable[[Work], Printed]]
 
 
 class Family(Protocol):
-    """`strategies`: names of the catalogue; the first is the gate, without which the anchor is left to the library."""
+    """The interface of a kernel family. `strategies` are catalogue names. The first one is the gate; if it is disabled, the anchor is left to the
+    library."""
 
     @property
     def name(self) -> str: ...
@@ -145,20 +155,21 @@ class Family(Protocol):
     def strategies(self) -> tuple[str, ...]: ...
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
-        """None where the operator is none of this family's; raises `Refused` with the reason where it is, but is declined."""
+        """Returns None if the operator does not belong to this family. If it does belong but is declined, raises `Refused` with the reason."""
 
     def cost(self, work: Work) -> Cost: ...
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
-        """Numbers that change nothing but the speed: name -> (values worth trying, value now)."""
+        """Returns the parameters that affect only the speed: name -> (values worth trying, current value)."""
 
     @property
     def printers(self) -> Printers:
-        """Language -> what prints the kernel in it; it may raise `Refused`."""
+        """The printer for each language. Printers can raise `Refused`."""
 
 
 def traffic(work: Work) -> int:
-    """Bytes of all tensors that the kernel touches, each once: what the anchor reads, what tail and prologues read and write."""
+    """Returns the size in bytes of all tensors that the kernel touches, each counted once: the anchor's inputs, and everything that the tail and the
+    prologues read or write."""
     seen: dict[str, int] = {}
     for value in work.match.reads:
         if value not in work.prologues:
@@ -176,7 +187,8 @@ def traffic(work: Work) -> int:
 
 
 def plain_cost(work: Work, flops: int, gflops: float | None = None) -> Cost:
-    """Traffic over the bandwidth or `flops` over a ceiling (fp32 on the usual cores where none is given), whichever takes longer."""
+    """Estimates the time as the larger of memory time (traffic / bandwidth) and compute time (`flops` / `gflops`, by default the fp32 rate of the
+    ordinary cores)."""
     moved, figures = traffic(work), work.setting.figures
     return Cost(moved, flops, max(figures.memory_ms(moved), flops / (gflops or figures.fp32_gflops) / 1e6))
 

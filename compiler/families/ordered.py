@@ -1,8 +1,8 @@
-"""Rows in order along the last dimension: sort, argsort and topk, of which the values or where they stood are read, not both.
+"""Sorts along the last dimension: sort, argsort and topk, if either the values or the indices are read, but not both.
 
-A block has a row, or several short ones, in its shared memory: each element as a whole number that orders as PyTorch orders it, above its place in
-the row. So elements that are equal keep their order, and an exchange moves both at once. A bitonic network sorts them; what comes out is read
-again by its place, bit by bit as it was.
+A block keeps one row, or several short rows, in shared memory. Each element becomes an integer key. The upper part sorts in the same order as the
+values do in PyTorch; the lower part is the element's index in the row. Equal elements therefore keep their order, and one exchange moves the value
+and the index together. A bitonic network sorts the keys. The output values are then read again by index, so their bits are unchanged.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from compiler.graph.ir import product
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
-from compiler.kernel.expressions import CPP, CUDA
+from compiler.kernel.functions import CPP, CUDA
 from compiler.kernel.text import below, beyond, known, times
 from verifier.graph import Node
 
-LONGEST = 2048  # elements of a row: 16 KiB of shared memory, and of a thread's stack
+LONGEST = 2048  # elements per row, which take 16 KiB of shared memory (or of a CPU thread's stack)
 RESERVED = ("x", "row", "first", "at", "place", "from", "value", "found", "key", "keys", "size", "step", "pair", "low", "high", "left", "right")
 ORDER = """\
 // An element as a whole number that orders as it does: zeros of either sign are equal, NaN is the largest.
@@ -53,13 +53,13 @@ template <int THREADS, int LENGTH, int COUNT> __device__ __forceinline__ void so
 class Ordered:
     rows: int
     length: int
-    kept: int  # of each row, from its beginning
+    kept: int  # number of elements kept from the start of each sorted row
     descending: bool
-    places: bool  # the result is where the elements stood
+    places: bool  # whether the result is the elements' original indices
 
     @property
     def run(self) -> int:
-        """Keys of a row: a power of two."""
+        """Keys per row: a power of two."""
         return 1 << (self.length - 1).bit_length()
 
 
@@ -158,7 +158,7 @@ class Order:
 
 
 def read_order(node: Node, shape: tuple[int, ...]) -> tuple[int, int, bool]:
-    """The axis, how many are kept along it, and whether the largest come first; raises `Refused` for an order that is not said."""
+    """Returns the axis, the number of elements kept along it, and whether the largest come first. Raises `Refused` if the order is unspecified."""
     named = {name: plain(value) for name, value in node.kwargs.items()}
     args = [plain(value) for value in node.args[1:]]
     names = {"aten.sort.stable": (), "aten.sort.default": ("dim", "descending")}.get(node.op, ("k", "dim", "largest", "sorted"))
@@ -172,7 +172,7 @@ def read_order(node: Node, shape: tuple[int, ...]) -> tuple[int, int, bool]:
 
 
 def element(work: Work, functions: dict[str, str], place: str) -> list[str]:
-    """Lines that declare `value`, the element of the row at `place`."""
+    """Returns lines that declare `value`, the row's element at `place`."""
     ordered: Ordered = work.detail
     prologue = work.prologues.get(work.match.reads[0])
     if prologue is not None:
@@ -186,7 +186,7 @@ def key_of(work: Work, functions: dict[str, str], into: str) -> list[str]:
 
 
 def taken(work: Work, functions: dict[str, str], key: str) -> list[str]:
-    """Lines that compute and store what follows from the key at `place`."""
+    """Returns lines that compute and store the result for the key at `place`."""
     lines = [f"const int from = (int)(unsigned){key};"]
     if not work.detail.places:
         lines += element(work, functions, "from")

@@ -1,7 +1,8 @@
-"""Pools over windows in one to three dimensions: maximum, mean, adaptive. Windows may overlap, be padded, dilated, cut off at the border.
+"""Maximum, mean and adaptive pooling over windows in one to three dimensions. Windows can overlap, and they can be padded, dilated or cut off at the
+border.
 
-One GPU thread computes a strip of outputs that lie below one another: what it found across an input row serves every window that the row is
-part of. Reads along a row are coalesced, overlap between threads is left to the first-level cache.
+Each GPU thread computes a vertical strip of outputs, so the partial result for an input row serves every window that contains the row. Reads along a
+row are coalesced, and the L1 cache handles the overlap between threads.
 """
 
 from __future__ import annotations
@@ -16,24 +17,25 @@ from compiler.graph.ir import FLOATS, Argument, product
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import reduction, short
 from compiler.kernel.builder import Refused
-from compiler.kernel.expressions import CPP, CUDA, POINTED, widened
+from compiler.kernel.expressions import POINTED, widened
+from compiler.kernel.functions import CPP, CUDA
 from compiler.kernel.text import KernelText, Launch, Launcher, Part, below, beyond, end, shift, stride, times
 from verifier.graph import Node
 
 AXES = ("d", "h", "w")
-UNROLLED = 96  # loads of a thread that are unrolled
+UNROLLED = 96  # maximum number of loads per thread up to which loops are unrolled
 KINDS = {f"{kind}_pool{rank}d": (kind, rank) for kind in ("max", "avg", "adaptive_avg") for rank in (1, 2, 3)}
 
 
 @dataclass(frozen=True)
 class Window:
-    """Sizes over (depth, height, width); what an operator has not is 1."""
+    """Sizes over (depth, height, width); dimensions that an operator does not have are 1."""
 
     mean: bool
     adaptive: bool
     rank: int
     planes: int
-    size: tuple[int, int, int]  # of the input
+    size: tuple[int, int, int]  # input size
     out: tuple[int, int, int]
     kernel: tuple[int, int, int]
     stride: tuple[int, int, int]
@@ -46,12 +48,12 @@ class Window:
         return (self.kernel[axis] - 1) * self.dilation[axis] + 1
 
     def inside(self, axis: int) -> bool:
-        """Whether every window lies within the input along `axis`."""
+        """True if every window is entirely inside the input along `axis`."""
         return self.adaptive or self.padding[axis] == 0 and (self.out[axis] - 1) * self.stride[axis] + self.reach(axis) <= self.size[axis]
 
     @property
     def loads(self) -> float:
-        """How often an input is read, on average."""
+        """Average number of times that an input element is read."""
         return product(self.out) * product(self.kernel) / product(self.size)
 
 
@@ -61,7 +63,7 @@ class Pool:
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         found = KINDS.get(short(node))
-        if found is None or reduction(network, node) is not None:  # windows side by side are a row reduction of the IR
+        if found is None or reduction(network, node) is not None:  # the IR expresses pooling over adjacent windows as a row reduction
             return None
         value = node.args[0]["ref"]
         spec = network.spec(value)
@@ -152,7 +154,7 @@ RESERVED = ("x", "image", "plane", "at", "row", "begin", "d", "h", "w", "z", "y"
 
 
 class Body:
-    """The loops over a window, for the output at (plane, d, h, w) and the `strip - 1` below it."""
+    """Prints the loops over the windows of the output at (plane, d, h, w) and the `strip - 1` outputs below it."""
 
     def __init__(self, work: Work, functions: dict[str, str], strip: int):
         self.work, self.functions, self.strip = work, functions, strip
@@ -192,7 +194,7 @@ class Body:
         opened += self.axis(1, strip) if window.rank > 1 else 0
         row = "across" if window.rank > 1 else "best"
         self.put(f"float {row} = {start};")
-        if window.rank == 1 and self.functions is CUDA and self.tests(2):  # almost every window lies within its line: no element of it is tested
+        if window.rank == 1 and self.functions is CUDA and self.tests(2):  # almost all windows are inside their line and need no bounds checks
             self.put(f"const int begin = {self.begin(2)};")
             self.open(f"if (begin >= 0 && begin <= {end(window.size[2] - window.reach(2), 'begin')})")
             self.walk(row, guarded=False)
@@ -203,7 +205,7 @@ class Body:
         else:
             self.walk(row)
         if window.rank == 1:
-            pass  # the row is the whole window
+            pass  # the whole window is one row
         elif strip == 1:
             self.join("best", "across")
         else:
@@ -222,7 +224,7 @@ class Body:
         return self.found
 
     def walk(self, row: str, guarded: bool = True) -> None:
-        """The loop along the width."""
+        """Prints the loop along the width."""
         across = self.axis(2, guarded=guarded)
         self.load()
         self.join(row, "v")
@@ -230,13 +232,13 @@ class Body:
             self.close()
 
     def begin(self, axis: int) -> str:
-        """Where the window begins."""
+        """Returns the start of the window."""
         window, name = self.window, AXES[axis]
         scaled = times(name, window.stride[axis]) if window.stride[axis] > 1 else name
         return scaled + (f" - {window.padding[axis]}" if window.padding[axis] else "")
 
     def tests(self, axis: int, strip: int = 1) -> list[str]:
-        """Conditions under which an element of the window is one of the image's."""
+        """Returns the conditions that are true if an element of the window is inside the image."""
         window, name = self.window, AXES[axis]
         if window.adaptive:
             return []
@@ -245,7 +247,7 @@ class Body:
         return [f"{name}_at >= 0"] * before + [below(f"{name}_at", window.size[axis])] * behind
 
     def axis(self, axis: int, strip: int = 1, guarded: bool = True) -> int:
-        """Opens the loop over the window along `axis`; returns how many braces it opened."""
+        """Opens the loop over the window along `axis`, and returns the number of braces that it opened."""
         window, name = self.window, AXES[axis]
         if window.adaptive:
             self.open(f"for (int {name}_at = {name}_first; {name}_at < {name}_end; ++{name}_at)")
@@ -286,7 +288,7 @@ class Body:
             self.put(f"{into} = {value} > {into} || {value} != {value} ? {value} : {into};")
 
     def finish(self) -> None:
-        """Divides means, then computes and stores what follows from them."""
+        """For means, divides the sum; then computes and stores everything that depends on the result."""
         window, strip = self.window, self.strip
         if strip > 1:
             self.put("#pragma unroll")
@@ -310,7 +312,7 @@ class Body:
             self.close()
 
     def divisor(self, row: str) -> str:
-        """A number, or the declaration of `counted`."""
+        """Returns the divisor as a literal, or a declaration of the variable `counted`."""
         window = self.window
         if window.divisor:
             return f"{window.divisor}.0f"
@@ -384,7 +386,7 @@ def parameters(arguments: list[Argument], restrict: str) -> str:
 
 
 def one_kernel(lines: list[str], arguments: list[Argument], grid: int, threads: int) -> list[Part]:
-    """A kernel of `lines` and its launcher."""
+    """Returns a kernel with the body `lines`, and its launcher."""
     taken = parameters(arguments, "__restrict__")
     kernel = KernelText.of(NAME, "kernel", f"__launch_bounds__({threads}) ", taken, indented(lines))
     return [kernel, launcher(taken, [Launch(kernel.name, str(grid), threads, ", ".join(a.name for a in arguments))])]

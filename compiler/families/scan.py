@@ -1,8 +1,9 @@
-"""Running sums and products along an axis: from either end, with or without the element itself, masked or scaled on the way in and out.
+"""Running sums and products along an axis: from either end, inclusive or exclusive, with a mask or scaling on the input and the output.
 
-Along the last axis a block has a row. Its threads load groups of four neighbouring elements, all loads of a tile before the first sum; what comes
-before a group is found by warp, then over the block. Rows longer than a tile are walked through tile by tile. Along another axis a thread has
-a column, and its neighbours have the columns beside it. Sums and products are kept in double precision: they are rounded once, when stored.
+Along the last axis, each block processes one row. Its threads load groups of four neighbouring elements, and issue all loads of a tile before the
+first sum. The prefix of a group is computed first in its warp, then across the block. Rows that are longer than a tile are processed tile by tile.
+Along any other axis, each thread processes one column, and neighbouring threads process neighbouring columns. Sums and products are computed in
+double precision and rounded only when they are stored.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 
 from compiler.families.family import Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import one_kernel
+from compiler.graph.constants import CONSTANTS
 from compiler.graph.ir import product
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
-from compiler.kernel.builder import CONSTANTS, Refused
-from compiler.kernel.expressions import CUDA
+from compiler.kernel.builder import Refused
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import below, beyond, free, shift, times
 from verifier.graph import Node
 
@@ -76,7 +78,8 @@ template <class How, int THREADS, int GROUPS> __device__ __forceinline__ void be
     total = of_warp[COUNT];
 }
 """
-# Of a match: its members, its value, what it reads, whether it runs from the last element, whether each result leaves out its own element.
+# A match: its members, its value and the value that it reads, whether it runs from the last element, and whether each result excludes its own
+# element.
 Around = tuple[tuple[str, ...], str, str, bool, bool]
 
 
@@ -86,8 +89,8 @@ class Along:
     outer: int
     length: int
     inner: int
-    reverse: bool = False  # from the last element to the first
-    exclusive: bool = False  # each result is that of the elements before it
+    reverse: bool = False  # whether it runs from the last element to the first
+    exclusive: bool = False  # whether each result covers only the elements before it
 
 
 class Scan:
@@ -141,7 +144,7 @@ class Scan:
 
 
 def turned(network: Network, node: Node, axis: int) -> Around | None:
-    """flip(cumsum(flip(x))) along the same axis: from the last element to the first."""
+    """Matches flip(cumsum(flip(x))) along the same axis: a scan from the last element to the first."""
     first = network.nodes.get(node.args[0]["ref"])
     last = network.nodes[network.users[node.name][0]] if len(network.users[node.name]) == 1 and node.name not in network.results else None
     if first is None or last is None or short(first) != "flip" or short(last) != "flip" or first.name in network.results:
@@ -153,7 +156,7 @@ def turned(network: Network, node: Node, axis: int) -> Around | None:
 
 
 def shifted(network: Network, node: Node, axis: int) -> Around | None:
-    """What begins with nothing and leaves out the last element: cat((zeros, cumsum(x[..., :-1])))."""
+    """Matches an exclusive scan, which starts with zero and omits the last element: cat((zeros, cumsum(x[..., :-1])))."""
     cut = network.nodes.get(node.args[0]["ref"])
     users = network.users[node.name]
     if cut is None or cut.op != "aten.slice.Tensor" or len(users) != 1 or node.name in network.results or network.users[cut.name] != [node.name]:
@@ -174,7 +177,7 @@ def shifted(network: Network, node: Node, axis: int) -> Around | None:
 
 
 def tile_of(work: Work) -> tuple[int, int]:
-    """Threads of a block, and groups of four elements that each of them has in a tile."""
+    """Returns the number of threads per block, and of groups of four elements per thread and tile."""
     quarters = -(-work.detail.length // 4)
     threads = 256 if quarters >= 512 else 128
     threads = work.knob("block", threads)
@@ -182,7 +185,7 @@ def tile_of(work: Work) -> tuple[int, int]:
 
 
 def across(work: Work) -> Printed:
-    """Along the last axis: a block has a row."""
+    """Prints a scan along the last axis, with one row per block."""
     along: Along = work.detail
     threads, groups = tile_of(work)
     tile, n, prologue = threads * groups * 4, along.length, work.prologues.get(work.match.reads[0])
@@ -248,7 +251,7 @@ def across(work: Work) -> Printed:
 
 
 def down(work: Work) -> Printed:
-    """Along another axis: a thread has a column."""
+    """Prints a scan along any other axis, with one column per thread."""
     along: Along = work.detail
     threads, columns, n = work.knob("block", 128), along.outer * along.inner, along.length
     how, step = HOW[along.kind]

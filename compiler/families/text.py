@@ -1,4 +1,4 @@
-"""Pieces of C++ that several families print."""
+"""C++ text helpers that several families use."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from compiler.kernel.text import shift, times
 
 
 def indented(lines: list[str]) -> list[str]:
-    """A level deeper, but for the preprocessor's lines."""
+    """Indents all lines except preprocessor lines by one level."""
     return [line if line.startswith("#") else f"    {line}" for line in lines]
 
 
 def signed(number: int) -> str:
-    """What is added to an expression: " + 2", " - 2", or nothing."""
+    """Formats a summand that is appended to an expression: " + 2", " - 2" or ""."""
     return f" + {shift(number)}" if number > 0 else f" - {-number}" if number else ""
 
 

@@ -1,1 +1,1 @@
-"""A captured graph, rewritten and laid out; kernels as data."""
+"""The captured graph, its rewrites and memory layouts, and the representation of kernels as data."""

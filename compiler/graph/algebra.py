@@ -1,8 +1,9 @@
-"""Identities of algebra that take whole operators away: exact over the reals, for every input; each is said in the plan.
+"""Algebraic identities that eliminate whole operators. They are exact over the reals for every input, and the plan mentions each identity that it
+uses.
 
-- The sum (mean) over the columns of a product is a product with the sum (mean) of the columns: sum(x @ w + b) = x @ sum(w) + sum(b), also with
-  multiplications and divisions by numbers in between, and with vectors over the columns added or subtracted.
-- A sum, mean, maximum, minimum or log-sum-exp over axes of one element is the element.
+- The sum (mean) over the columns of a product is a product with the sum (mean) of the columns: sum(x @ w + b) = x @ sum(w) + sum(b). The identity
+  also holds if the product is multiplied or divided by numbers before the sum, or if vectors over the columns are added or subtracted.
+- A sum, mean, maximum, minimum or log-sum-exp over axes of size 1 is the element itself.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Specs = dict[str, TensorSpec]
 
 
 def simplify(nodes: list[Node], results: set[str], inputs: Specs) -> tuple[list[Node], list[str]]:
-    """The nodes, and for each identity that was used a sentence. `inputs`: specs of what no node makes."""
+    """Returns the simplified nodes and one sentence per identity used. `inputs` holds the specs of the values that no node produces."""
     notes: dict[str, None] = {}
     specs = inputs | {node.name: node.outputs[0] for node in nodes if node.outputs}
     readers: dict[str, int] = {}
@@ -51,7 +52,7 @@ def dims_of(node: Node, rank: int) -> list[int] | None:
 
 
 def of_one(node: Node, specs: Specs) -> Node | None:
-    """A view in place of a reduction over axes of one element."""
+    """Replaces a reduction over axes of size 1 with a view."""
     if node.op not in OF_ONE or not isinstance(node.args[0], dict) or "ref" not in node.args[0] or node.kwargs.get("dtype"):
         return None
     source = specs[node.args[0]["ref"]]
@@ -64,7 +65,7 @@ def of_one(node: Node, specs: Specs) -> Node | None:
 
 
 def columns_of_product(node: Node, by_name: dict[str, Node], readers: dict[str, int], results: set[str], specs: Specs) -> list[Node] | None:
-    """[product, scalings ...] where `node` sums over the last axis of that, and nothing else reads what lies between."""
+    """Returns [product, scalings ...] if `node` sums their result over the last axis and no other node reads the intermediate values."""
     if node.op not in OF_COLUMNS or node.kwargs.get("dtype") or node.outputs[0].dtype != "float32":
         return None
     chain: list[Node] = []
@@ -89,12 +90,12 @@ def columns_of_product(node: Node, by_name: dict[str, Node], readers: dict[str, 
 
 
 def is_scaling(node: Node) -> bool:
-    """By a number."""
+    """Returns whether the node multiplies or divides by a number."""
     return node.op in SCALINGS and not any(isinstance(plain(a), (dict, list)) for a in node.args[1:])
 
 
 def is_shift(node: Node, specs: Specs) -> bool:
-    """By a vector over the last axis, the same for every row; it adds no axis in front."""
+    """Returns whether the node adds or subtracts a vector over the last axis that is the same for all rows, without adding leading axes."""
     if node.op not in SHIFTS or len(node.args) != 2 or not isinstance(node.args[1], dict) or "ref" not in node.args[1]:
         return False
     shape, vector = specs[node.name].shape, specs[node.args[1]["ref"]]
@@ -104,7 +105,8 @@ def is_shift(node: Node, specs: Specs) -> bool:
 
 
 def through(node: Node, chain: list[Node], specs: Specs) -> list[Node]:
-    """The product with summed columns, then the scalings and summed vectors, then the shape of the sum. Names of values in between are new."""
+    """Builds the product with summed columns, the scalings, the summed vectors, and a final view with the shape of the sum. Intermediate values get
+    new names."""
     product, steps = chain[0], chain[1:]
     shape = (*specs[product.name].shape[:-1], 1)
     made: list[Node] = []

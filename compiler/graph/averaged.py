@@ -1,12 +1,14 @@
-"""Averages of convolutions: identities of algebra, exact over the reals for every input, that take most of a convolution away.
+"""Averages of convolutions: algebraic identities that eliminate most of a convolution's work and are exact over the reals for every input.
 
-- The mean over whole axes of the result: every tap of the window sees one range of the image along such an axis, so the mean is the sum of these
-  ranges times the taps. The sum over all positions serves all taps; from those that do not see the border, the border is taken away.
-- Means over windows of the result (an average pool without padding): each is a mean of shifted windows over the image, which is one convolution by a
-  larger window, with the stride of the pool.
+- Mean over whole axes of the result: along such an axis, each tap of the window covers one range of the image, so the mean follows from the sums over
+  these ranges, multiplied by the taps. The sum over all positions serves all taps. For taps that do not cover the border, the border's sum is
+  subtracted.
+- Means over windows of the result (average pooling without padding): each mean is a mean of shifted windows over the image, which is a convolution
+  with a larger window and the stride of the pooling.
 
-A convolution is a transposed one too. Sums of weights are made once, in double precision, like other packed weights. Types of 16 bits have only the
-second, without scalings: what rounding the larger window's taps costs is what rounding the convolution's result did.
+Both also apply to transposed convolutions. Sums of weights are computed once, in double precision, like other packed weights. For 16-bit types, only
+the second identity is used, and only without scalings, because rounding the taps of the larger window costs as much accuracy as rounding the
+convolution's result.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ from verifier.task import TensorSpec
 CONVOLUTIONS = {f"aten.conv{rank}d.default": (False, rank) for rank in (1, 2, 3)}
 CONVOLUTIONS |= {f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}": (True, rank) for rank in (1, 2, 3)}
 POOLS = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
-OF_WEIGHTS = "stitch.of_weights"  # a tensor made once: args[0] are the weights, kwargs["code"] is Python over {0} and `device`
-MOST_BLOCKS = 9  # sums over parts of an image: beyond that the convolution is not worth taking apart
-BORDER = 8  # a part that is taken away is at most 1/8 of the axis: less would cancel too much
+OF_WEIGHTS = "stitch.of_weights"  # a tensor computed once: args are the weights, kwargs["code"] is Python over {0}, {1}, ... and `device`
+MOST_BLOCKS = 9  # limit for the sums over parts of an image; with more, splitting the convolution does not pay off
+BORDER = 8  # a subtracted part is at most 1/8 of the axis; a larger one would cause too much cancellation
 
 Range = tuple[int, int]
 
@@ -62,7 +64,8 @@ class Convolution:
 
 
 def averages(nodes: list[Node], results: set[str], specs: Specs, weights: set[str]) -> tuple[list[Node], list[str]]:
-    """The nodes, and for each identity that was used a sentence. `specs`: of every value; `weights`: parameters and buffers that stay as they are."""
+    """Returns the nodes and one sentence per identity used. `specs` covers every value; `weights` are the parameters and buffers that stay
+    unchanged."""
     readers: dict[str, int] = {}
     for node in nodes:
         for name in refs([node.args, list(node.kwargs.values())]):
@@ -88,7 +91,7 @@ def averages(nodes: list[Node], results: set[str], specs: Specs, weights: set[st
 
 
 def steps_from(node: Node, by_name: dict[str, Node], readers: dict[str, int], results: set[str], specs: Specs) -> list[Node] | None:
-    """[convolution, scalings ...] where `node` averages that, and nothing else reads what lies between."""
+    """Returns [convolution, scalings ...] if `node` averages their result and no other node reads the intermediate values."""
     dtype = node.outputs[0].dtype
     if node.kwargs.get("dtype") or (dtype != "float32" and (dtype not in HALVES or node.op not in POOLS)):
         return None
@@ -107,7 +110,7 @@ def steps_from(node: Node, by_name: dict[str, Node], readers: dict[str, int], re
 
 
 def by_one_element(node: Node, specs: Specs) -> bool:
-    """A multiplication or division by a tensor of one element."""
+    """Returns whether the node multiplies or divides by a tensor of one element."""
     if node.op not in ("aten.mul.Tensor", "aten.div.Tensor") or not isinstance(node.args[1], dict) or "ref" not in node.args[1]:
         return False
     spec = specs[node.args[1]["ref"]]
@@ -138,7 +141,7 @@ def _each(value: Any, rank: int, least: int) -> list[int]:
 
 
 class Nodes:
-    """New nodes in place of `node` and of its type, by suffixes of its name."""
+    """Creates nodes that replace `node` and have its type. Their names are the name of `node` plus a suffix."""
 
     def __init__(self, node: Node):
         self.node = node
@@ -150,7 +153,7 @@ class Nodes:
         return {"ref": self.made[-1].name}
 
     def end(self, at: dict[str, str], steps: list[Node], shape: tuple[int, ...]) -> list[Node]:
-        """`at` has gone through the convolution; the scalings follow, and the name and shape of what stood there before."""
+        """Applies the scalings to `at`, the result of the convolution, and gives the final value the name and shape of the original node."""
         for number, step in enumerate(steps, start=1):
             at = self.make(f"scaled_{number}", step.op, [at, *step.args[1:]], shape)
         wanted = tuple(self.node.outputs[0].shape)
@@ -203,16 +206,17 @@ def _weights(found: Convolution, channels: int, kernel: tuple[int, ...]) -> tupl
 
 
 def blocks(axis: Window, transposed: bool) -> dict[Range, list[int]] | None:
-    """For each range of the image whose sum is needed, the taps that it counts for: the whole axis for all, and what single taps do not see of it."""
+    """Returns the taps for each range of the image that must be summed. The whole axis is listed with all taps, and each range that some taps do not
+    cover is listed with these taps."""
     whole = (0, axis.size)
     found: dict[Range, list[int]] = {whole: list(range(axis.kernel))}
     if not transposed and axis.stride != 1:
         return None
     for tap in range(axis.kernel):
         shift = tap * axis.dilation - axis.padding
-        if transposed:  # input i meets output i * stride + shift
+        if transposed:  # input i contributes to output i * stride + shift
             low, high = max(0, -(shift // axis.stride)), min(axis.size, (axis.out - 1 - shift) // axis.stride + 1)
-        else:  # output o meets input o + shift
+        else:  # output o reads input o + shift
             low, high = max(0, shift), min(axis.size, axis.out + shift)
         if max(low, axis.size - high) * BORDER > axis.size:
             return None
@@ -223,7 +227,7 @@ def blocks(axis: Window, transposed: bool) -> dict[Range, list[int]] | None:
 
 
 def sums(nodes: Nodes, number: int, found: Convolution, ranges: dict[int, Range], rest: list[int], specs: Specs) -> dict[str, str]:
-    """The image summed over a block of positions: (images, channels, what is left of the axes)."""
+    """Sums the image over a block of positions. The result has the shape (images, channels, remaining axes)."""
     shape = list(specs[found.image["ref"]].shape)
     at = found.image
     reduced: list[int] = []
@@ -246,7 +250,7 @@ def sums(nodes: Nodes, number: int, found: Convolution, ranges: dict[int, Range]
 
 
 def of_taps(found: Convolution, taps: dict[int, list[int]], divisor: int, turned: bool) -> str:
-    """Python that sums up the taps along the axes that vanish; `turned`: (outputs, channels) is wanted."""
+    """Returns Python code that sums the taps along the eliminated axes. `turned` requests the shape (outputs, channels)."""
     text = "{0}.double()"
     for axis in sorted(taps, reverse=True):
         if len(taps[axis]) != found.axes[axis].kernel:
@@ -257,7 +261,7 @@ def of_taps(found: Convolution, taps: dict[int, list[int]], divisor: int, turned
 
 
 def convolve(transposed: bool, axes: list[Window], image: Any, weight: Any, bias: Any) -> tuple[str, list[Any]]:
-    """Operator and arguments."""
+    """Returns the operator and its arguments."""
     rank = len(axes)
     stride, padding, dilation = ([getattr(axis, name) for axis in axes] for name in ("stride", "padding", "dilation"))
     if transposed:
@@ -273,7 +277,7 @@ def windows(node: Node, found: Convolution, steps: list[Node], specs: Specs) -> 
     args = [plain(argument) for argument in [*node.args[1:], *[None] * (7 - len(node.args))]]
     kernel = _each(args[0], found.rank, 1)
     stride = _each(args[1], found.rank, 1) if args[1] else kernel
-    if any(_each(args[2], found.rank, 0)) or args[3] or args[5] or POOLS[node.op] != found.rank:  # padded, ceil mode, another divisor
+    if any(_each(args[2], found.rank, 0)) or args[3] or args[5] or POOLS[node.op] != found.rank:  # padding, ceil mode, custom divisor
         return None
     out = tuple(node.outputs[0].shape[2:])
     along = zip(found.axes, kernel, stride, out, strict=True)
@@ -297,8 +301,9 @@ def windows(node: Node, found: Convolution, steps: list[Node], specs: Specs) -> 
 
 
 def merge(axis: Window, kernel: int, stride: int, out: int, transposed: bool) -> tuple[Window, list[list[float]]] | None:
-    """A convolution and the means over windows of its result as one convolution, whose taps are `matrix` times the taps before; along one axis."""
-    if transposed:  # output o meets input i by tap k where o + padding = i * stride + k * dilation
+    """Along one axis, merges a convolution and the window means of its result into one convolution, in which the taps are `matrix` times the original
+    taps."""
+    if transposed:  # output o reads input i through tap k if and only if o + padding = i * stride + k * dilation
         if stride % axis.stride:
             return None
         meets = [(step + axis.padding - tap * axis.dilation, tap) for step in range(kernel) for tap in range(axis.kernel)]

@@ -1,8 +1,8 @@
-"""Which values of a network lie in memory with their channels innermost (N, H, W, C): what tensor cores' convolutions read and write.
+"""Selects values to store in channels-last layout (N, H, W, C), which tensor-core convolutions read and write.
 
-cuDNN turns images of the usual layout around for its 16 bit kernels, before and after every convolution. Where convolutions, and what stands
-between them, keep their channels innermost, nothing is turned around but the inputs. Values that are read through views which that layout does not
-allow (a flattened image) stay as they are.
+With the default layout, cuDNN transposes the images before and after every 16-bit convolution. If the convolutions and the operators between them use
+channels-last, only the inputs are transposed. Values that are read through views impossible in this layout (such as a flattened image) keep the
+default layout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def layout(name: str, shape: tuple[int, ...]) -> Layout:
 
 
 def values(network: Graph) -> set[str]:
-    """Results of convolutions, and of what reads such results and has images of several channels itself."""
+    """Returns the results of convolutions, and of operators that read such results and also produce images with several channels."""
     chosen: set[str] = set()
     for node in network.nodes.values():
         shape = tuple(node.outputs[0].shape) if node.outputs else ()
@@ -40,14 +40,14 @@ def values(network: Graph) -> set[str]:
 
 
 def _origin(network: Graph, name: str) -> str:
-    """The value beneath views."""
+    """Returns the value at the end of a chain of views."""
     while name in network.nodes and network.nodes[name].op in VIEWS:
         name = network.nodes[name].args[0]["ref"]
     return name
 
 
 def _stays_view(network: Graph, name: str, source: Layout) -> bool:
-    """Whether all views of `name` are views in this layout too."""
+    """Returns whether all views of `name` remain views in this layout."""
     for user in network.users[name]:
         node = network.nodes[user]
         if node.op in SPLITS:

@@ -1,4 +1,4 @@
-"""Kernels as data: a domain of axes, scalar operations in SSA form, the tensors they read and write."""
+"""The representation of kernels as data: a domain of axes, scalar operations in SSA form, and the tensors that they read and write."""
 
 from __future__ import annotations
 
@@ -6,68 +6,74 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Level = Literal["row", "full"]  # one value for a row of the domain, or one for each element
-HALVES = frozenset({"bfloat16", "float16"})  # types of memory only: a kernel computes with float32 and rounds once, when it stores
+Level = Literal["row", "full"]  # one value per row of the domain, or one per element
+HALVES = frozenset({"bfloat16", "float16"})  # for storage only; a kernel computes in float32 and rounds once, when it stores the result
 FLOATS = HALVES | {"float32"}
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}  # bytes
 
 
 def in_registers(dtype: str) -> str:
-    """The type in which a kernel computes with values of `dtype`."""
+    """Returns the type in which a kernel computes with values of `dtype`."""
     return "float32" if dtype in HALVES else dtype
 
 
 @dataclass
 class Argument:
-    """A tensor of a kernel, dense in memory."""
+    """A tensor argument of a kernel. It is dense in memory."""
 
-    name: str  # in the kernel's source
-    value: str  # the tensor in forward
+    name: str  # its name in the kernel's source
+    value: str  # its name in forward
     dtype: str
     elements: int
-    shift: int = 0  # elements by which the pointer is moved when the kernel is launched
+    shift: int = 0  # number of elements by which the pointer is advanced at launch
     read: bool = False
     written: bool = False
 
 
 @dataclass
 class Access:
-    """Where an operation reads or writes: element (i0, i1, ...) of the domain is at `offset + sum(i * strides)`."""
+    """The address of a read or write: element (i0, i1, ...) of the domain is at `offset + sum(i * strides)`."""
 
     argument: str
     strides: tuple[int, ...]
     offset: int = 0
-    index: str = ""  # of a gather: the operation that gives the position along the gathered axis
+    index: str = ""  # for a gather: the operation that computes the position along the gathered axis
     index_stride: int = 0
 
 
 @dataclass
 class Op:
-    """`kind`: load, gather, coord, const, cast, round, where, reduce, scan, or the name of a scalar function. `args` are names of operations.
-    `dtype` is that of a register: a load of a 16 bit type gives float32."""
+    """A scalar operation. `kind` is load, gather, coord, const, cast, round, where, reduce, scan, placed, or the name of a scalar function. `args`
+    are the names of operations. The arguments of `placed`, which only a store reads, are a value and the position at which to store it. `dtype` is
+    the type in registers; for example, loading a 16-bit type yields float32."""
 
     name: str
     kind: str
     args: tuple[str, ...]
     dtype: str
     level: Level
-    attr: Any = None  # the value of a const, the axis of a coord, "sum", "max", "argmax" (of a value and its place), the 16 bit type of a round
-    access: Access = field(default_factory=lambda: Access("", ()))  # of a load or a gather; any other has an empty one, of no argument
+    attr: Any = None  # value of a const, axis of a coord, "sum", "max" or "argmax" (of a value and its position), or 16-bit type of a round
+    access: Access = field(default_factory=lambda: Access("", ()))  # for a load or gather; otherwise empty
 
 
 @dataclass
 class Store:
+    """A store. If `how` is "", the value replaces the element; if it is "sum", "amax" or "amin", the value is combined with the element. In the
+    latter case, several values may be combined with one element in any order, the access has an `index`, and `op` is a placed operation."""
+
     op: str
     level: Level
     access: Access
+    how: str = ""
 
 
-INNER = ("i", "j", "k", "l", "m", "n")  # variables of a row's axes in printed kernels
+INNER = ("i", "j", "k", "l", "m", "n")  # loop variables for a row's axes in printed kernels
 
 
 @dataclass
 class Kernel:
-    """`outer` axes enumerate rows and run in parallel; `inner` axes lie within a row and are what reductions run over."""
+    """A fused-loop kernel. The `outer` axes enumerate rows, which run in parallel. The `inner` axes are the axes of a row, and reductions run over
+    them."""
 
     name: str
     title: str
@@ -99,7 +105,7 @@ class Kernel:
 
 
 def shift_pointers(kernel: Kernel) -> None:
-    """Moves a common offset of a tensor that is only read into its pointer, so that kernels over other slices print alike."""
+    """Moves the common offset of a read-only tensor into its pointer, so that kernels for different slices have the same text."""
     for argument in kernel.arguments.values():
         accesses = [access for access in kernel.accesses() if access.argument == argument.name]
         argument.shift = 0 if argument.written else min(access.offset for access in accesses)
@@ -115,7 +121,7 @@ def product(sizes: Iterable[int]) -> int:
 
 
 def collapse(kernel: Kernel) -> Kernel:
-    """Merge neighbouring axes (within outer, within inner) that every tensor walks through as if they were one."""
+    """Merges neighbouring outer axes, and neighbouring inner axes, that every tensor access traverses as if they were one."""
     coords = {op.attr for op in kernel.ops.values() if op.kind == "coord"}
     accesses = kernel.accesses()
 
@@ -142,7 +148,7 @@ def collapse(kernel: Kernel) -> Kernel:
             op.attr = next(at for at, run in enumerate(runs) if op.attr in run)
     kernel.sizes = [product(kernel.sizes[axis] for axis in run) for run in runs]
     kernel.outer, kernel.inner = list(range(len(outer))), list(range(len(outer), len(runs)))
-    if not runs and kernel.reduces:  # a sum over one element: its loop needs an axis
+    if not runs and kernel.reduces:  # even a sum over a single element needs an axis for its loop
         kernel.sizes, kernel.inner = [1], [0]
         for access in accesses:
             access.strides = (0,)

@@ -1,4 +1,4 @@
-"""Strided views as data: where the elements of a view lie in the tensor beneath it."""
+"""The representation of strided views as data: the positions of a view's elements in the underlying tensor."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def dense(base: str, shape: tuple[int, ...]) -> Layout:
 
 
 def view(op: str, source: Layout, args: list[Any], shape: tuple[int, ...]) -> Layout | None:
-    """The layout of `op(source, *args)`, whose result has `shape`; None where it cannot be a view of the same elements."""
+    """Returns the layout of `op(source, *args)`, which has the shape `shape`, or None if the result cannot be a view of the same elements."""
     name = op.split(".")[1]
     rank = len(source.shape)
     if name in ("alias", "detach", "lift_fresh_copy"):
@@ -103,7 +103,7 @@ def view(op: str, source: Layout, args: list[Any], shape: tuple[int, ...]) -> La
 
 
 def split(op: str, source: Layout, args: list[Any], item: int, shape: tuple[int, ...]) -> Layout | None:
-    """The layout of result `item` of a split, chunk or unbind; `shape` is that result's."""
+    """Returns the layout of result number `item` of a split, chunk or unbind; `shape` is the shape of this result."""
     name, rank = op.split(".")[1], len(source.shape)
     if name == "unbind":
         return view("aten.select.int", source, [args[0] if args else 0, item], shape)
@@ -118,10 +118,11 @@ def split(op: str, source: Layout, args: list[Any], item: int, shape: tuple[int,
 
 
 def reshape_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides of a reshape without a copy, or None: runs of source axes that lie densely one in another are cut anew."""
+    """Returns the strides of a reshape that needs no copy, or None if it needs one. Source axes that are contiguous with each other form runs, which
+    are then split into the new axes."""
     if math.prod(target) == 0 or math.prod(shape) == 0:
         return contiguous_strides(target)
-    runs: list[list[int]] = []  # [elements, stride of the innermost]
+    runs: list[list[int]] = []  # [number of elements, stride of the innermost axis]
     for size, stride in zip(shape, strides, strict=True):
         if size == 1:
             continue
@@ -130,7 +131,7 @@ def reshape_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tu
         else:
             runs.append([size, stride])
     result: list[int] = []
-    at, room = 0, runs[0][0] if runs else 1  # the run being cut, and how many of its elements are not yet given to a target axis
+    at, room = 0, runs[0][0] if runs else 1  # the current run, and the number of its elements not yet assigned to a target axis
     for size in target:
         if size == 1:
             result.append(0)

@@ -1,10 +1,10 @@
-"""Recurrences that a Python loop (or an export) has unrolled step by step, rolled up again: one operator over all steps.
+"""Re-rolls recurrences that a Python loop (or an export) has unrolled into single steps: they become one operator over all steps.
 
     h = activation(linear(cat(x[t], h), weights))                     a cell written by hand
-    h = activation(linear(h, weights) + linear(x, weights)[t])        nn.RNN as torch.export takes it apart
+    h = activation(linear(h, weights) + linear(x, weights)[t])        nn.RNN as torch.export decomposes it
 
-become `aten.rnn_tanh` or `aten.rnn_relu` over x, whose steps are read where the states were. Products of each state with the same weights, put
-together at the end, become one product.
+become `aten.rnn_tanh` or `aten.rnn_relu` over x, and readers of the states read the steps of its result. If each state is multiplied by the same
+weights and the products are concatenated at the end, they become one product.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ACTIVATIONS = {"aten.tanh.default": "tanh", "aten.relu.default": "relu"}
 
 @dataclass
 class Step:
-    """`state` = activation(...), of the state `before`; `reads` is the step of (value, index along its first axis)."""
+    """One step: `state` = activation(...), which is computed from the state `before` and from position `index` of `source` along its first axis."""
 
     state: str
     before: str
     source: str
     index: int
-    joined: bool  # x and the state before are joined, rather than their products added
-    key: tuple[Any, ...]  # what all steps share: activation, weights, which of the joined is x
+    joined: bool  # whether x and the previous state are concatenated before the product
+    key: tuple[Any, ...]  # the properties that all steps share: activation, weights, and the position of x in the concatenation
 
 
 class Roller:
@@ -50,21 +50,21 @@ class Roller:
         chains = self.chains(steps)
         if not chains:
             return self.nodes
-        before: dict[str, list[Node]] = {}  # the node in front of which others are put
+        before: dict[str, list[Node]] = {}  # node -> the nodes that are inserted before it
         instead: dict[str, Node] = {}
         position = {node.name: at for at, node in enumerate(self.nodes)}
         for chain in chains:
             made, states = self.recurrence(chain)
             needed = [position[name] for node in made for name in refs(node.args) if name in position]
             if max(needed, default=-1) >= position[chain[0].state]:
-                continue  # an input of later steps is computed after the first step
+                continue  # an input of later steps is only computed after the first step
             before[chain[0].state] = made
             instead.update(states)
         nodes = [piece for node in self.nodes for piece in (*before.get(node.name, []), instead.get(node.name, node))]
         return gathered(nodes, self.specs)
 
     def step(self, node: Node) -> Step | None:
-        """What `node` is, if it is the activation of a step."""
+        """Returns the step if `node` is its activation."""
         kind = ACTIVATIONS.get(node.op)
         made = self.by_name.get(node.args[0]["ref"]) if kind else None
         if made is None or self.single(made.name) is None or node.outputs[0].dtype not in FLOATS:
@@ -94,12 +94,12 @@ class Roller:
         return None
 
     def single(self, name: str) -> str | None:
-        """The only user of a value that does not leave forward."""
+        """Returns the only user of a value that forward does not return."""
         users = self.users.get(name, [])
         return users[0] if len(users) == 1 and name not in self.results else None
 
     def through(self, name: str) -> str:
-        """The value beneath axes of one element that were put in or taken away."""
+        """Returns the underlying value of views that only insert or remove axes of size 1."""
         node = self.by_name.get(name)
         while node is not None and node.op in ("aten.unsqueeze.default", "aten.squeeze.dims", "aten.squeeze.dim", "aten.alias.default"):
             name = node.args[0]["ref"]
@@ -107,7 +107,7 @@ class Roller:
         return name
 
     def piece(self, name: str) -> tuple[str, int] | None:
-        """(value, index along its first axis) of which `name` is one position."""
+        """Returns (value, index along its first axis) if `name` is a single position of that value."""
         node = self.by_name.get(self.through(name))
         if node is None or len(node.args) < 3 or node.op not in ("aten.select.int", "aten.slice.Tensor"):
             return None
@@ -120,7 +120,7 @@ class Roller:
         return node.args[0]["ref"], start % shape[0]
 
     def chains(self, steps: dict[str, Step]) -> list[list[Step]]:
-        """Runs of steps that follow each other from the first to the last position of their input."""
+        """Returns the sequences of consecutive steps that cover their input from the first to the last position."""
         found = []
         for step in steps.values():
             if step.index != 0:
@@ -137,7 +137,7 @@ class Roller:
         return found
 
     def recurrence(self, chain: list[Step]) -> tuple[list[Node], dict[str, Node]]:
-        """The operators that compute all states, and what takes the place of each."""
+        """Returns the operators that compute all states, and the replacement for each state."""
         first = self.by_name[chain[0].state]
         product = self.by_name[first.args[0]["ref"]]
         name, shape, dtype = f"{first.name}_steps", first.outputs[0].shape, first.outputs[0].dtype
@@ -190,12 +190,12 @@ class Roller:
 
 
 def roll(nodes: list[Node], specs: dict[str, TensorSpec], results: set[str]) -> list[Node]:
-    """`specs` of every value, to which those of new ones are added; `results`: values that leave forward."""
+    """Re-rolls the recurrences. `specs` covers every value and is extended by the new values; `results` are the values that forward returns."""
     return Roller(nodes, specs, results).rolled()
 
 
 def gathered(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
-    """All steps put together again are the whole; their products with the same weights are one product."""
+    """Replaces the concatenation of all steps by the whole tensor, and products of all steps with the same weights by one product."""
     by_name = {node.name: node for node in nodes}
     found: list[Node] = []
     for node in nodes:
@@ -232,7 +232,7 @@ def gathered(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
 
 
 def steps_of(pieces: Sequence[Node | None], specs: dict[str, TensorSpec]) -> str | None:
-    """The value of which the pieces are all positions along the first axis, in order."""
+    """Returns the value that consists of exactly these pieces, in order, along its first axis."""
     cut = [piece for piece in pieces if piece is not None and piece.op in ("aten.select.int", "aten.slice.Tensor") and len(piece.args) >= 3]
     if len(cut) < len(pieces):
         return None

@@ -1,4 +1,5 @@
-"""A captured graph prepared for compilation: users, layouts of views, dead nodes gone, losses over classes cut into rows and their mean."""
+"""A captured graph that is prepared for compilation: users and view layouts are determined, dead nodes are removed, and losses over classes are split
+into per-row losses and their mean."""
 
 from __future__ import annotations
 
@@ -8,11 +9,16 @@ from typing import Any
 from compiler.graph import channels_last
 from compiler.graph.algebra import simplify
 from compiler.graph.averaged import OF_WEIGHTS, averages
+from compiler.graph.complexes import as_reals
+from compiler.graph.deciding import deciding
 from compiler.graph.ir import SIZES
 from compiler.graph.layout import SPLITS, VIEWS, Layout, dense, split, view
 from compiler.graph.loops import roll
 from compiler.graph.of_weights import made_once
+from compiler.graph.placing import widened
+from compiler.graph.regions import regions
 from compiler.graph.rewrites import rewrite
+from compiler.graph.segments import spelled_out
 from compiler.graph.steady import steady
 from compiler.graph.unshuffled import unshuffle
 from compiler.graph.values import new_node, plain, refs
@@ -29,7 +35,7 @@ def size_bytes(spec: TensorSpec) -> int:
 
 
 class Network:
-    """Nodes by name in topological order, with what is known of each value."""
+    """The nodes by name, in topological order, with the known properties of each value."""
 
     def __init__(self, graph: Graph, images_last: bool = False):
         self.graph = graph
@@ -41,18 +47,23 @@ class Network:
         }
         nodes = rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results))
         nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
-        self.steady = steady(graph)  # parameters and buffers of which something may be made once
+        self.steady = steady(graph)  # parameters and buffers from which values may be computed once
         nodes, once = made_once(nodes, self._specs(nodes), self.steady, self.results)
         nodes, further = averages(nodes, set(self.results), self._specs(nodes), self.steady)
         nodes, steps = unshuffle(nodes, self._specs(nodes), self.steady)
         self.notes += [*once, *further, *steps]
         nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
+        nodes = regions(nodes, self._specs(nodes), set(self.results))
+        nodes = filled(as_reals(nodes, self._specs(nodes), set(self.results)), set(self.results))
+        nodes = spelled_out(nodes, self._specs(nodes))
+        nodes = widened(nodes, self._specs(nodes))
         self.nodes: dict[str, Node] = self._alive(nodes)
         self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}
         for node in self.nodes.values():
             for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
                 self.users[name].append(node.name)
-        self.last = channels_last.values(self) if images_last else set()  # values with their channels innermost
+        self.deciding = deciding(self)  # values that kernels round as if they were stored
+        self.last = channels_last.values(self) if images_last else set()  # values stored in channels-last layout
         self.layouts: dict[str, Layout] = {}
         for entry in graph.inputs:
             if entry.spec is not None:
@@ -65,12 +76,12 @@ class Network:
         return {node.name: node.outputs[0] for node in nodes if node.outputs} | {e.name: e.spec for e in self.graph.inputs if e.spec}
 
     def of_weights(self, name: str) -> str:
-        """Python over {0} for a value that is made once of weights, and of the weights alone; "" for any other."""
+        """Returns Python code over {0} for a value that is computed once from weights alone, or "" for any other value."""
         node = self.nodes.get(name)
         return node.kwargs["code"] if node is not None and node.op == OF_WEIGHTS else ""
 
     def made_once(self, name: str) -> bool:
-        """Whether it is a weight that stays as it is, or made of such weights alone, and lies as it is."""
+        """Returns whether the value is not a view and is either an unchanging weight or computed only from such weights."""
         own = name in self.steady or name in self.inputs and self.inputs[name].kind == "constant"
         return self.layouts[name].base == name and (own or bool(self.of_weights(name)))
 
@@ -101,7 +112,7 @@ class Network:
         return spec
 
     def is_view(self, name: str) -> bool:
-        """Shares the memory of another value, so that it costs nothing to make."""
+        """Returns whether the value shares the memory of another value and therefore costs nothing."""
         layout = self.layouts.get(name)
         return layout is not None and layout.base != name
 
@@ -109,7 +120,7 @@ class Network:
         return self.layouts[name].base if name in self.layouts else name
 
     def readers(self, name: str) -> set[str]:
-        """Nodes that read the memory of `name`, also through views of it."""
+        """Returns the nodes that read the memory of `name` directly or through views."""
         found: set[str] = set()
         for user in self.users[name]:
             if self.is_view(user) or self.nodes[user].op in SPLITS:
@@ -119,7 +130,7 @@ class Network:
         return found
 
     def recut(self, name: str) -> bool:
-        """Whether a view of `name` has axes that are several of its own, or pieces of one: its memory must lie in the order of its axes."""
+        """Returns whether a view of `name` merges or splits axes, which requires the memory to be in the order of the axes."""
         views = [user for user in self.users[name] if self.is_view(user) or self.nodes[user].op in SPLITS]
         return any(self.recut(user) or self.nodes[user].op in RECUTS and self._long(user) != self._long(name) for user in views)
 
@@ -127,13 +138,13 @@ class Network:
         return [size for size in self.spec(name).shape if size != 1]
 
     def escapes(self, name: str) -> bool:
-        """Whether `name`, or a view of it, leaves forward: as an output or as new state."""
+        """Returns whether forward returns `name` or a view of it, as an output or as new state."""
         if name in self.results:
             return True
         return any(self.escapes(user) for user in self.users[name] if self.is_view(user) or self.nodes[user].op in SPLITS)
 
     def _cut_loss(self, node: Node) -> list[Node]:
-        """Cross entropy over (rows, classes) with class indices becomes a loss a row and the mean or sum of the losses that count."""
+        """Splits a cross entropy over (rows, classes) with class indices into per-row losses and the mean or sum of the rows that count."""
         if node.op != "aten.cross_entropy_loss.default":
             return [node]
         args = [*node.args, *[None] * (6 - len(node.args))]
@@ -163,7 +174,7 @@ FILLS = {"zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1, "zeros"
 
 
 def constant(node: Node) -> Node:
-    """A filled tensor takes nothing from the tensor that gave its shape."""
+    """Makes a filled tensor independent of the tensor that provided its shape."""
     name = node.op.split(".")[1] if "." in node.op else ""
     if name in FILLS:
         value = FILLS[name]
@@ -179,20 +190,31 @@ def constant(node: Node) -> Node:
     )
 
 
+def filled(nodes: list[Node], results: set[str]) -> list[Node]:
+    """Replaces views of filled tensors by smaller filled tensors, so that the whole tensor is not needed."""
+    made: dict[str, Node] = {}
+    for node in nodes:
+        maker = made.get(node.args[0]["ref"]) if node.op in VIEWS and isinstance(node.args[0], dict) and node.name not in results else None
+        if maker is not None and maker.op == "aten.full.default":
+            node = node.model_copy(update={"op": maker.op, "args": [list(node.outputs[0].shape), maker.args[1]], "kwargs": dict(maker.kwargs)})
+        made[node.name] = node
+    return list(made.values())
+
+
 SLICEABLE = frozenset(
     f"aten.{name}" for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "relu.default", "sigmoid.default", "tanh.default")
 )
 
 
 def push_slices(nodes: list[Node]) -> list[Node]:
-    """The pieces of a sum become sums of pieces, where the sum is only ever read in pieces: so they can join the kernels that read them."""
+    """If a sum is read only in pieces, turns the pieces of the sum into sums of pieces, which can be fused into the kernels that read them."""
     users: dict[str, list[Node]] = {}
     for node in nodes:
         for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
             users.setdefault(name, []).append(node)
     specs = {node.name: node.outputs[0] for node in nodes if node.outputs}
     result: list[Node] = []
-    moved: dict[str, Node] = {}  # a split whose operand is moved behind it -> that operand
+    moved: dict[str, Node] = {}  # split -> the operator that it splits and that it is moved ahead of
     for node in nodes:
         readers = users.get(node.name, [])
         tensors = [a["ref"] for a in node.args if isinstance(a, dict) and "ref" in a]

@@ -1,4 +1,5 @@
-"""What a model computes of one weight alone (a cast to float32, -exp(A)) is made once, as weights are that kernels read in another layout."""
+"""Values that are computed from a single weight (a cast to float32, -exp(A)), and stacks of weights. They are computed once, like weights that are
+packed for kernels."""
 
 from __future__ import annotations
 
@@ -19,21 +20,30 @@ FUNCTIONS = {"neg": "(-{})", "exp": "torch.exp({})", "log": "torch.log({})", "si
              "relu": "torch.relu({})", "softplus": "torch.nn.functional.softplus({})",
              "log_sigmoid": "torch.nn.functional.logsigmoid({})"}  # fmt: skip
 INFIX = {"mul": "*", "add": "+", "sub": "-", "div": "/"}
-LEAST = 512  # elements; fewer are computed where they are read
+COMPLEX = "aten.view_as_complex.default"
+LEAST = 512  # minimum number of elements; smaller values are computed where they are read
 
 
 def made_once(nodes: list[Node], specs: Specs, weights: Collection[str], results: Collection[str]) -> tuple[list[Node], list[str]]:
-    """Replaces operators on one weight by a tensor that is made once; also what is said of it. What leaves forward stays: a caller may change it."""
+    """Replaces operators on a single weight, and stacks of weights, by tensors that are computed once. Also returns notes for the plan. Values that
+    forward returns are excluded, because a caller may modify them."""
     leaving = _leaving(nodes, results)
-    code: dict[str, tuple[str, str]] = {}  # value -> the weight, and Python over {0} of its elements
+    code: dict[str, tuple[str, str]] = {}  # value -> (the weight, Python code in which {0} is the weight)
     found, used = [], False
     for node in nodes:
+        turned, node = _turned(node, code, specs)
+        found += turned
+        used |= bool(turned)
+        if (stacked := _stacked(node, weights)) and node.name not in leaving:
+            found.append(new_node(node, node.name, OF_WEIGHTS, [{"ref": name} for name in stacked], node.outputs[0], {"code": _stack(len(stacked))}))
+            used = True
+            continue
         source = _source(node)
         weight, text = code.get(source, (source, "{0}"))
         more = _computed(node, text, specs) if source in weights or source in code else ""
         if not more or node.name in leaving:
             found.append(node)
-        elif node.op in VIEWS:
+        elif node.op in VIEWS or node.op == COMPLEX:
             code[node.name] = (weight, more)
             found.append(node)
         else:
@@ -43,18 +53,32 @@ def made_once(nodes: list[Node], specs: Specs, weights: Collection[str], results
     return found, [NOTE] if used else []
 
 
+def _stacked(node: Node, weights: Collection[str]) -> list[str]:
+    """Returns the weights that a stack operator combines, or nothing if it also takes other values."""
+    if node.op != "aten.stack.default" or len(node.args) > 1 or node.kwargs:
+        return []
+    read = list(refs(node.args))
+    return read if len(read) == len(node.args[0]) and all(name in weights for name in read) else []
+
+
+def _stack(count: int) -> str:
+    return f"torch.stack([{', '.join(f'{{{at}}}' for at in range(count))}])"
+
+
 def _source(node: Node) -> str:
-    """The only tensor that an operator reads, as its first argument; "" where there are others."""
+    """Returns the only tensor that an operator reads if it is the first argument, otherwise ""."""
     first = node.args[0] if node.args else None
     read = list(refs([node.args, list(node.kwargs.values())]))
     return read[0] if len(read) == 1 and len(node.outputs) == 1 and isinstance(first, dict) and first.get("ref") == read[0] else ""
 
 
 def _computed(node: Node, text: str, specs: Specs) -> str:
-    """Python for the operator's result where `text` is that of its argument; "" where it is none that is made once."""
+    """Returns Python code for the operator's result, where `text` is the code of its argument, or "" if the operator cannot be computed once."""
     name, spec, args = node.op.split(".")[1], node.outputs[0], node.args[1:]
     if node.op in VIEWS:
         return _viewed(node, text)
+    if node.op == COMPLEX:
+        return f"torch.view_as_complex({text}.contiguous())"
     if not {spec.dtype, specs[node.args[0]["ref"]].dtype} <= FLOATS or prod(spec.shape) < LEAST:
         return ""
     if name == "_to_copy":
@@ -64,6 +88,21 @@ def _computed(node: Node, text: str, specs: Specs) -> str:
     if name in INFIX and len(args) == 1 and not node.kwargs and isinstance(plain(args[0]), (int, float)) and isfinite(plain(args[0])):
         return f"({text} {INFIX[name]} {plain(args[0])!r})"
     return ""
+
+
+def _turned(node: Node, code: dict[str, tuple[str, str]], specs: Specs) -> tuple[list[Node], Node]:
+    """Replaces permuted complex weights of a product by tensors that are stored in the permuted order. The library would otherwise permute them in
+    every call. Returns the new nodes and the changed product."""
+    made: list[Node] = []
+    if node.op != "aten.matmul.default":
+        return made, node
+    args = list(node.args)
+    for at, one in enumerate(args):
+        weight, text = code.get(one["ref"], ("", ""))
+        if "view_as_complex" in text and ("permute" in text or "transpose" in text):
+            made.append(new_node(node, f"{node.name}_weights", OF_WEIGHTS, [{"ref": weight}], specs[one["ref"]], {"code": f"{text}.contiguous()"}))
+            args[at] = {"ref": made[-1].name}
+    return made, node.model_copy(update={"args": args}) if made else node
 
 
 def _viewed(node: Node, text: str) -> str:
@@ -77,7 +116,7 @@ def _viewed(node: Node, text: str) -> str:
 
 
 def _leaving(nodes: list[Node], results: Collection[str]) -> set[str]:
-    """Values that a caller gets, and those whose memory it gets."""
+    """Returns the values that a caller receives, and the values that share memory with them."""
     found = set(results)
     for node in reversed(nodes):
         if node.name in found and node.op in VIEWS:

@@ -1,4 +1,4 @@
-"""Which operators reduce, over which axes of which tensor: what decides whether two of them can share one pass over a row."""
+"""Determines which operators reduce over which axes of which tensor, and thus whether two reductions can share a pass over a row."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from verifier.graph import Node
 
 @dataclass(frozen=True)
 class Reduction:
-    """Over `inner` parts of the axes of a tensor of `shape`. `splits` cuts an axis in two: (axis, outer size, inner size)."""
+    """A reduction over `inner`, which are parts of the axes of a tensor with shape `shape`. `splits` divides axes in two: (axis, outer size, inner
+    size)."""
 
     shape: tuple[int, ...]
-    inner: frozenset[tuple[int, int]]  # (axis, part); part 0 of an axis that is not cut
+    inner: frozenset[tuple[int, int]]  # (axis, part); the part is 0 if the axis is not split
     splits: tuple[tuple[int, int, int], ...] = ()
     scan: bool = False
 
@@ -23,7 +24,7 @@ ROWWISE = {"softmax", "log_softmax", "_softmax", "_log_softmax"}
 OVER_DIMS = {"mean", "sum", "amax", "amin", "var", "std", "logsumexp", "linalg_vector_norm"}
 TRAILING = {"layer_norm", "rms_norm"}
 PLACES = {"argmax", "argmin"}
-BATCH_NORM = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit"}  # with running statistics, and without
+BATCH_NORM = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit"}  # with and without running statistics
 POOLS = {"max_pool2d", "avg_pool2d"}
 
 
@@ -32,7 +33,7 @@ def short(node: Node) -> str:
 
 
 def reduction(network: Network, node: Node) -> Reduction | None:
-    """What `node` reduces over; None where it is no reduction, or one that is not covered."""
+    """Returns the reduction that `node` performs, or None if it performs none or an unsupported one."""
     name = short(node)
     if not node.args or not isinstance(node.args[0], dict) or "ref" not in node.args[0]:
         return None
@@ -86,13 +87,13 @@ def reduced_dims(node: Node, rank: int) -> list[int] | None:
 
 
 def pool(node: Node, shape: tuple[int, ...]) -> Reduction | None:
-    """Windows that lie side by side: the window's axes are reduced."""
+    """Handles pooling over adjacent windows, which is a reduction over the axes of the window."""
     args = [*node.args[1:], *[None] * 6]
     kernel = pair(args[0])
     stride = pair(args[1]) if args[1] else kernel
     if kernel != stride or (args[2] and pair(args[2]) != (0, 0)):
         return None
-    if short(node) == "avg_pool2d" and (args[3] or args[5]):  # ceil mode, another divisor
+    if short(node) == "avg_pool2d" and (args[3] or args[5]):  # ceil mode, custom divisor
         return None
     if short(node) == "max_pool2d" and ((args[3] and pair(args[3]) != (1, 1)) or args[4]):
         return None

@@ -1,4 +1,4 @@
-"""Operators said in terms of others that kernels cover, with the same values: done on the list of nodes before anything is planned."""
+"""Rewrites operators in terms of others that kernels support, without changing the values. The rewrites run on the list of nodes before planning."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from compiler.graph.values import plain, refs
 from verifier.graph import Node
 from verifier.task import TensorSpec
 
-Specs = dict[str, TensorSpec]  # of every value
+Specs = dict[str, TensorSpec]  # spec of every value
 
 
 def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
-    """`results`: values that leave forward. Names of the values that others read stay as they are."""
+    """Applies the rewrites. `results` are the values that forward returns. Values that other nodes read keep their names."""
     read = results.union(*(refs([node.args, list(node.kwargs.values())]) for node in nodes)) if nodes else results
-    items: dict[str, dict[int, str]] = {}  # operator with several results -> those that are read
+    items: dict[str, dict[int, str]] = {}  # operator with several results -> the results that are read
     for node in nodes:
         if node.op == "getitem" and node.name in read:
             items.setdefault(node.args[0]["ref"], {})[node.args[1]] = node.name
@@ -44,7 +44,7 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
 
 
 def _copied(node: Node, source: TensorSpec, viewed: bool) -> Node:
-    """What is copied over all of a tensor takes nothing from it."""
+    """Replaces a copy that overwrites a whole tensor, since its result does not depend on the old contents."""
     whole = node.outputs[0]
     if source.dtype != whole.dtype:
         cast = _new(node, "aten._to_copy.default", node.args[1:2], whole)
@@ -61,7 +61,7 @@ def _spec(shape: Iterable[int], dtype: str = "float32") -> TensorSpec:
 
 
 def instance_norm(node: Node, specs: Specs) -> list[Node]:
-    """By the statistics of the input: a group norm with a group a channel."""
+    """Rewrites an instance norm that uses input statistics as a group norm with one group per channel."""
     x, weight, bias, mean, _, by_input, _, eps = node.args[:8]
     shape = specs[x["ref"]].shape
     if by_input is not True or mean is not None or len(shape) < 3:
@@ -70,7 +70,7 @@ def instance_norm(node: Node, specs: Specs) -> list[Node]:
 
 
 def dropout(node: Node, specs: Specs) -> list[Node]:
-    """With probability 0, or in eval mode."""
+    """Removes dropout with probability 0 or in eval mode."""
     kept = plain(node.args[1]) == 0 or node.args[2] is False
     return [_new(node, "aten.alias.default", node.args[:1], node.outputs[0])] if kept else [node]
 
@@ -79,7 +79,7 @@ BAGS = ("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default
 
 
 def bags(node: Node, starts: Node | None, specs: Specs) -> list[Node]:
-    """Bags of one size: rows of the table, and a sum or a mean of each bag's. Empty for any others."""
+    """Rewrites embedding bags of equal size as table rows followed by a sum or mean per bag. Returns an empty list for any other bags."""
     usual: list[Any] = [None, None, None, False, 0, False, None, False, -1]
     table, index, _, _, mode, _, weights, last, padding = [*node.args, *usual[len(node.args) :]]
     if starts is None or starts.op != "aten.arange.start_step" or mode not in (0, 1) or weights is not None or last or padding != -1:
@@ -96,7 +96,7 @@ def bags(node: Node, starts: Node | None, specs: Specs) -> list[Node]:
 
 
 def adaptive_pool(node: Node, specs: Specs) -> list[Node]:
-    """To one element: a mean over the trailing axes."""
+    """Rewrites pooling to a single element as a mean over the trailing axes."""
     rank = int(node.op.split("pool")[1][0])
     shape = node.outputs[0].shape
     if any(size != 1 for size in shape[-rank:]):
@@ -106,7 +106,7 @@ def adaptive_pool(node: Node, specs: Specs) -> list[Node]:
 
 
 def einsum(node: Node, specs: Specs) -> list[Node]:
-    """Matrix products and multiplications, one operand after another."""
+    """Rewrites an einsum as matrix products and multiplications, one operand after another."""
     match = re.fullmatch(r"([a-zA-Z,]+)->([a-zA-Z]+)", str(node.args[0]).replace(" ", ""))
     operands = match.group(1).split(",") if match else []
     if match is None or len(operands) < 2 or any(len(set(letters)) != len(letters) for letters in (*operands, match.group(2))):
@@ -116,7 +116,8 @@ def einsum(node: Node, specs: Specs) -> list[Node]:
 
 
 def _whole_product(node: Node, specs: Specs, left: str, right: str, out: str) -> list[Node]:
-    """Over one index that is last in the first and first in what is left of the second: a matrix product of both as they are."""
+    """Rewrites a contraction over a single index as one matrix product of the unchanged operands. The index must be last in the first operand and
+    first in the rest of the second."""
     a, b = node.args[1]
     summed = left[-1]
     lead, last = right[:-2], out[-1]
@@ -132,9 +133,9 @@ def _whole_product(node: Node, specs: Specs, left: str, right: str, out: str) ->
 
 
 def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[Node]:
-    """The first two operands become one, then that and the third, and so on: a product over the indices that nobody needs after it, or a
-    multiplication where there is none; with a vector a multiplication and a sum. Empty where an index of a single operand is summed, or a product
-    would be of more than matrices."""
+    """Contracts the first two operands, then the result with the third operand, and so on. Each step is a matrix product over the indices that are
+    not needed later, or a multiplication if there are no such indices. A step with a vector is a multiplication followed by a sum. Returns an empty
+    list if an index of a single operand is summed, or if a product would need more than batched matrices."""
     size = {
         index: extent for letters, a in zip(operands, node.args[1], strict=True) for index, extent in zip(letters, specs[a["ref"]].shape, strict=True)
     }
@@ -149,7 +150,7 @@ def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[
         return {"ref": made[-1].name}
 
     def turned(value: Any, letters: str, wanted: str) -> Any:
-        """`value` with its axes as `wanted` says, and axes of one element where it has none."""
+        """Returns `value` with its axes in the order `wanted`; missing axes are inserted with size 1."""
         order = "".join(index for index in wanted if index in letters)
         value = value if order == letters else make("aten.permute.default", [value, [letters.index(index) for index in order]], order)
         for at, index in enumerate(wanted):
@@ -167,11 +168,11 @@ def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[
             return []
         lead = "".join(index for index in shared if index in needed)
         rows, columns = ("".join(index for index in each if index not in shared) for each in (letters, other))
-        of_vectors = bool(summed) and not (rows and columns) and dtype == "float32"  # each element of the larger is read once: no product is faster
+        of_vectors = bool(summed) and not (rows and columns) and dtype == "float32"  # the larger operand is read once; no product is faster
         if summed and not of_vectors and not len(summed) == len(rows) == len(columns) == 1:
             return []
         if of_vectors:
-            wanted = other if columns else letters  # the larger as it lies
+            wanted = other if columns else letters  # the larger operand keeps its order
             product = make("aten.mul.Tensor", [turned(value, letters, wanted), turned(node.args[1][at], other, wanted)], wanted)
             letters = "".join(index for index in wanted if index not in summed)
             value = make("aten.sum.dim_IntList", [product, [wanted.index(index) for index in summed]], letters)
@@ -186,7 +187,7 @@ def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[
             value = make("aten.mul.Tensor", pair, letters)
     if set(letters) != set(out):
         return []
-    if letters == out:  # the last operator is the result
+    if letters == out:  # the last operator produces the result
         return [*made[:-1], made[-1].model_copy(update={"name": node.name, "outputs": node.outputs})]
     order = [letters.index(index) for index in out]
     return [*made, _new(node, "aten.permute.default", [value, order], node.outputs[0])]
@@ -197,12 +198,13 @@ def _turned(spec: TensorSpec) -> TensorSpec:
     return TensorSpec(shape=(*shape[:-2], shape[-1], shape[-2]), dtype=spec.dtype, stride=(*strides[:-2], strides[-1], strides[-2]))
 
 
-WIDE_HEAD = 128  # beyond it no attention kernel keeps its results in registers, and scores in memory cost little beside the products
+WIDE_HEAD = 128  # for wider heads, no attention kernel can keep its results in registers, and storing the scores is cheap compared with the products
 MOST_SCORES = 1 << 29
 
 
 def attention(node: Node, specs: Specs) -> list[Node]:
-    """With wide heads: its scores as a product, a softmax and another product, all of fp32; without mask, dropout or shared keys."""
+    """Splits fp32 attention with wide heads into a product for the scores, a softmax and a second product. Masks, dropout and shared keys are not
+    supported."""
     q, k, v = (specs[a["ref"]] for a in node.args[:3])
     rest = [plain(a) for a in [*node.args[3:], *[None] * 4][:3]]
     mask, dropped, causal = (node.kwargs.get(name, value) for name, value in zip(("attn_mask", "dropout_p", "is_causal"), rest, strict=True))

@@ -1,4 +1,4 @@
-"""State that forward leaves as it is, from one call to the next: what kernels derive from it is made once."""
+"""Finds state that no call of forward changes, so that values that kernels derive from it are computed only once."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import textwrap
 
 from verifier.graph import Graph, GraphInput
 
-EVERYTHING = frozenset({"parameters", "named_parameters"})  # methods of a module through which its parameters are changed all together
+EVERYTHING = frozenset({"parameters", "named_parameters"})  # methods of a module that can change all of its parameters
 
 
 def steady(graph: Graph) -> set[str]:
-    """Names of the parameters and buffers that no call of forward changes. Where parts of forward stay Python, what that does to a buffer is not
-    known, nor to a parameter that it names."""
+    """Returns the names of the parameters and buffers that no call of forward changes. If parts of forward stay in Python, their effect on buffers
+    and on the parameters that they name is unknown, so these are excluded."""
     state = [entry for entry in graph.inputs if entry.kind in ("parameter", "buffer") and entry.target not in graph.mutations]
     if graph.parts:
         tree = ast.parse(textwrap.dedent(graph.forward))
@@ -22,5 +22,5 @@ def steady(graph: Graph) -> set[str]:
 
 
 def _path(entry: GraphInput) -> set[str]:
-    """The attributes that lead to it; positions in a list are none."""
+    """Returns the attributes that lead to the entry, without list indices."""
     return {word for word in entry.target.split(".") if not word.isdigit()}

@@ -1,9 +1,11 @@
-"""Convolutions of few channels by long steps as convolutions of more channels by steps of one: an identity of algebra, exact for finite inputs.
+"""Rewrites convolutions with few channels and large strides as convolutions with more channels and stride 1. This algebraic identity is exact for
+finite inputs.
 
-Elements of an image that lie a step apart are seen by the same taps, so each remainder of the position by the step becomes a channel: a window of 11
-over 3 channels by steps of 4 is a window of 3 over 48 channels (12 taps, the last of them zero). Kernels read the 48 side by side in their depth;
-of 3 channels every element finds its own place in the image, and most of what a load brings is for others. Steps of two are left as they are: windows
-by them have a kernel of their own (families/direct_conv.py).
+Image elements that are a multiple of the stride apart are read by the same taps, so each remainder of the position modulo the stride becomes a
+channel. For example, a window of 11 over 3 channels with stride 4 becomes a window of 3 over 48 channels (12 taps, the last of which is zero).
+Kernels read these 48 channels contiguously. With only 3 channels, the address of each element would be computed separately, and most of the memory
+that a load fetches would belong to other elements. Strides of two are left unchanged, because a dedicated kernel handles them
+(families/direct_conv.py).
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from compiler.graph.averaged import CONVOLUTIONS, OF_WEIGHTS, Convolution, Nodes
 from verifier.graph import Node
 
 NOTE = "a convolution of few channels by long steps is computed as one of more channels by steps of one"
-SIDE_BY_SIDE = 4  # channels that a kernel reads at once; where their number is a multiple, nothing is to be gained
-LONG = 3  # steps
-LEAST_FLOPS = 1 << 32  # below, rearranging the image takes as long as what is saved
+SIDE_BY_SIDE = 4  # number of channels that a kernel reads together; convolutions with a multiple of it gain nothing
+LONG = 3  # stride
+LEAST_FLOPS = 1 << 32  # for smaller convolutions, rearranging the image takes as long as it saves
 
 
 def unshuffle(nodes: list[Node], specs: Specs, weights: set[str]) -> tuple[list[Node], list[str]]:
-    """The nodes, and a sentence where the identity was used. `specs`: of every value; `weights`: parameters and buffers that stay as they are."""
+    """Returns the nodes, and a sentence for the plan if the identity was used. `specs` covers every value; `weights` are the parameters and buffers
+    that stay unchanged."""
     found: list[Node] = []
     used = False
     for node in nodes:
@@ -48,11 +51,11 @@ def by_remainders(found: Convolution, specs: Specs) -> list[Node]:
     nodes = Nodes(found.node)
     steps = [axis.stride for axis in found.axes]
     taps = [-(-axis.kernel // axis.stride) for axis in found.axes]
-    sizes = [axis.out - 1 + count for axis, count in zip(found.axes, taps, strict=True)]  # of the new image
+    sizes = [axis.out - 1 + count for axis, count in zip(found.axes, taps, strict=True)]  # sizes of the new image
     whole = [size * step for size, step in zip(sizes, steps, strict=True)]
     image: Any = found.image
     ends = [(axis.padding, long - axis.padding - axis.size) for axis, long in zip(found.axes, whole, strict=True)]
-    if any(end != (0, 0) for end in ends):  # what no window sees is cut off
+    if any(end != (0, 0) for end in ends):  # elements that no window reads are cut off
         around = [amount for end in reversed(ends) for amount in end]
         image = nodes.make("padded", "aten.constant_pad_nd.default", [image, around, 0.0], (images, channels, *whole))
     remainders, order = split(steps, sizes)
@@ -74,7 +77,8 @@ def by_remainders(found: Convolution, specs: Specs) -> list[Node]:
 
 
 def split(steps: list[int], sizes: list[int]) -> tuple[list[int], list[int]]:
-    """Of a tensor with two leading axes: its other axes cut by their steps, and the order that brings the remainders before the positions."""
+    """Splits all axes but the first two by their steps; returns the new shape and the permutation that moves the remainders ahead of the
+    positions."""
     rank = len(steps)
     cut = [amount for size, step in zip(sizes, steps, strict=True) for amount in (size, step)]
     return cut, [0, 1, *(3 + 2 * at for at in range(rank)), *(2 + 2 * at for at in range(rank))]

@@ -1,4 +1,4 @@
-"""Arguments of operators as the captured graph holds them."""
+"""Helpers for the arguments of operators as stored in the captured graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from verifier.task import TensorSpec
 
 
 def refs(value: Any) -> Iterator[str]:
-    """Names of the tensors among an operator's arguments."""
+    """Yields the names of all tensors among an operator's arguments."""
     if isinstance(value, dict):
         if "ref" in value:
             yield value["ref"]
@@ -20,13 +20,13 @@ def refs(value: Any) -> Iterator[str]:
 
 
 def plain(value: Any) -> Any:
-    """A JSON argument as a Python value: `{"float": "inf"}` becomes the number."""
+    """Converts a JSON argument to a Python value: `{"float": "inf"}` becomes the number."""
     if isinstance(value, dict) and "float" in value:
         return float(value["float"])
     return value
 
 
 def new_node(origin: Node, name: str, op: str, args: list[Any], spec: TensorSpec, kwargs: dict[str, Any] | None = None) -> Node:
-    """A node of one result that comes from the same module and line as `origin`."""
+    """Creates a node with one result and with the module and line of `origin`."""
     module, module_class, line = origin.module, origin.module_class, origin.line
     return Node(name=name, op=op, args=args, kwargs=kwargs or {}, outputs=[spec], module=module, module_class=module_class, line=line)

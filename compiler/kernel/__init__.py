@@ -1,1 +1,1 @@
-"""From operators to the loops of one kernel, whatever prints it."""
+"""Turns operators into the loops of one kernel, independently of the printer."""

@@ -1,41 +1,44 @@
-"""Builds one kernel from a set of operators: a domain, an axis map for each value, scalar operations, loads and stores."""
+"""Builds one kernel from a set of operators: its domain, an axis map for each value, scalar operations, loads and stores."""
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Collection
 from typing import Any
 
+from compiler.graph.constants import CONSTANTS, filled_with, progression
 from compiler.graph.ir import FLOATS, HALVES, Access, Argument, Kernel, Level, Op, Store, in_registers, product
 from compiler.graph.layout import SPLITS, contiguous_strides
 from compiler.graph.network import Network, count, plain
-from compiler.graph.reductions import Reduction, reduction, short
+from compiler.graph.placing import placing
+from compiler.graph.reductions import reduction, short
+from compiler.kernel.rounding import is_held, rounded
 from verifier.graph import Node
 
 SUPPORTED = FLOATS | {"int64", "int32", "bool", "uint8", "int8", "int16"}
 
-Map = tuple[tuple[int, ...], ...]  # for each axis of a tensor, the domain axes that it is made of; () where it is broadcast
+Map = tuple[tuple[int, ...], ...]  # for each axis of a tensor, the domain axes that it is composed of; () if it is broadcast
 
 
 class Refused(Exception):
-    """These operators cannot be one kernel; the text says why."""
+    """Raised if operators cannot form one kernel; the message explains why."""
 
 
 class Builder:
-    """`members` are operator names in topological order."""
+    """Builds a kernel. `members` are operator names in topological order."""
 
     def __init__(self, network: Network, members: list[str], name: str = "kernel", title: str = ""):
         self.network, self.members, self.inside = network, members, set(members)
         self.reductions = {m: r for m in members if (r := reduction(network, network.nodes[m])) is not None}
+        self.placings = {m: p for m in members if (p := placing(network, network.nodes[m])) is not None}
         self._domain()
         self.kernel = Kernel(name, title, self.sizes, self.outer, self.inner)
-        self.values: dict[str, str] = {}  # value of the graph -> operation
+        self.values: dict[str, str] = {}  # graph value -> operation
         self.maps: dict[str, Map] = {}
         self._names: dict[str, int] = {}
         self._loads: dict[tuple[Any, ...], str] = {}
         self._computed: dict[tuple[Any, ...], str] = {}
-        self._arguments: dict[str, Argument] = {}  # by the value that they stand for
+        self._arguments: dict[str, Argument] = {}  # by graph value
+        self.accumulated = ""  # the value whose loads become an unrounded accumulator
 
     def _domain(self) -> None:
         distinct = set(self.reductions.values())
@@ -46,7 +49,7 @@ class Builder:
             found = next(iter(distinct))
             self.shape, splits, inner = found.shape, {axis: sizes for axis, *sizes in found.splits}, found.inner
         else:
-            outputs = [self.network.spec(m).shape for m in self.members]
+            outputs = [self.walked(m) for m in self.members]
             self.shape = max(outputs, key=lambda s: (product(s), len(s)))
             splits, inner = {}, None
         if product(self.shape) == 0:
@@ -63,33 +66,49 @@ class Builder:
                 self.sizes.append(piece)
         self.full: Map = tuple(self.parts)
 
+    def walked(self, name: str) -> tuple[int, ...]:
+        """Returns the shape over which operator `name` is computed, which is the shape of its value or of the terms that it stores at computed
+        positions."""
+        return self.placings[name].shape if name in self.placings else tuple(self.network.spec(name).shape)
+
     # -- maps ---------------------------------------------------------------------------------------------------------------
 
     def row_map(self, keep: bool) -> Map:
-        """Of a value with one element a row; `keep` leaves reduced axes with size 1."""
+        """Returns the map of a value with one element per row. `keep` means that reduced axes remain with size 1."""
         entries = [tuple(axis for axis in parts if axis in self.outer) for parts in self.parts]
         dropped = [not entry and any(axis in self.inner for axis in parts) for entry, parts in zip(entries, self.parts, strict=True)]
         return tuple(entry for entry, gone in zip(entries, dropped, strict=True) if keep or not gone)
 
     def infer_maps(self) -> None:
-        """Forward from reductions and full-size values, backward to small values that are broadcast into them."""
+        """Infers the axis maps forward from reductions and full-size values, and backward to small values that are broadcast into them."""
         for sweep in range(3):
             order = self.members if sweep % 2 == 0 else list(reversed(self.members))
             for member in order:
                 node = self.network.nodes[member]
                 if member in self.reductions or member in self.maps:
                     continue
-                found = self._forward_map(node) if sweep % 2 == 0 else self._backward_map(node)
+                if member in self.placings:
+                    found = self._map_of_terms(member)
+                else:
+                    found = self._forward_map(node) if sweep % 2 == 0 else self._backward_map(node)
                 if found is not None:
                     self.maps[member] = found
         missing = [m for m in self.members if m not in self.maps and m not in self.reductions and self.network.nodes[m].op not in ("getitem",)]
         missing = [m for m in missing if short(self.network.nodes[m]) not in SPLIT_NAMES]
         if missing:
             raise Refused(f"{missing[0]} does not line up with the other values")
-        for member, known in self.maps.items():  # x[:, None] - x[None, :] needs two places of one axis at once
+        for member, known in self.maps.items():  # x[:, None] - x[None, :] needs two positions along the same axis
             axes = [axis for entry in known for axis in entry]
             if len(axes) != len(set(axes)):
                 raise Refused(f"{member} has the same axis twice")
+
+    def _map_of_terms(self, name: str) -> Map | None:
+        """Returns the map of values that are stored at computed positions: all elements of the kernel, or one value per row that this kernel
+        computes."""
+        found = self.placings[name]
+        if found.shape == self.shape:
+            return self.full
+        return self.operand_map(found.terms)
 
     def _forward_map(self, node: Node) -> Map | None:
         spec = self.network.spec(node.name)
@@ -112,7 +131,7 @@ class Builder:
         return tuple(lined_up) if len(lined_up) == len(entries) else None
 
     def _backward_map(self, node: Node) -> Map | None:
-        """From the first user here, directly or through views that add, repeat or drop axes of size 1."""
+        """Infers the map from the first user in this kernel, directly or through views that add, repeat or drop axes of size 1."""
         shape = self.network.spec(node.name).shape
         for user in self.network.users[node.name]:
             if user in self.inside:
@@ -132,7 +151,10 @@ class Builder:
         return None
 
     def operand_map(self, name: str) -> Map | None:
-        """Of a value computed here, also through a view that only adds, drops or repeats axes of size 1; None for a value from outside."""
+        """Returns the map of a value that this kernel computes (or of a view of it that only adds, drops or repeats axes of size 1), or None for
+        other values."""
+        if name in self.placings:
+            raise Refused(f"{name} is read once all of it is there")
         if name in self.maps:
             return self.maps[name]
         node = self.network.nodes.get(name)
@@ -173,7 +195,8 @@ class Builder:
     # -- operations ---------------------------------------------------------------------------------------------------------
 
     def fresh(self, hint: str, taken: Collection[str]) -> str:
-        """A name that is not `taken`, with a number where `hint` was used. Operators of the graph carry numbers as well, so `mul_2` may be taken."""
+        """Returns a name that is not in `taken`; adds a number if `hint` was used before. Graph operators also have numbered names, so a name such as
+        `mul_2` may be taken."""
         hint = RESERVED.get(hint, hint)
         while True:
             self._names[hint] = self._names.get(hint, 0) + 1
@@ -193,7 +216,7 @@ class Builder:
             level = "full"
         known = self._computed.get((kind, args, dtype, attr))
         if known is not None and kind not in ("reduce", "scan", "load", "gather", "const", "coord"):
-            return known  # the same sub-expression is computed once
+            return known  # common subexpressions are computed only once
         name = self.fresh(hint or {"reduce": attr, "load": "x"}.get(kind, kind), self.kernel.ops)
         self._computed.setdefault((kind, args, dtype, attr), name)
         self.kernel.ops[name] = Op(name, kind, tuple(args), dtype, level, attr, access or Access("", ()))
@@ -226,7 +249,7 @@ class Builder:
         return self.op("reduce", name, dtype=self.kernel.ops[name].dtype, attr=how, hint=hint or {"sum": "total"}.get(how, how))
 
     def argument(self, value: str) -> Argument:
-        """The pointer of the kernel that stands for the graph's `value`."""
+        """Returns the kernel argument for the graph's `value`."""
         if value in self._arguments:
             return self._arguments[value]
         spec = self.network.spec(value)
@@ -239,7 +262,7 @@ class Builder:
         return self._arguments[value]
 
     def domain_strides(self, strides: tuple[int, ...], at: Map) -> tuple[int, ...]:
-        """Strides over the domain of a tensor whose axes have `strides` and are mapped by `at`."""
+        """Returns the strides over the domain for a tensor with the given `strides` and the axis map `at`."""
         result = [0] * len(self.sizes)
         for stride, entry in zip(strides, at, strict=True):
             step = stride
@@ -252,7 +275,7 @@ class Builder:
         return self.sizes[axis]
 
     def value(self, name: str, at: Map) -> str:
-        """The operation that gives value `name` aligned to `at`, loading it where it comes from outside."""
+        """Returns the operation that provides value `name` aligned to `at`. Values that this kernel does not compute are loaded."""
         if self.computed_here(name):
             known = self.operand_map(name)
             assert known is not None, f"{name} is computed here: `infer_maps` refuses a kernel that leaves it without a map"
@@ -274,25 +297,26 @@ class Builder:
         key = ("load", argument.name, access.strides, access.offset)
         if key not in self._loads:
             self._loads[key] = self.op("load", dtype=in_registers(argument.dtype), hint=f"{argument.name}_i", access=access)
+        if layout.base == self.accumulated and name in self.network.deciding:
+            return self.op("round", self._loads[key], hint="rounded", attr=argument.dtype)
         return self._loads[key]
 
+    def as_decided(self, name: str) -> None:
+        """Rounds the graph's value `name` to its type if a decision depends on it."""
+        op = self.values.get(name)
+        if op is None or name not in self.network.deciding or is_held(self.kernel, op, dtype := self.network.spec(name).dtype):
+            return
+        self.values[name] = self.op("round", self.cast(op, "float32"), hint="rounded", attr=dtype)
+
     def _constant(self, node: Node, at: Map) -> str:
-        name, stored = short(node), self.network.spec(node.name).dtype
+        stored = self.network.spec(node.name).dtype
         if stored not in SUPPORTED:
             raise Refused(f"{stored} is left to PyTorch")
         dtype = in_registers(stored)
-        if name in ("zeros", "zeros_like", "new_zeros"):
-            return self.const(0, dtype)
-        if name in ("ones", "ones_like", "new_ones"):
-            return self.const(1, dtype)
-        if name in ("scalar_tensor", "full", "full_like", "new_full"):
-            value = plain(node.args[{"scalar_tensor": 0, "new_full": 2}.get(name, 1)])
+        if short(node) != "arange":
+            value = filled_with(node)
             return self.const(rounded(value, stored) if stored in HALVES else value, dtype)
-        start, step = (0, 1)
-        if node.op == "aten.arange.start_step":
-            start, step = plain(node.args[0]), plain(node.args[2]) if len(node.args) > 2 else 1
-        elif node.op == "aten.arange.start":
-            start = plain(node.args[0])
+        start, step = progression(node)
         if len(at[0]) != 1 or dtype == "float32":
             raise Refused("a range that is not of integers")
         here = self.op("coord", dtype="int64", hint="at", attr=at[0][0])
@@ -300,7 +324,7 @@ class Builder:
         return self.cast(self.op("add", scaled, self.const(start, "int64"), dtype="int64") if start else scaled, dtype)
 
     def operands(self, node: Node, dtype: str | None, *arguments: Any) -> list[str]:
-        """Arguments of a pointwise operator as operations of `dtype` (their own where None)."""
+        """Returns the arguments of a pointwise operator as operations of type `dtype`; None means that each keeps its own type."""
         out = self.maps[node.name]
         found = []
         for argument in arguments:
@@ -320,38 +344,40 @@ class Builder:
     # -- stores -------------------------------------------------------------------------------------------------------------
 
     def store(self, name: str) -> None:
-        """Write value `name` of the graph to memory of its own."""
+        """Writes the graph's value `name` to its own memory."""
         shape, at, op = self.network.spec(name).shape, self.maps[name], self.values[name]
         layout = self.network.layouts[name]
         strides = self.domain_strides(layout.strides if layout.base == name else contiguous_strides(shape), at)
+        dtype = self.network.spec(name).dtype
+        op = self.cast(op, in_registers(dtype))
+        if self.kernel.ops[op].kind == "round" and self.kernel.ops[op].attr == dtype:
+            op = self.kernel.ops[op].args[0]  # the store rounds anyway
+        level = self.stored_level(name, tuple(shape), at, op)
+        argument = self.argument(name)
+        argument.written = True
+        self.kernel.stores.append(Store(op, level, Access(argument.name, strides)))
+
+    def stored_level(self, name: str, shape: tuple[int, ...], at: Map, op: str) -> Level:
+        """Returns whether operation `op` with the given shape is stored once per element of the kernel or once per row."""
         covered = {axis for entry in at for axis in entry}
         needed = {axis for axis in range(len(self.sizes)) if self.sizes[axis] != 1}
         splits_whole = all(product(self.sizes[a] for a in entry) == size for entry, size in zip(at, shape, strict=True) if entry)
         if not splits_whole:
             raise Refused(f"{name} is only partly covered by the windows")
         rows = {axis for axis in self.outer if self.sizes[axis] != 1}
-        dtype = self.network.spec(name).dtype
-        op = self.cast(op, in_registers(dtype))
-        if self.kernel.ops[op].kind == "round" and self.kernel.ops[op].attr == dtype:
-            op = self.kernel.ops[op].args[0]  # the store rounds
-        level: Level
         if covered & needed == needed and (self.inner or not self.kernel.reduces):
-            level = "full"
-        elif covered & needed == rows and self.kernel.ops[op].level == "row" and self.outer_only(covered):
-            if not self.kernel.reduces:  # such kernels have elements and no rows: nothing would be stored
+            return "full"
+        if covered & needed == rows and self.kernel.ops[op].level == "row" and self.outer_only(covered):
+            if not self.kernel.reduces:  # such kernels have elements but no rows, so nothing would be stored
                 raise Refused(f"{name} is one value, and no element of the kernel")
-            level = "row"
-        else:
-            raise Refused(f"{name} has another shape than the kernel's rows and elements")
-        argument = self.argument(name)
-        argument.written = True
-        self.kernel.stores.append(Store(op, level, Access(argument.name, strides)))
+            return "row"
+        raise Refused(f"{name} has another shape than the kernel's rows and elements")
 
     def outer_only(self, covered: set[int]) -> bool:
         return all(axis in self.outer or self.sizes[axis] == 1 for axis in covered)
 
 
-# Words that C++ keeps for itself, and functions that are called by the name of their operation.
+# C++ keywords, and functions with the same name as their operation.
 RESERVED = {
     "isnan": "is_nan",
     "isinf": "is_inf",
@@ -367,32 +393,12 @@ RESERVED = {
     "this": "x",
 }
 SPLIT_NAMES = frozenset(op.split(".")[1] for op in SPLITS)
-CONSTANTS = frozenset(
-    ["scalar_tensor", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like", "new_zeros", "new_ones", "new_full", "arange"]
-)
 
 
 def tensor_args(node: Node) -> list[str]:
     return [a["ref"] for a in [*node.args, *node.kwargs.values()] if isinstance(a, dict) and "ref" in a]
 
 
-def rounded(value: float, dtype: str) -> float:
-    """`value` as a 16 bit type holds it (to nearest, ties to even)."""
-    try:
-        if dtype == "float16":
-            half: float = struct.unpack("e", struct.pack("e", value))[0]
-            return half
-        bits = struct.unpack("I", struct.pack("f", value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
-    bits += 0x7FFF + (bits >> 16 & 1) if math.isfinite(value) else 0
-    found: float = struct.unpack("f", struct.pack("I", bits & 0xFFFF0000))[0]
-    return found
-
-
 def identifier(text: str) -> str:
     cleaned = "".join(c if c.isalnum() else "_" for c in text).strip("_") or "value"
     return f"t{cleaned}" if cleaned[0].isdigit() else cleaned
-
-
-__all__ = ["Builder", "Reduction", "Refused", "CONSTANTS", "identifier", "tensor_args"]

@@ -1,16 +1,16 @@
-"""Scalar operations as C expressions, the same for C++ and CUDA but for the names of the functions."""
+"""Prints scalar operations as C expressions. C++ and CUDA use the same expressions except for the names of functions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-from compiler.graph.ir import HALVES, Access, Argument, Kernel, Op
+from compiler.graph.ir import HALVES, Access, Argument, Kernel, Op, Store
 from compiler.kernel.text import shift, times
 
 C_TYPES = {
     "float32": "float",
-    "float64": "double",  # of sums and what follows from them; never in memory
+    "float64": "double",  # for sums and values derived from them; never stored
     "int64": "long long",
     "int32": "int",
     "int16": "short",
@@ -20,18 +20,11 @@ C_TYPES = {
     "bfloat16": "bf16",
     "float16": "fp16",
 }
-# Booleans in memory are bytes: g++ has no vectors of bool.
+# Booleans in memory are bytes, because g++ has no vectors of bool.
 POINTED = {**C_TYPES, "bool": "unsigned char"}
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
          "and": "&", "or": "|", "xor": "^", "rshift": ">>", "lshift": "<<"}  # fmt: skip
-# Functions with a body of ours in C++ (math_cpp.py); on the GPU the CUDA math library has them.
-CPP = {
-    "exp": "exp_f", "tanh": "tanh_f", "erf": "erf_f", "log": "log_f", "sigmoid": "sigmoid_f", "log1p": "log1p_f", "expm1": "expm1_f",
-    "exp2": "exp2f", "log2": "log2f", "log10": "log10f", "sqrt": "sqrtf", "sin": "sinf", "cos": "cosf", "tan": "tanf", "erfc": "erfcf",
-    "floor": "floorf", "ceil": "ceilf", "round": "rintf", "trunc": "truncf", "sinh": "sinhf", "cosh": "coshf", "asin": "asinf",
-    "acos": "acosf", "atan": "atanf", "pow": "powf", "isnan": "std::isnan", "isinf": "std::isinf", "max": "at_least", "min": "at_most",
-}  # fmt: skip
-CUDA = {**CPP, "exp": "expf", "tanh": "tanhf", "erf": "erff", "log": "logf", "log1p": "log1pf", "expm1": "expm1f", "isnan": "isnan", "isinf": "isinf"}
+JOINS = {"sum": "join_sum", "amax": "join_max", "amin": "join_min"}  # our own functions that combine a value with an element in memory
 
 
 def constant(value: bool | int | float, dtype: str) -> str:
@@ -44,7 +37,7 @@ def constant(value: bool | int | float, dtype: str) -> str:
     if math.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
     if value == int(value) and abs(value) < 1e6:
-        return f"{int(value)}.0f"
+        return f"{value:.1f}f"  # with the sign of -0.0
     return f"{value!r}f" if "e" in repr(value) or "." in repr(value) else f"{value!r}.0f"
 
 
@@ -53,7 +46,7 @@ def product_term(variable: str, stride: int) -> str:
 
 
 def address(kernel: Kernel, access: Access, variables: dict[int, str]) -> str:
-    """Index of an access, given the loop variable of each axis. Its sizes are marked (text.py)."""
+    """Returns the index expression of an access, given the loop variable of each axis. Sizes in the expression are marked (see text.py)."""
     terms = [product_term(variables[axis], stride) for axis, stride in enumerate(access.strides) if stride and variables[axis] != "0"]
     if access.offset:
         terms.append(shift(access.offset) if terms else str(access.offset))
@@ -61,12 +54,12 @@ def address(kernel: Kernel, access: Access, variables: dict[int, str]) -> str:
 
 
 def widened(text: str, dtype: str) -> str:
-    """An element that lies in memory as `dtype`, as a value in a register."""
+    """Converts an element that memory stores as `dtype` to a register value."""
     return f"(float){text}" if dtype in HALVES else text
 
 
 class Expressions:
-    """Prints operations; `known` maps those that already have a variable (or a cached value) to their text."""
+    """Prints operations. `known` maps operations that already have a variable or a cached value to their text."""
 
     def __init__(self, kernel: Kernel, functions: dict[str, str], variables: dict[int, str], known: dict[str, str]):
         self.kernel, self.functions, self.variables, self.known = kernel, functions, variables, known
@@ -75,7 +68,7 @@ class Expressions:
         return self.known[name] if name in self.known else self.expression(self.kernel.ops[name])
 
     def inner(self, name: str) -> str:
-        """As an operand of an infix operator: in parentheses where it is one itself."""
+        """Returns the text as an operand of an infix operator, with parentheses if it is an infix expression itself."""
         text = self.text(name)
         op = self.kernel.ops[name]
         bare = (
@@ -88,19 +81,15 @@ class Expressions:
         if kind == "const":
             return constant(op.attr, op.dtype)
         if kind == "load":
-            text = f"{op.access.argument}[{address(self.kernel, op.access, self.variables)}]"
+            text = self.element(op.access)
             return f"{text} != 0" if op.dtype == "bool" else self.widened(op.access, text)
         if kind == "coord":
             return f"(long long){self.variables[op.attr]}"
         if kind == "gather":
-            access = op.access
-            rest = address(self.kernel, access, self.variables)
-            alone = access.index_stride == 1 and rest == "0"
-            where = product_term(self.text(args[0]) if alone else self.inner(args[0]), access.index_stride)
-            if rest != "0":
-                where = f"{where} + {shift(access.offset) if rest == str(access.offset) else rest}"
-            text = f"{access.argument}[{where}]"
-            return f"{text} != 0" if op.dtype == "bool" else self.widened(access, text)
+            text = self.element(op.access, args[0])
+            return f"{text} != 0" if op.dtype == "bool" else self.widened(op.access, text)
+        if kind == "placed":
+            return self.text(args[0])
         if kind in INFIX:
             return f"{self.inner(args[0])} {INFIX[kind]} {self.inner(args[1])}"
         if kind == "cast":
@@ -131,12 +120,31 @@ class Expressions:
             return f"{a} {'>' if kind == 'max' else '<'} {b} ? {a} : {b}"
         return f"{self.functions[kind]}({', '.join(self.text(a) for a in args)})"
 
+    def element(self, access: Access, position: str = "") -> str:
+        """Returns the expression for an element in memory. `position` is the operation that computes its position, if any."""
+        rest = address(self.kernel, access, self.variables)
+        if not position:
+            return f"{access.argument}[{rest}]"
+        alone = access.index_stride == 1 and rest == "0"
+        where = product_term(self.text(position) if alone else self.inner(position), access.index_stride)
+        if rest != "0":
+            where = f"{where} + {shift(access.offset) if rest == str(access.offset) else rest}"
+        return f"{access.argument}[{where}]"
+
+    def stored(self, store: Store) -> str:
+        """Returns the statement for a store."""
+        value = self.text(store.op)
+        if not store.how:
+            return f"{self.element(store.access)} = {value};"
+        element = self.element(store.access, self.kernel.ops[store.op].args[1])
+        return f"{JOINS[store.how]}(&{element}, {value});"
+
     def widened(self, access: Access, text: str) -> str:
         return widened(text, self.kernel.arguments[access.argument].dtype)
 
 
 def _closes_last(text: str) -> bool:
-    """Whether the first opening parenthesis of `text` is closed by its last character."""
+    """Returns whether the last character of `text` closes the first opening parenthesis."""
     depth = 0
     for at, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -150,7 +158,7 @@ def functions_used(kernel: Kernel) -> set[str]:
 
 
 def halves_used(kernels: Iterable[Kernel], arguments: Iterable[Argument]) -> list[str]:
-    """The 16 bit types among what kernels read, write and round to."""
+    """Returns the 16-bit types that the kernels read, write or round to."""
     kernels = list(kernels)
     found = {argument.dtype for argument in [*arguments, *(a for kernel in kernels for a in kernel.arguments.values())]}
     found |= {op.attr for kernel in kernels for op in kernel.ops.values() if op.kind == "round" and op.attr}

@@ -1,18 +1,24 @@
-"""One kernel from a set of operators, or the reason why not."""
+"""Builds one kernel from a set of operators, or explains why that is not possible."""
 
 from __future__ import annotations
 
+from compiler.graph.constants import CONSTANTS
 from compiler.graph.ir import INNER, Kernel, collapse
 from compiler.graph.layout import SPLITS
 from compiler.graph.network import Network
+from compiler.graph.placing import placing
 from compiler.graph.reductions import BATCH_NORM, reduction, short
-from compiler.kernel import pointwise, rowwise
-from compiler.kernel.builder import CONSTANTS, Builder, Refused
+from compiler.kernel import activations, division, indexing, pointwise, rowwise
+from compiler.kernel import placing as placed
+from compiler.kernel.builder import Builder, Refused
 from compiler.kernel.loop_order import ordered
+from compiler.kernel.lowering import is_lowered, lower
+
+LOWERED_IN = (activations, division, indexing, pointwise)  # their operators are registered once they are imported
 
 
 def read_outside(network: Network, name: str, inside: set[str]) -> bool:
-    """Whether the memory of `name` is needed by an operator outside the set, or leaves forward."""
+    """Returns whether an operator outside the set needs the memory of `name`, or forward returns `name`."""
     if name in network.results:
         return True
     for user in network.users[name]:
@@ -27,12 +33,14 @@ def read_outside(network: Network, name: str, inside: set[str]) -> bool:
 
 
 def build(network: Network, members: list[str], name: str = "kernel", title: str = "") -> Kernel:
-    """The kernel that computes `members` (topologically sorted) and stores what is read outside; raises `Refused`."""
+    """Builds the kernel that computes `members` (topologically sorted) and stores the values that other operators read. Raises `Refused`."""
     builder = Builder(network, members, name, title)
     emit_members(builder)
     for member in members:
         if member in builder.values and not is_tuple(network, member) and read_outside(network, member, builder.inside):
             builder.store(member)
+    for member in builder.placings:
+        placed.store(builder, member)
     if not builder.kernel.stores:
         raise Refused("nothing is stored")
     _drop_unused(builder.kernel)
@@ -45,7 +53,7 @@ def build(network: Network, members: list[str], name: str = "kernel", title: str
 
 
 def follow_memory(kernel: Kernel) -> None:
-    """Orders the axes by the steps of the largest tensor that has them all, so that neighbours in memory are walked through one after another."""
+    """Orders the axes by the strides of the largest tensor that has all axes, so that consecutive iterations access neighbouring memory."""
     axes = [axis for axis, size in enumerate(kernel.sizes) if size > 1]
     whole = [access for access in kernel.accesses() if all(access.strides[axis] for axis in axes)]
     if whole:
@@ -55,23 +63,26 @@ def follow_memory(kernel: Kernel) -> None:
 
 
 def emit_members(builder: Builder) -> None:
-    """The operations of every operator of the builder, without stores."""
+    """Emits the operations of all operators of the builder, without stores."""
     network, members = builder.network, builder.members
     for member in builder.reductions:
         rowwise.declare(builder, network.nodes[member])
     builder.infer_maps()
     for member in members:
         node = network.nodes[member]
-        if member in builder.values:
+        if member in builder.placings:
             continue
-        if member in builder.reductions:
+        if member in builder.values:  # emitted together with its batch norm
+            pass
+        elif member in builder.reductions:
             rowwise.emit(builder, node)
         elif node.op == "getitem":
             if node.args[1] != 0:
                 raise Refused("only the first result of this operator is covered")
             builder.values[member] = builder.value(node.args[0]["ref"], builder.maps[member])
         else:
-            builder.values[member] = pointwise.emit(builder, node)
+            builder.values[member] = lower(builder, node)
+        builder.as_decided(member)
 
 
 def is_tuple(network: Network, name: str) -> bool:
@@ -80,15 +91,16 @@ def is_tuple(network: Network, name: str) -> bool:
 
 
 def fusible(network: Network, name: str) -> bool:
-    """Covered at all: a pointwise operator or a reduction (not a view, a constant, or the library's)."""
+    """Returns whether the IR supports the operator at all. It supports pointwise operators and reductions, but not views, constants and library
+    operators."""
     node = network.nodes[name]
     if network.is_view(name) or short(node) in CONSTANTS:
         return False
-    return reduction(network, node) is not None or short(node) in pointwise.NAMES
+    return reduction(network, node) is not None or is_lowered(node) or placing(network, node) is not None
 
 
 def unit(network: Network, name: str) -> list[str]:
-    """`name` with the results that are taken from it."""
+    """Returns `name` together with the nodes that extract its results."""
     node = network.nodes[name]
     if short(node) in BATCH_NORM | {"_native_batch_norm_legit_no_training"}:
         return [name, *network.users[name]]

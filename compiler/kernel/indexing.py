@@ -1,6 +1,8 @@
-"""Operators that move elements, as loads at computed places: what lies where is arithmetic on the coordinates of the result, or is read from memory.
+"""Implements operators that move elements as loads at computed positions. A position is computed from the coordinates of the result or read from
+memory.
 
-A place outside of a tensor is never read. Where an index from memory names one, the element is NaN, or 0 for a type without NaN (PyTorch raises).
+Kernels never read outside a tensor. If an index from memory is out of range, the element is NaN, or 0 for types without NaN. (PyTorch raises an
+error.)
 """
 
 from __future__ import annotations
@@ -8,36 +10,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.graph.ir import Access, in_registers
+from compiler.graph.layout import Layout
 from compiler.graph.network import plain
 from compiler.graph.reductions import short
+from compiler.graph.regions import REGION
 from compiler.kernel.builder import SUPPORTED, Builder, Map, Refused
+from compiler.kernel.lowering import lowers, result
 from verifier.graph import Node
 
-NAMES = {"embedding", "index", "gather", "index_select", "cat", "roll", "flip", "slice_scatter", "select_scatter", "constant_pad_nd", "pad"}
 INDICES = ("int64", "int32")
-MOST_PARTS = 8  # of a concatenation: for each element every part is read, at its nearest place
+MOST_PARTS = 8  # limit of parts per concatenation, because for each element every part is read (at the nearest position)
 
 
 @dataclass
 class Place:
-    """A position along one axis of the source: an operation of int64. `checked`: it may lie outside, as an index from memory may."""
+    """A position along one axis of the source, given by an int64 operation. `checked` means that the position may be out of range, like an index from
+    memory."""
 
     axis: int
     position: str
     checked: bool = False
 
 
-def emit(builder: Builder, node: Node) -> str:
-    """The operation whose value is `node`'s; raises `Refused` for a form that is not covered."""
-    name = short(node)
-    if builder.network.spec(node.name).dtype not in SUPPORTED:
-        raise Refused(f"{builder.network.spec(node.name).dtype} is left to PyTorch")
-    found: str = EMITTERS[name](builder, node)
-    return found
-
-
 def load_at(builder: Builder, source: str, places: list[Place], at: Map, hint: str = "") -> str:
-    """The element of `source` at `places`, and along its other axes where `at` says (an entry for each axis, also for those with a place)."""
+    """Loads the element of `source` at `places`. Along the other axes, `at`, which has an entry for every axis, gives the positions."""
     if builder.computed_here(source):
         raise Refused(f"{source} is read at other places than it is computed at")
     layout, spec = builder.network.layouts[source], builder.network.spec(source)
@@ -45,6 +41,20 @@ def load_at(builder: Builder, source: str, places: list[Place], at: Map, hint: s
         raise Refused(f"{source} is left to PyTorch")
     argument = builder.argument(layout.base)
     argument.read = True
+    access, inside = access_at(builder, argument.name, layout, places, at)
+    dtype = in_registers(argument.dtype)
+    found = builder.op("gather", access.index, dtype=dtype, hint=hint or f"{argument.name}_at", access=access)
+    if not inside:
+        return found
+    if dtype != "float32":
+        return builder.op("where", inside, found, builder.const(0, dtype), dtype=dtype)
+    # Multiply by 1 or NaN instead of choosing: a choice would become a branch, which prevents vectorisation of the loop.
+    return builder.op("mul", found, builder.op("where", inside, builder.const(1), builder.const(float("nan")), hint="valid"))
+
+
+def access_at(builder: Builder, argument: str, layout: Layout, places: list[Place], at: Map) -> tuple[Access, str]:
+    """Returns the access of an element at `places`. Along the other axes, `at` gives the positions. Also returns the operation that tests whether the
+    element is in range, or "" if it always is. If it is out of range, the access uses position 0."""
     moved = {place.axis for place in places}
     rest = [(stride, entry) for axis, (stride, entry) in enumerate(zip(layout.strides, at, strict=True)) if axis not in moved]
     strides = builder.domain_strides(tuple(stride for stride, _ in rest), tuple(entry for _, entry in rest))
@@ -61,19 +71,11 @@ def load_at(builder: Builder, source: str, places: list[Place], at: Map, hint: s
         far = builder.op("mul", position, builder.const(step, "int64"), dtype="int64") if step != 1 and len(places) > 1 else position
         where = builder.op("add", where, far, dtype="int64") if where else far
     step = layout.strides[places[0].axis] if len(places) == 1 else 1
-    access = Access(argument.name, strides, layout.offset, where, step)
-    dtype = in_registers(argument.dtype)
-    found = builder.op("gather", where, dtype=dtype, hint=hint or f"{argument.name}_at", access=access)
-    if not inside:
-        return found
-    if dtype != "float32":
-        return builder.op("where", inside, found, builder.const(0, dtype), dtype=dtype)
-    # By a factor of 1 or NaN: a choice would become a branch, which keeps a loop from being vectorised.
-    return builder.op("mul", found, builder.op("where", inside, builder.const(1), builder.const(float("nan")), hint="valid"))
+    return Access(argument, strides, layout.offset, where, step), inside
 
 
 def coordinate(builder: Builder, entry: tuple[int, ...]) -> str:
-    """The position along an axis that is made of these axes of the domain."""
+    """Returns the position along an axis that is composed of the given domain axes."""
     found = ""
     for axis in entry:
         here = builder.op("coord", dtype="int64", hint="at", attr=axis)
@@ -94,7 +96,7 @@ def shifted(builder: Builder, position: str, by: int) -> str:
 
 
 def picked(builder: Builder, name: str, at: Map, size: int, wraps: bool) -> str:
-    """An index from memory; `wraps`: negative ones count from the end."""
+    """Loads an index from memory. `wraps` means that negative indices count from the end."""
     if builder.network.spec(name).dtype not in INDICES:
         raise Refused(f"an index of {builder.network.spec(name).dtype} is left to PyTorch")
     found = builder.cast(builder.value(name, at), "int64")
@@ -105,7 +107,8 @@ def picked(builder: Builder, name: str, at: Map, size: int, wraps: bool) -> str:
 
 
 def aligned(builder: Builder, name: str, at: Map) -> Map:
-    """The map of a value that is broadcast over `at`: its axes are the last ones, those of one element are no axes of the domain."""
+    """Returns the map of a value that is broadcast over `at`. The value's axes correspond to the last axes of `at`; axes of size 1 map to no axis of
+    the domain."""
     shape = builder.network.spec(name).shape
     tail = at[len(at) - len(shape) :] if shape else ()
     return tuple(() if size == 1 else entry for size, entry in zip(shape, tail, strict=True))
@@ -114,6 +117,7 @@ def aligned(builder: Builder, name: str, at: Map) -> Map:
 # -- operators ----------------------------------------------------------------------------------------------------------------
 
 
+@lowers("aten.embedding")
 def embedding(builder: Builder, node: Node) -> str:
     table, index = node.args[0]["ref"], node.args[1]["ref"]
     out, rows = builder.maps[node.name], builder.network.spec(table).shape[0]
@@ -121,8 +125,10 @@ def embedding(builder: Builder, node: Node) -> str:
     return load_at(builder, table, [Place(0, position, True)], ((), out[-1]), f"{table}_row")
 
 
+@lowers("aten.index")
 def index(builder: Builder, node: Node) -> str:
-    """Integer tensors along neighbouring axes, broadcast against each other; their axes stand in the result where those were."""
+    """Indexes with integer tensors along neighbouring axes. The tensors are broadcast against each other, and in the result their axes replace the
+    indexed axes."""
     source, given = node.args[0]["ref"], node.args[1]
     shape, out = builder.network.spec(source).shape, builder.maps[node.name]
     axes = [axis for axis, one in enumerate(given) if one is not None]
@@ -137,6 +143,7 @@ def index(builder: Builder, node: Node) -> str:
     return load_at(builder, source, places, at)
 
 
+@lowers("aten.gather")
 def gather(builder: Builder, node: Node) -> str:
     source, axis, name = node.args[0]["ref"], plain(node.args[1]), node.args[2]["ref"]
     shape, out = builder.network.spec(source).shape, builder.maps[node.name]
@@ -146,6 +153,7 @@ def gather(builder: Builder, node: Node) -> str:
     return load_at(builder, source, [Place(axis % len(shape), position, True)], out)
 
 
+@lowers("aten.index_select")
 def index_select(builder: Builder, node: Node) -> str:
     source, axis, name = node.args[0]["ref"], plain(node.args[1]), node.args[2]["ref"]
     shape, out = builder.network.spec(source).shape, builder.maps[node.name]
@@ -156,10 +164,11 @@ def index_select(builder: Builder, node: Node) -> str:
     return load_at(builder, source, [Place(axis, position, True)], out)
 
 
+@lowers("aten.cat")
 def cat(builder: Builder, node: Node) -> str:
-    """Takes the element of each part that is nearest to the wanted place, then that of the part in which it lies."""
+    """Reads from each part the element that is nearest to the requested position, then selects the element of the part that contains the position."""
     parts = [one["ref"] for one in node.args[0]]
-    out, dtype = builder.maps[node.name], builder.network.spec(node.name).dtype
+    out, dtype = builder.maps[node.name], result(builder, node)
     shapes = [builder.network.spec(name).shape for name in parts]
     axis = plain(node.args[1]) % len(out) if len(node.args) > 1 else 0
     if len(parts) > MOST_PARTS or any(len(shape) != len(out) or 0 in shape for shape in shapes):
@@ -170,13 +179,14 @@ def cat(builder: Builder, node: Node) -> str:
     for name, shape in reversed(list(zip(parts, shapes, strict=True))):
         start = end - shape[axis]
         position = clamped(builder, shifted(builder, here, -start), shape[axis])
-        value = builder.cast(load_at(builder, name, [Place(axis, position)], out), in_registers(dtype))
+        value = builder.cast(load_at(builder, name, [Place(axis, position)], out), dtype)
         before = builder.op("lt", here, builder.const(end, "int64"), dtype="bool") if found else ""
-        found = builder.op("where", before, value, found, dtype=in_registers(dtype), hint="part") if found else value
+        found = builder.op("where", before, value, found, dtype=dtype, hint="part") if found else value
         end = start
     return found
 
 
+@lowers("aten.roll")
 def roll(builder: Builder, node: Node) -> str:
     source, shifts = node.args[0]["ref"], node.args[1]
     axes = node.args[2] if len(node.args) > 2 else []
@@ -194,6 +204,7 @@ def roll(builder: Builder, node: Node) -> str:
     return load_at(builder, source, places, out)
 
 
+@lowers("aten.flip")
 def flip(builder: Builder, node: Node) -> str:
     source, shape, out = node.args[0]["ref"], builder.network.spec(node.args[0]["ref"]).shape, builder.maps[node.name]
     places = []
@@ -205,8 +216,9 @@ def flip(builder: Builder, node: Node) -> str:
     return load_at(builder, source, places, out)
 
 
+@lowers("aten.slice_scatter")
 def slice_scatter(builder: Builder, node: Node) -> str:
-    """The first tensor, but along one axis the second from `start` on, every `step`."""
+    """Returns the first tensor with a slice along one axis (every `step`-th position from `start` on) replaced by the second tensor."""
     args = [plain(one) for one in node.args] + [None] * (6 - len(node.args))
     whole, part = node.args[0]["ref"], node.args[1]["ref"]
     out = builder.maps[node.name]
@@ -216,11 +228,20 @@ def slice_scatter(builder: Builder, node: Node) -> str:
     count = builder.network.spec(part).shape[axis]
     if step != 1 or not count:
         raise Refused("a slice with steps is left to PyTorch")
-    return _instead(builder, node, whole, part, axis, start, count)
+    return _instead(builder, node, whole, part, [(axis, start, count)])
 
 
+@lowers(REGION)
+def set_region(builder: Builder, node: Node) -> str:
+    """Returns the first tensor with a region replaced by the second tensor."""
+    if any(not count for _, _, count in node.args[2]):
+        raise Refused("an empty region")
+    return _instead(builder, node, node.args[0]["ref"], node.args[1]["ref"], node.args[2])
+
+
+@lowers("aten.select_scatter")
 def select_scatter(builder: Builder, node: Node) -> str:
-    """The first tensor, but along one axis the second at `index`."""
+    """Returns the first tensor with position `index` along one axis replaced by the second tensor."""
     whole, part = node.args[0]["ref"], node.args[1]["ref"]
     out, shape = builder.maps[node.name], builder.network.spec(whole).shape
     axis = plain(node.args[2]) % len(out)
@@ -231,15 +252,16 @@ def select_scatter(builder: Builder, node: Node) -> str:
     return builder.op("where", here, other, own, dtype=builder.kernel.ops[own].dtype)
 
 
+@lowers("aten.constant_pad_nd", "aten.pad")
 def pad(builder: Builder, node: Node) -> str:
-    """Around the tensor a value; negative widths cut elements away."""
+    """Pads the tensor with a value; negative widths crop it."""
     more = [plain(one) for one in node.args[2:]]
     mode, value = ("constant", *more, 0)[:2] if short(node) == "constant_pad_nd" else (*more, *("constant", 0)[len(more) :])[:2]
     if mode != "constant":
         raise Refused(f"padding by {mode} is left to PyTorch")
     source, widths = node.args[0]["ref"], [plain(one) for one in node.args[1]]
     shape, out = builder.network.spec(source).shape, builder.maps[node.name]
-    dtype = in_registers(builder.network.spec(node.name).dtype)
+    dtype = result(builder, node)
     places, inside = [], ""
     for n in range(len(widths) // 2):
         axis, before, after = len(shape) - 1 - n, widths[2 * n], widths[2 * n + 1]
@@ -256,31 +278,20 @@ def pad(builder: Builder, node: Node) -> str:
     return builder.op("where", inside, load_at(builder, source, places, out), builder.const(value or 0, dtype), dtype=dtype)
 
 
-def _instead(builder: Builder, node: Node, whole: str, part: str, axis: int, start: int, count: int) -> str:
-    out = builder.maps[node.name]
-    here = shifted(builder, coordinate(builder, out[axis]), -start)
-    low = builder.op("ge", here, builder.const(0, "int64"), dtype="bool")
-    inside = builder.op("and", low, builder.op("lt", here, builder.const(count, "int64"), dtype="bool"), dtype="bool", hint="inside")
+def _instead(builder: Builder, node: Node, whole: str, part: str, region: list[tuple[int, int, int]]) -> str:
+    """Replaces a region of `whole` by `part`. `region` holds (axis, start, count) for each sliced axis."""
+    out, inside, places = builder.maps[node.name], "", []
+    for axis, start, count in region:
+        here = shifted(builder, coordinate(builder, out[axis]), -start)
+        low = builder.op("ge", here, builder.const(0, "int64"), dtype="bool")
+        within = builder.op("and", low, builder.op("lt", here, builder.const(count, "int64"), dtype="bool"), dtype="bool", hint="inside")
+        inside = builder.op("and", inside, within, dtype="bool", hint="inside") if inside else within
+        places.append(Place(axis, clamped(builder, here, count)))
     own = _operand(builder, node, whole, out)
     dtype = builder.kernel.ops[own].dtype
-    other = builder.cast(load_at(builder, part, [Place(axis, clamped(builder, here, count))], out), dtype)
+    other = builder.cast(load_at(builder, part, places, out), dtype)
     return builder.op("where", inside, other, own, dtype=dtype)
 
 
 def _operand(builder: Builder, node: Node, name: str, at: Map) -> str:
-    return builder.cast(builder.value(name, aligned(builder, name, at)), in_registers(builder.network.spec(node.name).dtype))
-
-
-EMITTERS = {
-    "embedding": embedding,
-    "index": index,
-    "gather": gather,
-    "index_select": index_select,
-    "cat": cat,
-    "roll": roll,
-    "flip": flip,
-    "slice_scatter": slice_scatter,
-    "select_scatter": select_scatter,
-    "constant_pad_nd": pad,
-    "pad": pad,
-}
+    return builder.cast(builder.value(name, aligned(builder, name, at)), result(builder, node))

@@ -1,9 +1,9 @@
-"""The order of a kernel's loops, chosen by the lines of memory that it would touch, before anything is measured.
+"""Chooses the order of a kernel's loops by the number of cache lines that it would touch, without a measurement.
 
-The model is that of cache reuse over a loop nest (M. Wolf and M. Lam, "A data locality optimizing algorithm", 1991): from the innermost loop
-outwards, a loop that moves a tensor by less than a line, or not at all, finds its lines again where all that lies within it fits into the cache;
-otherwise each of its turns brings lines of its own. The innermost loop always does. It is asked for several caches, whose lines cost more the
-further away they come from.
+It uses the model of cache reuse over a loop nest (M. Wolf and M. Lam, "A data locality optimizing algorithm", 1991). The model works outwards from
+the innermost loop. A loop that advances a tensor by less than a line, or not at all, reuses the tensor's lines if everything inside the loop fits in
+the cache. Otherwise each iteration fetches new lines. The innermost loop always reuses its lines. The model is evaluated for several cache levels;
+lines from more distant memory cost more.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from itertools import permutations
 
 from compiler.graph.ir import SIZES, Kernel
 
-LINE = 32  # bytes: a sector of a GPU, half a line of a CPU
-# Bytes, and the cost of a line that has to come from beyond, relative: neighbours alone (what one instruction of a warp touches), the cache of a core
-# or multiprocessor, and the one that all share.
+LINE = 32  # in bytes: a sector on a GPU, half a line on a CPU
+# Cache sizes in bytes, and the relative cost of a line fetched from beyond that cache. The levels are: only adjacent elements (those that one
+# instruction of a warp touches), the cache of a core or multiprocessor, and the shared cache.
 CACHES = ((0, 1 / 4), (32 << 10, 1 / 3), (16 << 20, 1.0))
-WORTH = 0.85  # of the present order's cost, above which the order stays
-SIDE_BY_SIDE = 8  # bytes of the largest element
-MOST_AXES = 5  # more, and the order stays: 120 orders are enough to look at
+WORTH = 0.85  # largest cost of a new order, as a fraction of the current order's cost
+SIDE_BY_SIDE = 8  # size of the largest element in bytes
+MOST_AXES = 5  # with more axes, the order is kept; five axes already have 120 orders
 
 
 @dataclass(frozen=True)
 class Walk:
-    """How one access moves: bytes for a step along each axis. A line that is written in parts is read too: `weight` 2."""
+    """The strides of one access in bytes per step along each axis. A line that is written in parts is also read, so its `weight` is 2."""
 
     steps: tuple[int, ...]
     weight: float = 1.0
 
 
 def ordered(kernel: Kernel) -> Kernel:
-    """The kernel with its inner loops in the order that touches least memory; as it was, where that is not clearly better. Loops over rows keep
-    their order, and so do running sums and positions, whose result depends on it."""
+    """Reorders the kernel's inner loops to minimise memory traffic, unless the gain is unclear. Loops over rows keep their order. The order is also
+    kept for running sums and for positions, because their results depend on it."""
     axes = [axis for axis in kernel.inner if kernel.sizes[axis] > 1]
     if len(axes) < 2 or len(axes) > MOST_AXES or kernel.scans or any(op.kind == "coord" for op in kernel.ops.values()):
         return kernel
     walks = walks_of(kernel)
-    if all(walk.steps[axes[-1]] <= SIDE_BY_SIDE for walk in walks):  # neighbours lie side by side for every tensor
+    if all(walk.steps[axes[-1]] <= SIDE_BY_SIDE for walk in walks):  # the innermost axis is contiguous in every tensor
         return kernel
     best = ranked(kernel.sizes, axes, walks)[0]
     if cost(kernel.sizes, best, walks) <= WORTH * cost(kernel.sizes, axes, walks):
@@ -47,18 +47,18 @@ def ordered(kernel: Kernel) -> Kernel:
 
 
 def ranked(sizes: Sequence[int], axes: Sequence[int], walks: Sequence[Walk]) -> list[tuple[int, ...]]:
-    """All orders of the axes, the cheapest first; of equals the present one."""
+    """Returns all orders of the axes, with the cheapest first. If the current order is among the cheapest, it comes first."""
     present = tuple(axes)
     return sorted(permutations(axes), key=lambda order: (cost(sizes, order, walks), order != present))
 
 
 def cost(sizes: Sequence[int], order: Sequence[int], walks: Sequence[Walk]) -> float:
-    """Bytes that have to come from beyond each cache, weighed."""
+    """Returns the weighted number of bytes that are fetched from beyond each cache."""
     return sum(weight * LINE * lines(sizes, order, walks, cache) for cache, weight in CACHES)
 
 
 def lines(sizes: Sequence[int], order: Sequence[int], walks: Sequence[Walk], cache: int) -> float:
-    """Lines that all accesses together bring into a cache over the whole nest; `order` ends with the innermost loop."""
+    """Returns the number of lines that all accesses bring into a cache over the whole loop nest. The innermost loop is the last in `order`."""
     touched = [1.0] * len(walks)
     for depth, axis in enumerate(reversed(order)):
         fits = depth == 0 or sum(touched) * LINE <= cache

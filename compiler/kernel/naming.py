@@ -1,4 +1,4 @@
-"""Names inside a kernel that do not depend on where in the graph it is used, so that equal kernels print alike."""
+"""Assigns names inside a kernel that do not depend on its position in the graph, so that identical kernels have the same text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compiler.graph.ir import Kernel
 from compiler.graph.network import Network
 from compiler.kernel.builder import identifier
 
-# Names that a printed C++ or CUDA function has for itself, beside the language's.
+# Names that a printed C++ or CUDA function uses, in addition to the keywords of the language.
 _WORDS = (
     "i j k l m n row at thread lane item part start end step group chunk tile mine first stage slot down across from memory held ready bring line "
     "plane block scratch stream "
@@ -21,20 +21,20 @@ _WORDS = (
 RESERVED_IN_C = frozenset(_WORDS.split())
 
 
-# Module-level names of a program beside the task's, and what its forward has for itself.
-HELPERS = ("dense", "exact", "check", "kernels")
+# Module-level names that a program uses in addition to the task's names, and names that are reserved in its forward.
+HELPERS = ("dense", "exact", "check", "kernels", "grouped", "routed")
 IN_FORWARD = frozenset({"self", "torch", "ctypes", "stream", "scratch", "packed"})
 
 
 def free(word: str, taken: Collection[str]) -> str:
-    """`word`, with as many underscores behind it as make it a name that is not taken."""
+    """Returns `word`, followed by as many underscores as are needed to make the name unique."""
     while word in taken:
         word += "_"
     return word
 
 
 def unused(base: str, taken: Collection[str]) -> str:
-    """`base`, with a number behind it where it is taken."""
+    """Returns `base`, followed by a number if it is already taken."""
     name, number = base, 2
     while name in taken:
         name, number = f"{base}_{number}", number + 1
@@ -42,7 +42,7 @@ def unused(base: str, taken: Collection[str]) -> str:
 
 
 def parameters(names: list[str], taken: Collection[str]) -> list[str]:
-    """Names of a forward's parameters: the task's, but for those that are taken."""
+    """Returns names for the parameters of forward: the task's own names unless they are taken."""
     found: list[str] = []
     for name in names:
         found.append(free(name, {*taken, *found, *names} if name in taken else found))
@@ -50,7 +50,8 @@ def parameters(names: list[str], taken: Collection[str]) -> list[str]:
 
 
 def rename_arguments(kernel: Kernel, network: Network, reserved: Set[str] = frozenset()) -> tuple[dict[str, str], dict[str, str]]:
-    """Short names for pointers and loads, none of them in `reserved`; returns (old pointer -> new, old operation -> new)."""
+    """Gives pointers and loads short names that are not in `reserved`. Returns the maps (old pointer -> new pointer, old operation -> new
+    operation)."""
     read, written = iter("xyzuvw"), 0
     taken: set[str] = set(reserved)
     names: dict[str, str] = {}
@@ -94,16 +95,24 @@ def rename_ops(kernel: Kernel, renames: dict[str, str], reserved: Set[str] = fro
         ops[op.name] = op
     for store in kernel.stores:
         store.op = final.get(store.op, store.op)
+        store.access.index = final.get(store.access.index, store.access.index)
     kernel.ops = ops
     return final
 
 
-C_WORDS = {"add", "sub", "mul", "div", "exp", "log", "sqrt", "pow", "max", "min", "abs", "sum", "where", "norm", "round", "floor", "ceil", "sin",
-           "cos", "tan", "tanh", "erf", "var", "std", "neg", "sign", "clone", "mean", "line", "trunc", "log1p", "expm1", "remainder"}  # fmt: skip
+# Functions that the headers of C, C++ and CUDA declare; a kernel of the same name would be a second declaration of the function. `sum`, `where` and
+# the like are no such functions, but good names for variables.
+_FUNCTIONS = (
+    "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div erf erfc erfcinv erfinv exp exp10 exp2 expm1 fabs fdim floor "
+    "fma fmax fmin fmod frexp gamma hypot ilogb isalnum isalpha isdigit islower isspace isupper j0 j1 ldexp lgamma log log10 log1p log2 logb "
+    "max min modf nextafter pow rand random rcbrt remainder remove round rsqrt select signbit sin sinh sqrt tan tanh tgamma trunc y0 y1"
+)
+_VARIABLES = "add clone line mean mul neg norm sign std sub sum var where"
+C_WORDS = frozenset([*_FUNCTIONS.split(), *_VARIABLES.split()])
 
 
 def kernel_base(kinds: list[str]) -> str:
-    """The C name of a kernel of these operators; another kernel of the same name gets a number."""
+    """Returns the C name of a kernel with the given operators. If the name is taken, it gets a number."""
     base = re.sub(r"_+", "_", "_".join(dict.fromkeys(identifier(kind.lower()) for kind in kinds)))
     base = base if len(base) <= 40 else "_".join(base[:40].split("_")[:-1])
     return f"{base}_all" if base in C_WORDS else base

@@ -1,7 +1,8 @@
-"""Variances in one pass: rows that fit in no fast memory are read once for mean and variance, not twice.
+"""Computes variances in one pass: rows that do not fit in fast memory are read once for the mean and the variance instead of twice.
 
-`sum((x - mean)^2)` becomes `sum(x^2) - sum(x) * mean`, in double precision from the first element on: squares of single-precision numbers are
-exact there, and what cancels costs mean^2 / variance of 53 bits, which is less than single precision has already lost on the way in.
+`sum((x - mean)^2)` becomes `sum(x^2) - sum(x) * mean`, and the entire computation is in double precision. Squares of single-precision numbers are
+exact in double precision. Cancellation multiplies the relative error of double precision (53 bits) by mean^2 / variance, which is less than single
+precision has already lost in the input.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from compiler.graph.ir import Kernel, Op
 
 
 def one_pass(kernel: Kernel) -> Kernel:
-    """The same kernel where it has no such sum."""
+    """Rewrites such sums of squares; returns the kernel unchanged if it has none."""
     found = {op.name: source for op in kernel.ops.values() if (source := _centred(kernel, op)) is not None}
     if not found:
         return kernel
@@ -34,14 +35,14 @@ def one_pass(kernel: Kernel) -> Kernel:
             left = _put(ops, Op(_fresh(kernel, f"{op.name}_left"), "sub", (raw, part), "float64", "row"))
             zero = _put(ops, Op(_fresh(kernel, "nothing"), "const", (), "float64", "row", 0))
             below = _put(ops, Op(_fresh(kernel, f"{op.name}_below"), "lt", (left, zero), "bool", "row"))
-            ops[op.name] = Op(op.name, "where", (below, zero, left), "float32", "row")  # rounding may leave less than nothing; NaN stays
+            ops[op.name] = Op(op.name, "where", (below, zero, left), "float32", "row")  # rounding can make the result negative; NaN is preserved
         else:
             ops[op.name] = op
     return _without_unused(replace(kernel, ops=ops))
 
 
 def _centred(kernel: Kernel, op: Op) -> tuple[str, str] | None:
-    """(x, its sum) where `op` sums up the squares of x less its mean."""
+    """Returns (x, its sum) if `op` sums the squares of x minus its mean."""
     if op.kind != "reduce" or op.attr != "sum" or op.dtype != "float32":
         return None
     square = kernel.ops[op.args[0]]

@@ -1,4 +1,4 @@
-"""Reductions as scalar operations over one row: each entry fills `values` and `maps` of the builder for one operator."""
+"""Emits reductions as scalar operations over one row. Each entry fills the builder's `values` and `maps` for one operator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verifier.graph import Node
 
 
 def declare(builder: Builder, node: Node) -> None:
-    """The axis map of `node`'s result, which later operators line up with."""
+    """Sets the axis map of `node`'s result, to which later operators align."""
     name = short(node)
     if name in FULL:
         builder.maps[node.name] = builder.full
@@ -60,7 +60,7 @@ def mean(builder: Builder, node: Node, x: str) -> str:
 
 
 def moments(builder: Builder, node: Node, x: str, correction: float = 0) -> tuple[str, str, str]:
-    """(mean, x - mean, variance), the variance from a second pass over the row."""
+    """Returns (mean, x - mean, variance); a second pass over the row computes the variance."""
     average = mean(builder, node, x) if short(node) != "mean" else ""
     centred = builder.op("sub", x, average, hint="centred")
     squares = builder.reduce("sum", builder.op("mul", centred, centred), hint="squares")
@@ -88,7 +88,7 @@ def logsumexp(builder: Builder, node: Node, x: str) -> str:
 
 
 def cross_entropy(builder: Builder, node: Node, x: str) -> str:
-    """log(sum(exp(x))) - x[target]; 0 for a target that is ignored, NaN for one that is no class."""
+    """Computes log(sum(exp(x))) - x[target]. The result is 0 for an ignored target and NaN for a target that is not a class."""
     source, target = node.args[0]["ref"], node.args[1]["ref"]
     if builder.computed_here(source):
         raise Refused("the logits are computed in the same kernel")
@@ -101,7 +101,7 @@ def cross_entropy(builder: Builder, node: Node, x: str) -> str:
 
 
 def mean_counted(builder: Builder, node: Node, x: str) -> str:
-    """The sum of the losses over the number of targets that are not ignored."""
+    """Divides the sum of the losses by the number of targets that are not ignored."""
     target = builder.value(node.args[1]["ref"], builder.full)
     counted = builder.op("ne", builder.cast(target, "int64"), builder.const(node.args[2], "int64"), dtype="bool")
     return builder.op("div", builder.reduce("sum", x), builder.reduce("sum", builder.cast(counted, "float32"), hint="counted"))
@@ -143,7 +143,7 @@ def group_norm(builder: Builder, node: Node, x: str) -> str:
 
 
 def batch_norm(builder: Builder, node: Node, x: str) -> None:
-    """Normalises by the statistics of the batch; results 3 and 4 are the running mean and (unbiased) variance after this batch."""
+    """Normalises with batch statistics. Results 3 and 4 are the running mean and the (unbiased) running variance after this batch."""
     weight, bias, *statistics, _, momentum, eps = (plain(a) for a in node.args[1:])
     average, centred, variance = moments(builder, node, x)
     scale = builder.op("rsqrt", builder.op("add", variance, builder.const(eps)), hint="scale")
@@ -187,7 +187,8 @@ def norm(builder: Builder, node: Node, x: str) -> str:
 
 
 def place(builder: Builder, node: Node, x: str) -> str:
-    """Of the largest (least) element of a row, the first where several are equal; NaN is above (below) all."""
+    """Returns the position of the largest (smallest) element of a row, or the first such position in case of ties. NaN counts as the largest
+    (smallest) value."""
     if builder.kernel.length >= 2**31 or builder.kernel.ops[x].level != "full":
         raise Refused("a place in a row of 2^31 elements, or in one of equal elements")
     if short(node) == "argmin":

@@ -1,24 +1,26 @@
-"""The passes of a kernel over a row: what each computes, keeps for a later one, reduces and stores. Both printers walk through it."""
+"""Schedules the passes of a kernel over a row: what each pass computes, keeps for a later pass, reduces and stores. Both printers use this
+schedule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from compiler.graph.ir import Kernel, Op, Store
+from compiler.kernel.functions import DEAR
 
-DEAR = {"exp", "exp2", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sigmoid", "pow", "sin", "cos", "tan", "scan"}
+KEPT = DEAR | {"scan"}
 
 
 @dataclass
 class Pass:
-    """One loop over the elements of a row. `rows` are operations on row values that are computed before the loop."""
+    """One loop over the elements of a row. `rows` are operations on row values, computed before the loop."""
 
     rows: list[Op] = field(default_factory=list)
-    elements: list[Op] = field(default_factory=list)  # in order, without those that are read from a cache
+    elements: list[Op] = field(default_factory=list)  # in order, without the operations that are read from a cache
     reduces: list[Op] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
-    keeps: list[str] = field(default_factory=list)  # operations that are written to their cache here
-    cached: list[str] = field(default_factory=list)  # operations that are read from their cache here
+    keeps: list[str] = field(default_factory=list)  # operations that this pass writes to their cache
+    cached: list[str] = field(default_factory=list)  # operations that this pass reads from their cache
 
     @property
     def scans(self) -> bool:
@@ -28,20 +30,21 @@ class Pass:
 @dataclass
 class Schedule:
     passes: list[Pass]
-    tail: list[Op]  # operations on row values after the last loop
+    tail: list[Op]  # operations on row values that follow the last loop
     row_stores: list[Store]
     caches: list[str]  # operations whose elements are kept between passes
 
     def uses(self, at: int, name: str) -> int:
-        """How often operation `name` is used in pass `at`."""
+        """Returns how many times pass `at` uses operation `name`."""
         step = self.passes[at]
         names = [arg for op in [*step.elements, *step.reduces] for arg in op.args]
         names += [op.access.index for op in step.elements if op.access.index]
         return names.count(name) + sum(store.op == name for store in step.stores) + step.keeps.count(name)
 
     def named(self, at: int, name: str) -> bool:
-        """Whether `name` is what a maximum or minimum runs over (it is then printed several times), one side of a choice, which is computed whatever
-        is chosen (a branch would stand in the way of SIMD), or read from where a store before the last one writes."""
+        """Returns whether `name` needs a variable in pass `at`. It does in three cases: a maximum or minimum over it would print it several times; it
+        is one side of a choice, and both sides are always computed because a branch would prevent SIMD; or it is read from memory that a store other
+        than the last one overwrites."""
         step = self.passes[at]
         chosen = any(op.kind == "where" and name in op.args for op in step.elements)
         overwritten = {store.access.argument for store in step.stores[:-1]}
@@ -50,7 +53,7 @@ class Schedule:
 
 
 def schedule(kernel: Kernel, cache: bool = True) -> Schedule:
-    """`cache`: keep the results of dear functions between passes instead of computing them again."""
+    """Schedules the kernel. If `cache` is set, results of expensive functions are kept between passes instead of being recomputed."""
     ops = kernel.ops
     stage: dict[str, int] = {}
     for op in ops.values():
@@ -67,7 +70,7 @@ def schedule(kernel: Kernel, cache: bool = True) -> Schedule:
 
     dear: dict[str, bool] = {}
     for op in ops.values():
-        dear[op.name] = op.level == "full" and (op.kind in DEAR or any(dear[a] for a in op.args))
+        dear[op.name] = op.level == "full" and (op.kind in KEPT or any(dear[a] for a in op.args))
     caches: list[str] = []
     for at, step in enumerate(passes):
         needed: dict[str, None] = {}
@@ -94,7 +97,7 @@ def schedule(kernel: Kernel, cache: bool = True) -> Schedule:
     for name in caches:
         home = passes[stage[name]]
         home.keeps.append(name)
-        if name not in {op.name for op in home.elements}:  # it was needed later only
+        if name not in {op.name for op in home.elements}:  # only later passes need it
             missing: dict[str, None] = {}
 
             def collect(name: str, missing: dict[str, None] = missing, home: Pass = home) -> None:
@@ -120,7 +123,7 @@ def schedule(kernel: Kernel, cache: bool = True) -> Schedule:
 
 
 def _row_closure(kernel: Kernel, passes: list[Pass]) -> set[str]:
-    """Row values that something needs."""
+    """Returns all row values that are needed."""
     wanted = {store.op for store in kernel.stores}
     for step in passes:
         for op in [*step.elements, *step.reduces]:
@@ -132,7 +135,7 @@ def _row_closure(kernel: Kernel, passes: list[Pass]) -> set[str]:
 
 
 def _needed_by(kernel: Kernel, name: str, step: Pass, row_ops: list[Op]) -> bool:
-    """Whether pass `step` reads row value `name`, directly or through other row values."""
+    """Returns whether pass `step` reads row value `name`, directly or through other row values."""
     direct = {arg for op in [*step.elements, *step.reduces] for arg in op.args} | {store.op for store in step.stores}
     for op in reversed(row_ops):
         if op.name in direct:

@@ -1,4 +1,4 @@
-"""How a kernel runs: decided from its domain, the device and the options, before a line of it is printed."""
+"""Decides how a kernel will run, based on its domain, the device and the options. This happens before the kernel is printed."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ Style = Literal["elements", "rows", "lanes", "stripes", "split", "columns", "sca
 
 @dataclass(frozen=True)
 class Shape:
-    """`elements`: no reduction. `rows`: one row at a time in each thread or block. `lanes`: one row in each SIMD lane or GPU thread. `stripes`: the
-    same for the lines of whole planes. `split`: few long rows, each shared by all threads. `columns`: the same for rows that lie side by side.
-    `scan`: running sums."""
+    """How a kernel runs. `elements`: no reduction. `rows`: each thread or block processes one row at a time. `lanes`: each SIMD lane or GPU thread
+    processes one row. `stripes`: like `lanes`, for the lines of whole planes. `split`: there are few long rows, and all threads share each row.
+    `columns`: like `split`, for adjacent rows. `scan`: running sums."""
 
     style: Style
     parallel: bool = True
     stream: bool = False  # non-temporal stores
-    cache: bool = True  # keep dear values of a row between passes
-    lanes: int = 8  # rows whose running sums advance together (scan)
-    threads: int = 256  # GPU: threads of a block
-    warp_rows: bool = False  # GPU: one row in each warp
-    vector: int = 8  # GPU: elements that one load takes at most, where they lie side by side and aligned: 4 floats or 8 of 16 bits
-    work: int = 1  # GPU, elements: loads in flight a thread
-    unroll: int = 0  # GPU: steps of the loop over a row that are unrolled; 0: the compiler's choice
-    chunks: int = 32  # GPU, split and columns: blocks that share a row
-    cluster: int = 0  # GPU, rows: blocks of a cluster that share a row and keep it in their shared memory; 0: a row is kept in registers, or not
-    groups: int = 1  # GPU, lanes and columns: threads of a block that share a row
-    held: int = 64  # GPU, lanes: elements of its row that a thread keeps in registers, where more than one pass reads them
-    tile: int = 4  # GPU, scan: neighbouring elements a thread takes at once
-    resident: int = 0  # GPU: blocks that a multiprocessor is to hold, which bounds the registers of a thread; 0: the compiler's choice
+    cache: bool = True  # whether expensive values of a row are kept between passes
+    lanes: int = 8  # number of rows whose running sums advance together (scan)
+    threads: int = 256  # GPU: threads per block
+    warp_rows: bool = False  # GPU: one row per warp
+    vector: int = 8  # GPU: maximum number of elements per load if contiguous and aligned (4 floats or 8 elements of 16 bits)
+    work: int = 1  # GPU, elements: loads in flight per thread
+    unroll: int = 0  # GPU: unroll factor of the loop over a row; 0 means the compiler's choice
+    chunks: int = 32  # GPU, split and columns: blocks per row
+    cluster: int = 0  # GPU, rows: blocks per cluster that share a row and keep it in their shared memory; 0 means in registers or not at all
+    groups: int = 1  # GPU, lanes and columns: number of threads in a block that share each row
+    held: int = 64  # GPU, lanes: number of row elements that a thread keeps in registers if more than one pass reads them
+    tile: int = 4  # GPU, scan: number of neighbouring elements per thread and step
+    resident: int = 0  # GPU: minimum blocks per multiprocessor, which limits the registers per thread; 0 means the compiler's choice
     workers: int = 0  # CPU: threads; 0: all
-    chunk: int = 0  # CPU: iterations that a thread takes at once; 0: each thread one equal part
-    simd: int = 0  # CPU: floats in a SIMD step; 0: the compiler's choice
-    block: int = 512  # CPU: elements summed in single precision before they join a double
-    line: int = 4096  # CPU: elements finished in the cache before they are written past it
+    chunk: int = 0  # CPU: iterations that a thread takes at a time; 0 means equal shares
+    simd: int = 0  # CPU: floats per SIMD step; 0 means the compiler's choice
+    block: int = 512  # CPU: number of elements summed in single precision before the sum is added to a double
+    line: int = 4096  # CPU: number of elements finished in the cache before non-temporal stores write them
 
     def describe(self, cuda: bool) -> str:
-        """The launch shape or loop structure in words."""
+        """Describes the launch shape or the loop structure."""
         if cuda:
             return {
                 "elements": f"{'grid-stride loop, ' if self.work > 1 else ''}blocks of {self.threads} threads",
@@ -68,9 +68,9 @@ class Shape:
         return f"one block of {self.threads} threads a row" + (", which lies in its shared memory" if self.cluster else "")
 
 
-IN_REGISTERS = 32 * 1024  # elements of a row that a block of 1024 threads keeps in registers
-MOST_PARTS = 512  # blocks that share a row, if fewer fill the device: the next kernel joins what they found
-PARALLEL_WORK = 16384  # elements below which a parallel region costs more than it gives
+IN_REGISTERS = 32 * 1024  # number of row elements that a block of 1024 threads can keep in registers
+MOST_PARTS = 512  # maximum blocks per row unless more are needed to fill the device, since the next kernel combines their results
+PARALLEL_WORK = 16384  # number of elements below which a parallel region costs more than it saves
 
 
 def shape_of(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
@@ -87,9 +87,9 @@ NUMBERS = {  # knob: field of Shape
 
 
 def _numbers(shape: Shape, options: Options, group: str) -> Shape:
-    """The shape with the numbers that the options ask for; each is correct for every kernel, whatever it does to its speed."""
+    """Returns the shape with the parameters that the options request. All values are correct for all kernels; they affect only the speed."""
     chosen: dict[str, Any] = {field: options.knob(name, group, getattr(shape, field)) for name, field in NUMBERS.items()}
-    if shape.threads * chosen["resident"] > 2048:  # more threads than a multiprocessor holds
+    if shape.threads * chosen["resident"] > 2048:  # more threads than a multiprocessor can hold
         chosen["resident"] = 0
     return replace(shape, **chosen)
 
@@ -114,13 +114,13 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
         return Shape("elements", threads=options.knob("block", group, 256))
     if kernel.scans:
         return Shape("scan", threads=options.knob("block", group, 256 if kernel.length > 1024 else 128))
-    places = any(op.attr == "argmax" for op in kernel.ops.values())  # what several blocks find is joined as doubles, which hold no places
+    places = any(op.attr == "argmax" for op in kernel.ops.values())  # results of several blocks are combined as doubles, so not positions
     if options.on("channels-last", group) and side_by_side(kernel):
         if kernel.rows < figures.units * 32 and kernel.length > 1024 and not places:
             return _columns(kernel, figures, options, group)
-        return replace(_lanes(kernel, figures, options, group, cache), held=32)  # of 64 registers that a block of 1024 threads leaves each
+        return replace(_lanes(kernel, figures, options, group, cache), held=32)  # of the 64 registers per thread in a block of 1024 threads
     if side_by_side(kernel) and kernel.rows < figures.units * 16 and kernel.length > 1024 and not places:
-        return _columns(kernel, figures, options, group)  # else half of the device, or an eighth of each sector that is read
+        return _columns(kernel, figures, options, group)  # otherwise only half of the device, or an eighth of each sector, would be used
     if stripes.fits(kernel, figures) and not options.knob("groups", group, 0):
         return Shape("stripes", threads=options.knob("block", group, 1024))
     if strided_rows(kernel) or windows_side_by_side(kernel):
@@ -137,7 +137,7 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
 
 
 def _lanes(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
-    """Threads share rows where there are too few rows to fill the device, or where their parts then fit in registers."""
+    """Lets several threads share a row if there are too few rows to fill the device, or if each thread's part then fits in registers."""
     groups, threads, again = 1, 256, bool(read_again(kernel))
     while (
         groups < 32
@@ -146,13 +146,14 @@ def _lanes(kernel: Kernel, figures: DeviceFigures, options: Options, group: str,
     ):
         groups *= 2
     if not again and kernel.length >= 512 and groups < 8:
-        groups, threads = 8, 1024  # many lines of a narrow tile in flight: 15 % more than one thread a row, measured on an H200
+        groups, threads = 8, 1024  # keeps many lines of a narrow tile in flight, which is 15 % faster than one thread per row on an H200
     groups = options.knob("groups", group, groups)
     return Shape("lanes", cache=cache, threads=max(options.knob("block", group, threads), 32 * groups), groups=groups)
 
 
 def _columns(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
-    """A warp's width of rows in a block, and blocks that fill the device once: each more is a part more to join."""
+    """Chooses as many rows per block as a warp has lanes, and just enough blocks to fill the device once, because each additional block adds a
+    partial result to combine."""
     wide = 32 if kernel.rows >= 32 else 16 if kernel.rows >= 16 else 8
     threads = options.knob("block", group, 512)
     groups = threads // wide
@@ -161,9 +162,10 @@ def _columns(kernel: Kernel, figures: DeviceFigures, options: Options, group: st
 
 
 def _split(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
-    """Blocks for several rounds of the device, each with work enough to hide its start; of such numbers that with the fullest last round."""
+    """Chooses enough blocks for several waves on the device, provided that each block has enough work to hide its start-up. Among such block counts,
+    it chooses the one with the fullest last wave."""
     threads = options.knob("block", group, 256)
-    slots = figures.units * max(1, 2048 // threads)  # blocks that run at the same time
+    slots = figures.units * max(1, 2048 // threads)  # concurrent blocks
     least = min(-(-slots * 3 // kernel.rows), kernel.length >> 13)
     most = max(1, least, min(slots * 16 // kernel.rows, kernel.length >> 15, MOST_PARTS))
     chunks = min(range(max(1, most // 2), most + 1), key=lambda count: (-(-kernel.rows * count // slots) * slots / (kernel.rows * count), -count))
@@ -171,12 +173,13 @@ def _split(kernel: Kernel, figures: DeviceFigures, options: Options, group: str)
 
 
 def _long_rows(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
-    """Rows that no block keeps in registers: in the shared memory of a few blocks where that is enough, and is needed."""
+    """Handles rows that are too long for a block's registers. They are kept in the shared memory of a few blocks if that is both necessary and
+    sufficient."""
     arrays = len(read_again(kernel))
     bytes_of_row = 4 * kernel.length * arrays
     for blocks in (1, 2, 4, 8) if cache and bytes_of_row and (figures.capability or (0, 0)) >= (9, 0) else ():
         room = figures.unit_cache_bytes - 2048
-        share = -(-bytes_of_row // blocks) + arrays * 16 * 1024  # what the last round of its threads rounds up to
+        share = -(-bytes_of_row // blocks) + arrays * 16 * 1024  # the rounding in the last iteration of its threads
         if share <= room // 2 or (blocks == 8 and share <= room):
             blocks = options.knob("cluster", group, blocks)
             if kernel.rows * blocks * 4 >= figures.units * 3 or blocks == 8:
@@ -188,7 +191,7 @@ def _long_rows(kernel: Kernel, figures: DeviceFigures, options: Options, group: 
 
 
 def read_again(kernel: Kernel) -> set[str]:
-    """Loads of the elements of a row that more than one pass over it reads."""
+    """Returns the loads of those row elements that more than one pass reads."""
     seen: dict[str, int] = {}
     for step in schedule(kernel, cache=False).passes:
         for op in step.elements:
@@ -198,7 +201,7 @@ def read_again(kernel: Kernel) -> set[str]:
 
 
 def strided_rows(kernel: Kernel) -> bool:
-    """Rows too short for SIMD, or whose neighbouring elements do not lie side by side."""
+    """Returns whether the rows are too short for SIMD or have neighbouring elements that are not contiguous."""
     if not kernel.outer:
         return False
     last = kernel.inner[-1] if kernel.inner else None
@@ -209,7 +212,7 @@ def strided_rows(kernel: Kernel) -> bool:
 
 
 def windows_side_by_side(kernel: Kernel) -> bool:
-    """Whether rows are windows whose lines lie side by side, so that the lines of 32 of them are what a warp reads."""
+    """Returns whether the rows are windows with adjacent lines, in which case a warp reads the lines of 32 windows at a time."""
     if len(kernel.inner) < 2 or not kernel.outer or kernel.length > 256 or kernel.rows < 1 << 16:
         return False
     loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
@@ -218,7 +221,7 @@ def windows_side_by_side(kernel: Kernel) -> bool:
 
 
 def side_by_side(kernel: Kernel) -> bool:
-    """Whether what is read of a row lies apart, and beside it the same of the next row."""
+    """Returns whether the elements of a row are strided and adjacent to the corresponding elements of the next row."""
     if not kernel.outer or not kernel.inner or kernel.rows < 8:
         return False
     loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
@@ -226,9 +229,10 @@ def side_by_side(kernel: Kernel) -> bool:
 
 
 def streams(kernel: Kernel) -> bool:
-    """One dense float output, written element by element: the form in which non-temporal stores are printed."""
+    """Returns whether there is a single dense float output that is written element by element, which is the only case that supports non-temporal
+    stores."""
     full = [store for store in kernel.stores if store.level == "full"]
     if len(full) != 1 or not kernel.inner or kernel.arguments[full[0].access.argument].dtype != "float32":
         return False
     argument = kernel.arguments[full[0].access.argument]
-    return full[0].access.strides[kernel.inner[-1]] == 1 and not argument.read and kernel.sizes[kernel.inner[-1]] >= 256
+    return not full[0].how and full[0].access.strides[kernel.inner[-1]] == 1 and not argument.read and kernel.sizes[kernel.inner[-1]] >= 256

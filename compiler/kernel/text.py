@@ -1,8 +1,8 @@
-"""Text of kernels whose printers say which of their integers are sizes, so that kernels that differ in sizes alone are known as one.
+"""Kernel text with marked sizes, which makes it possible to merge kernels that differ only in their sizes.
 
-A printer marks an integer within the text as it prints it: `free` where the kernel may as well take it as a parameter, `known` where the compiler
-must know it, as it must divisors, lengths of arrays and ends of short loops. What is not marked is part of the text. Marks are characters of
-Unicode's private area, which no program has. `KernelText` reads them once; whoever has no use for them drops them (`plain`).
+A printer marks integers in the text as it prints them: with `free` if the kernel may take the integer as a parameter, with `known` if the compiler
+must know it (divisors, array lengths, bounds of short loops). Unmarked integers are ordinary text. The marks are characters from Unicode's private
+use area, which programs never contain. `KernelText` reads the marks once; `plain` removes them where they are not needed.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from dataclasses import dataclass, field, replace
 
 BEGIN, NEXT, END = "\ue000", "\ue001", "\ue002"
 MARK = re.compile(f"{BEGIN}([^{NEXT}]*){NEXT}([^{NEXT}]*){NEXT}([^{END}]*){END}")
-HOLE = BEGIN + END  # of a size, in a template
-WINDOW = "\ue003"  # the name of the kernel's window
+HOLE = BEGIN + END  # the place of a size in a template
+WINDOW = "\ue003"  # name of the kernel's window
 LARGEST = 2**31 - 1
 SIZE = "SIZE"
 
 
 def free(number: int, name: str, parameter: str = SIZE) -> str:
-    """A size that may become a parameter of the kernel, called `name`; or of a template, called `parameter`."""
+    """Marks a size that may become a kernel parameter called `name`, or a template parameter called `parameter`."""
     return f"{BEGIN}{number}{NEXT}{name}{NEXT}{parameter}{END}" if 0 <= number <= LARGEST else known(number, parameter)
 
 
 def known(value: int | bool, parameter: str = SIZE) -> str:
-    """A size, or a flag, that the compiler must know: it may become a parameter of a template."""
+    """Marks a size or a flag that the compiler must know and that may become a template parameter."""
     return f"{'-' * (value < 0)}{BEGIN}{str(abs(value) if value < 0 else value).lower()}{NEXT}{NEXT}{parameter}{END}"
 
 
 def stride(number: int, of: str = "", parameter: str = SIZE) -> str:
-    """What `of` is multiplied by."""
+    """Marks a factor by which `of` is multiplied."""
     return free(number, _named(of, "stride"), parameter)
 
 
@@ -39,12 +39,12 @@ def times(text: str, number: int) -> str:
 
 
 def shift(number: int) -> str:
-    """What is added to an index."""
+    """Marks a number that is added to an index."""
     return free(number, "shift")
 
 
 def end(number: int, of: str = "") -> str:
-    """What `of` is compared with."""
+    """Marks a number with which `of` is compared."""
     return free(number, _named(of, "end"))
 
 
@@ -57,29 +57,30 @@ def beyond(text: str, number: int) -> str:
 
 
 def _named(of: str, what: str) -> str:
-    """After the variable that `of` ends with, if it does."""
+    """Derives a name from the variable at the end of `of`, if there is one."""
     word = re.search(r"[A-Za-z_]\w*$", of)
     return f"{word[0]}_{what}" if word else what
 
 
 def plain(text: str) -> str:
-    """Without marks."""
+    """Returns the text without marks."""
     return MARK.sub(r"\1", text) if BEGIN in text else text
 
 
 def width(text: str) -> int:
-    """Characters that are printed."""
+    """Returns the number of printed characters."""
     return len(plain(text))
 
 
 def words(text: str) -> set[str]:
-    """Every name in it."""
+    """Returns every identifier in the text."""
     return set(re.findall(r"[A-Za-z_]\w*", text))
 
 
 @dataclass(frozen=True)
 class Size:
-    """`name` as a parameter of the kernel, "" where the compiler must know it; `parameter`: as one of a template."""
+    """A size. `name` is the size's name as a kernel parameter, or "" if the compiler must know the size. `parameter` is its name as a template
+    parameter."""
 
     value: str
     name: str = ""
@@ -88,7 +89,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Window:
-    """Sizes of a window as a struct that the kernel is compiled for."""
+    """Window sizes in a struct for which the kernel is compiled."""
 
     name: str
     sizes: tuple[tuple[str, int], ...]
@@ -101,8 +102,8 @@ class Window:
 
 @dataclass(frozen=True)
 class KernelText:
-    """A kernel: `template` has a hole for each of `sizes`. `part` is what sets it apart from the launcher's other kernels; `note` a comment that
-    belongs to it, and not to its launcher."""
+    """A kernel. `template` has one hole for each of the `sizes`. `part` distinguishes this kernel from the launcher's other kernels. `note` is a
+    comment that belongs to the kernel, not to the launcher."""
 
     launcher: str
     part: str
@@ -112,13 +113,13 @@ class KernelText:
     sizes: tuple[Size, ...]
     note: str = ""
     window: Window | None = None
-    arguments: tuple[str, ...] = ()  # of its template
+    arguments: tuple[str, ...] = ()  # template arguments
 
     @classmethod
     def of(
         cls, launcher: str, part: str, bounds: str, parameters: str, lines: Iterable[str], note: str = "", window: Window | None = None
     ) -> KernelText:
-        """`lines` of the body, with marks."""
+        """Builds a kernel from the marked `lines` of its body."""
         body = "".join(f"{line}\n" for line in lines)
         sizes = tuple(Size(*mark.groups()) for mark in MARK.finditer(body))
         return cls(launcher, part, bounds, parameters, MARK.sub(HOLE, body), sizes, note, window)
@@ -128,7 +129,7 @@ class KernelText:
         return f"{self.launcher}_{self.part}"
 
     def named(self, old: str, new: str) -> KernelText:
-        """With another name in place of the launcher's."""
+        """Returns the kernel with the launcher's name replaced."""
         parameters, template = self.parameters.replace(old, new), self.template.replace(old, new)
         window = replace(self.window, name=self.window.name.replace(old, new)) if self.window else None
         return replace(self, launcher=self.launcher.replace(old, new), parameters=parameters, template=template, window=window)
@@ -145,7 +146,7 @@ class KernelText:
 
 @dataclass(frozen=True)
 class Launch:
-    """A statement of a launcher; `asks`: whether it asks for so much shared memory first."""
+    """A launch statement. `asks` means that the launcher must first request this much shared memory."""
 
     kernel: str
     grid: str
@@ -161,7 +162,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Launcher:
-    """The function that a program calls; it returns the launch's error."""
+    """The function that a program calls. It returns the error code of the launch."""
 
     name: str
     parameters: str
@@ -187,12 +188,12 @@ def text_of(parts: Iterable[Part]) -> str:
 
 
 def named(parts: Iterable[Part], old: str, new: str) -> list[Part]:
-    """With another name in place of the launcher's."""
+    """Returns the parts with the launcher's name replaced."""
     return [part.replace(old, new) if isinstance(part, str) else part.named(old, new) for part in parts]
 
 
 def columns(kernels: Sequence[KernelText]) -> dict[tuple[str, ...], list[int]]:
-    """Sizes that differ between kernels of one template: their value in each, and where they stand."""
+    """Returns the sizes that differ between kernels with the same template, as their values in each kernel and their positions."""
     found: dict[tuple[str, ...], list[int]] = {}
     for at, values in enumerate(zip(*([size.value for size in kernel.sizes] for kernel in kernels), strict=True)):
         if len(set(values)) > 1:
@@ -201,12 +202,12 @@ def columns(kernels: Sequence[KernelText]) -> dict[tuple[str, ...], list[int]]:
 
 
 def with_values(kernel: KernelText, values: dict[int, str]) -> KernelText:
-    """The kernel with other text in place of some of its sizes."""
+    """Returns the kernel with some of its sizes replaced by other text."""
     return replace(kernel, sizes=tuple(Size(values[at]) if at in values else size for at, size in enumerate(kernel.sizes)))
 
 
 def without_gaps(text: str) -> str:
-    """No more than one empty line at a time."""
+    """Collapses runs of empty lines into one."""
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text

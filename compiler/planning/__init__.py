@@ -1,1 +1,1 @@
-"""What becomes a kernel, what it costs, and what to change next."""
+"""Decides which operators become kernels, estimates their cost, and proposes the next changes."""

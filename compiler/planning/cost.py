@@ -1,4 +1,4 @@
-"""Time a group takes at best, is expected to take, and took: what decides where work is still worth it."""
+"""The minimum, expected and measured time of each group, which show where further optimisation pays off."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from verifier.report import Report
 if TYPE_CHECKING:
     from compiler.planning.plan import CompilerPlan, Group
 
-NEAR_FLOOR = 1 / 0.9  # times the floor: at 90 % of it a group is left alone
-HOST_US = 12.0  # of a processor for each group of a forward that is not recorded: its memory, its pointers, its launch
-FEWEST_RECORDED = 4  # groups; with fewer the copies of a recorded forward cost what it saves
+NEAR_FLOOR = 1 / 0.9  # multiple of the floor; a group that achieves 90 % of its floor is left alone
+HOST_US = 12.0  # host time per group of an unrecorded forward, for allocations, pointers and the launch
+FEWEST_RECORDED = 4  # minimum number of groups; with fewer, copying inputs and results costs as much as recording saves
 WORTH = 0.05  # share of the program's time below which a group is left alone
-REACHED = {"own kernel": 0.95, "library": 0.8, "pytorch": 0.7}  # of the ceilings, as a rule
-# Own kernels that reach less, by an operator of theirs: medians over KernelBench's programs on an H200 (bench/results/kernelbench-h200.md, "Own
-# kernels against their floors"; 2026-11-25). Convolutions of one axis, of which there were few, as those of two.
+REACHED = {"own kernel": 0.95, "library": 0.8, "pytorch": 0.7}  # fraction of the peak rates that is usually achieved
+# Figures for those of our own kernels that achieve less, keyed by one of their operators. They are medians over the KernelBench programs on an H200
+# (bench/results/kernelbench-h200.md, "Own kernels against their floors"; 2026-11-25). There were few one-dimensional convolutions, so they use the
+# figures of two-dimensional ones.
 REACHED_BY = {
     "conv transpose3d": 0.15, "conv3d": 0.24, "conv transpose2d": 0.35, "conv transpose1d": 0.35, "gru": 0.4, "lstm": 0.4, "convolution": 0.43,
     "conv1d": 0.43, "batch norm": 0.58, "group norm": 0.62, "bmm": 0.66, "matrix product": 0.66, "linear": 0.7, "layer norm": 0.72, "softmax": 0.75,
 }  # fmt: skip
-REACHED_IN_16_BITS = {"convolution": 0.24, "batch norm": 0.54}  # where it differs
-PACE = {"own kernel": 0.85, "library": 0.8, "pytorch": 0.7}  # of the ceilings, by which launch-bound forwards are told
+REACHED_IN_16_BITS = {"convolution": 0.24, "batch norm": 0.54}  # where 16-bit types differ
+PACE = {"own kernel": 0.85, "library": 0.8, "pytorch": 0.7}  # assumed fraction of the peak rates when deciding whether forward is launch-bound
 
 Bound = Literal["memory", "compute", "launch"]
 
 
 def bound_of(group: Group, figures: DeviceFigures) -> Bound:
-    """What sets the floor of a group, or that its launch takes longer than either."""
+    """Returns what determines a group's floor: memory traffic or arithmetic, or "launch" if its launch takes longer than both."""
     memory = figures.memory_ms(group.bytes)
     if group.floor_ms * 1e3 < figures.launch_us:
         return "launch"
@@ -42,7 +43,7 @@ def bound_of(group: Group, figures: DeviceFigures) -> Bound:
 
 
 def expected_ms(group: Group, figures: DeviceFigures, precision: str = "fp32-strict") -> float:
-    """What a kernel of its kind usually takes, and no less than its launch. Of a GPU the kinds are known."""
+    """Returns the typical time of such a kernel, but at least its launch time. There are figures per kind of kernel only for GPUs."""
     reached = REACHED[group.space]
     if group.space == "own kernel" and figures.kind == "cuda":
         by = REACHED_BY | REACHED_IN_16_BITS if precision in ("bf16", "fp16") else REACHED_BY
@@ -51,8 +52,9 @@ def expected_ms(group: Group, figures: DeviceFigures, precision: str = "fp32-str
 
 
 def launch_bound(plan: CompilerPlan) -> bool:
-    """Whether the host would set the pace of a forward that is not recorded as a CUDA graph. On an H200 the nine KernelBench programs of which this
-    holds, of those measured so far, were all fastest recorded; of the 80 others one was."""
+    """Returns whether the host would be the bottleneck of a forward that is not recorded as a CUDA graph. So far, this is the case for nine of the
+    KernelBench programs measured on an H200, and recording made all nine fastest. It is not the case for the other 80, and recording made only one of
+    them fastest."""
     if plan.graph is None or not plan.target.on_gpu or not plan.graph.recordable or len(plan.groups) < FEWEST_RECORDED:
         return False
     paces = [max(group.floor_ms / PACE[group.space], plan.figures.launch_us / 1e3) for group in plan.groups]
@@ -60,16 +62,17 @@ def launch_bound(plan: CompilerPlan) -> bool:
 
 
 def library_ms(group: Group, figures: DeviceFigures, precision: str) -> float:
-    """What the library's operators would take in place of a group's kernel, as a rule."""
+    """Estimates the time of the library operators that would replace a group's kernel."""
     best = max(figures.memory_ms(group.eager_bytes), figures.product_ms(group.flops, precision))
     return max(best / REACHED["library"], figures.launch_us / 1e3)
 
 
-PRODUCTS = ("matmul", "conv")  # families whose kernels work on tensor cores, where there are any
+PRODUCTS = ("matmul", "conv")  # families with kernels that use tensor cores, if the device has any
 
 
 def task_floor(plan: CompilerPlan, bytes_min: int, flops: int) -> float:
-    """Of the whole task in milliseconds: its bytes, or its products in the fastest arithmetic that the plan uses, whichever takes longer."""
+    """Returns the floor of the whole task in milliseconds. The floor is the larger of two times: that for moving the task's bytes, and that for
+    computing its products in the fastest arithmetic that the plan uses."""
     own = any(group.family in PRODUCTS for group in plan.own)
     arithmetic = own_arithmetic(plan.precision) if own else library_arithmetic(plan.precision)
     return max(plan.figures.memory_ms(bytes_min), plan.figures.compute_ms(flops, arithmetic))
@@ -80,16 +83,17 @@ def near_floor(group: Group, ms: float | None) -> bool:
 
 
 def left_alone(group: Group, ms: float | None, total: float) -> bool:
-    """Whether nothing about a group is worth a measurement: it is at its floor, or hardly counts."""
+    """Returns whether measuring a group is pointless, because it is at its floor or hardly contributes to the total time."""
     return near_floor(group, ms) or (ms is not None and total > 0 and ms / total < WORTH)
 
 
 def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str = "") -> dict[str, float]:
-    """Milliseconds a call in each own group's kernels: by the launches in the program's text, which follow the groups' order, and of a kernel that
-    several groups run, or where the text does not tell, shared out by what the model expects of them."""
+    """Returns the milliseconds per call that the kernels of each of our own groups take. Kernels are assigned to groups based on the launches in the
+    program's text, which have the same order as the groups. If several groups run a kernel or the text is ambiguous, the kernel's time is split in
+    proportion to the model's estimates for the groups."""
     seen = kernel_times(report, profile)
     groups = [group for group in plan.own if not options.on("leave-to-library", group.id)]
-    running: dict[str, list[Group]] = {}  # kernel -> the groups that run it, as often as they do
+    running: dict[str, list[Group]] = {}  # kernel -> the groups that run it, with one entry per run
     launched = [] if options.on("overlap-streams") else launches(source)  # branches change the order
     for group, kernels in _kernels(groups, seen, launched):
         for name in kernels:
@@ -108,7 +112,7 @@ def _weight(group: Group) -> float:
 
 
 def _kernels(groups: list[Group], seen: Iterable[str], launched: list[Launch]) -> Iterator[tuple[Group, list[str]]]:
-    """Of each group the kernels of `seen` that it runs."""
+    """Yields each group together with the kernels in `seen` that it runs."""
     alike: dict[str, list[Group]] = {}
     for group in groups:
         alike.setdefault(kernel_base(group.kinds), []).append(group)
@@ -127,14 +131,15 @@ def _kernels(groups: list[Group], seen: Iterable[str], launched: list[Launch]) -
 
 
 def _instances(kernel: str, by_name: dict[str, list[str]]) -> list[str]:
-    """Of a template the one that bears the same type first; numbers are written in several ways ("9", "(int)9")."""
+    """Returns the template instances with the same first type argument. Numbers are not compared, because they can be written in several ways ("9",
+    "(int)9")."""
     base, _, arguments = kernel.partition("<")
     alike, first = by_name.get(base, []), arguments.partition(",")[0].rstrip(">")
     return [name for name in alike if not first or f"<{first}," in name or f"<{first}>" in name] or alike
 
 
 def against_floor(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str = "") -> dict[str, float]:
-    """`times` to four digits, for people and records."""
+    """Returns `times` rounded to four digits, for display and storage."""
     return {group: float(f"{ms:.4g}") for group, ms in times(plan, options, report, profile, source).items()}
 
 
@@ -143,7 +148,7 @@ def duration(milliseconds: float) -> str:
 
 
 def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:
-    """Of own kernels by name, in milliseconds a call: as the verdict observed them, else as a profile did."""
+    """Returns the milliseconds per call of each of our own kernels by name, as observed by the verdict or, failing that, from a profile."""
     seen: dict[str, float] = {}
     for kernel in report.kernels:
         if kernel.own:
@@ -156,6 +161,6 @@ def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:
 
 
 def base_of(kernel: str, bases: Iterable[str]) -> str | None:
-    """The longest of the names that a kernel's can begin with: "void norm_relu_2_kernel<4>(float*)" is of "norm_relu", not of "norm"."""
+    """Returns the longest base with which the kernel's name begins: "void norm_relu_2_kernel<4>(float*)" belongs to "norm_relu", not to "norm"."""
     name = base_name(kernel)
     return max((base for base in bases if name == base or name.startswith(f"{base}_")), key=len, default=None)

@@ -1,4 +1,4 @@
-"""Numbers of a printed program that can be changed without changing what it computes: what each kernel has, and which values are worth trying."""
+"""Tunable parameters of a printed program that do not affect its results: the knobs of each kernel and the values worth trying."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from compiler.program.forward import Forward
 from compiler.program.task_text import TaskText
 from compiler.targets.target import Offered
 
-MOST_KERNELS = 4  # of a program, those that take longest or move most memory: what the others cost is not worth their measurements
+MOST_KERNELS = 4  # kernels per program that are tuned: those that take longest or move most memory; the others do not justify measurements
 
 
 @dataclass(frozen=True)
 class Number:
-    """`name` is `KERNEL.KNOB`; it holds for all groups that share the kernel. `values` are in order, `value` is one of them."""
+    """A tunable number. `name` is `KERNEL.KNOB`, and the value applies to all groups that share the kernel. `values` are sorted and include
+    `value`."""
 
     name: str
     values: tuple[int, ...]
@@ -27,8 +28,9 @@ class Number:
 
 
 def numbers(plan: CompilerPlan, task_source: str, options: Options, measured: Mapping[str, float] | None = None, total: float = 0.0) -> list[Number]:
-    """The numbers of the kernels that count most in the program that these options print; none where it has no own kernel. `measured`: milliseconds
-    of each group, as far as known, of `total`; kernels whose groups are all at their floor, or hardly count, are left alone."""
+    """Returns the knobs of the most expensive kernels in the program that these options print, or nothing if it has no kernels of our own. `measured`
+    holds the milliseconds of those groups whose time is known, and `total` is the program's time. A kernel is skipped if all its groups are at their
+    floor or hardly contribute."""
     if plan.graph is None or not plan.own:
         return []
     forward = Forward(plan, TaskText.of(task_source, plan.graph), options)
@@ -54,12 +56,12 @@ def numbers(plan: CompilerPlan, task_source: str, options: Options, measured: Ma
 
 
 def rank(value: int) -> float:
-    """0 stands for "one equal part" or "the compiler's choice": beyond all others."""
+    """Returns the sort key of a value. 0 means "one equal part" or "the compiler's choice" and comes last."""
     return value or float("inf")
 
 
 def with_numbers(options: Options, known: list[Number], values: dict[str, int]) -> Options | None:
-    """The options with numbers at other values; null for a name or a value that the program does not have."""
+    """Returns the options with new values for some knobs, or None if the program does not have a name or a value."""
     by_name = {number.name: number for number in known}
     for name, value in values.items():
         number = by_name.get(name)

@@ -1,4 +1,5 @@
-"""What could change next, from what was measured: each move changes one thing and says what it should bring. No move where nothing is left."""
+"""Proposes the next changes to a program, based on measurements. Each move changes one thing and states the expected gain. There are no moves if
+nothing is left to try."""
 
 from __future__ import annotations
 
@@ -15,13 +16,15 @@ from compiler.targets.target import KernelShape, Step, neighbours
 from verifier.jobs import Profile
 from verifier.report import Report
 
-SLOWER = 1.2  # times what the library is expected to take
-HOST_BOUND = 0.5  # share of a call in which the device works, below which no number of a kernel is worth a program
+SLOWER = 1.2  # multiple of the library's expected time
+WAITS = 3.0  # multiple of the floor above which a kernel with atomics is assumed to be waiting for them
+HOST_BOUND = 0.5  # fraction of a call during which the device is busy; below it, no kernel knob is worth trying
 
 
 def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None, source: str = "") -> list[Move]:
-    """Those that promise most first. `source`: the program's text, which tells whose kernels are whose. Only a program that passed is moved; what is
-    wrong is repaired by giving groups back (`leave-to-library`). Groups at their floor, and those that hardly count, are left alone."""
+    """Returns the possible moves with the most promising first. `source` is the program's text, which shows which group launches which kernel. Only
+    programs that passed get moves; failing programs are repaired by giving groups back to the library (`leave-to-library`). Groups that are at their
+    floor or hardly contribute are left alone."""
     if plan.graph is None or report is None or report.timing is None:
         return []
     total = report.timing.program_ms
@@ -46,16 +49,17 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
         found += _split(plan, options, group, kernel, shape, total, ms)
         found += _stores(plan, options, group, kernel, shape, total, ms)
         found += _steps(options, group, plan.target.steps(kernel, shape), total, ms)
+        found += _sums(options, group, total, ms)
         found += _give_back(options, group, report, total, ms)
     if profile is not None and profile.device_busy is not None and profile.device_busy < HOST_BOUND:
         found = [move for move in found if move.strategy != "block-size"]
     if plan.asked_for and sum(not options.on("leave-to-library", group.id) for group in plan.own) <= 1:
-        found = [move for move in found if move.strategy != "leave-to-library"]  # of a language that was asked for one kernel stays
+        found = [move for move in found if move.strategy != "leave-to-library"]  # if a language was requested, at least one kernel remains
     return sorted(found, key=lambda move: -move.expected_speedup)
 
 
 def gain(total: float, ms: float | None, target: float, share: float = 0.2) -> float:
-    """Expected speedup of the program when a group's time falls from `ms` to `target` (both in ms)."""
+    """Returns the expected speedup of the program if a group's time falls from `ms` to `target` (both in ms)."""
     saved = (ms - target) if ms is not None else share * total
     return round(total / max(total - max(saved, 0.0), 0.05 * total), 3) if total else 1.0
 
@@ -84,7 +88,7 @@ def _graph(plan: CompilerPlan, options: Options, total: float, profile: Profile 
 
 
 def _streams(plan: CompilerPlan, network: Network, options: Options) -> list[Move]:
-    """Branches side by side, once launches are recorded: before that the host sets the pace."""
+    """Proposes concurrent branches once the launches are recorded; before that, the host is the bottleneck."""
     if not plan.target.on_gpu or not options.on("cuda-graph") or options.on("overlap-streams"):
         return []
     schedule = promised(network, [(group.operators, group.floor_ms) for group in plan.groups])
@@ -102,7 +106,8 @@ def _streams(plan: CompilerPlan, network: Network, options: Options) -> list[Mov
 
 
 def _channels(plan: CompilerPlan, options: Options, total: float) -> list[Move]:
-    """Channels innermost, where convolutions on tensor cores, the library's and ours, turn every image around: it is read and written once more."""
+    """Proposes the channels-last layout. Without the channels-last layout, convolutions on tensor cores (the library's and ours) transpose every
+    image, which costs an extra read and write."""
     if not plan.target.supports(families.by_name("half-conv")) or plan.precision == "fp32-strict" or options.on("channels-last"):
         return []
     turned = [group for group in plan.groups if group.family == "half-conv" or (group.space == "library" and group.title == "convolution")]
@@ -159,7 +164,7 @@ def _stores(plan: CompilerPlan, options: Options, group: Group, kernel: Kernel, 
 
 
 def _family(plan: CompilerPlan, network: Network, options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:
-    """The neighbours of each of a family's numbers; the library instead of it where the program is not faster."""
+    """Proposes neighbouring values for each knob of a family, or the library instead of the family's kernel if the program is not faster."""
     gate = group.strategies[0]
     if not options.on(gate, group.id):
         return []
@@ -198,7 +203,7 @@ def _family(plan: CompilerPlan, network: Network, options: Options, group: Group
 
 
 def _steps(options: Options, group: Group, steps: list[Step], total: float, ms: float | None) -> list[Move]:
-    """Numbers, last of all: each of them at the values next to the one it has."""
+    """Proposes the values next to the current value of each knob; these moves come last."""
     return [
         Move(
             strategy="block-size",
@@ -214,8 +219,25 @@ def _steps(options: Options, group: Group, steps: list[Step], total: float, ms: 
     ]  # fmt: skip
 
 
+def _sums(options: Options, group: Group, total: float, ms: float | None) -> list[Move]:
+    """Proposes the library's sums at computed positions, because atomics are slow if many terms are added to the same element."""
+    if "atomic-sums" not in group.strategies or not options.on("atomic-sums", group.id):
+        return []
+    waits = ms is not None and ms > group.floor_ms * WAITS
+    return [
+        Move(
+            strategy="leave-to-library",
+            group=group.id,
+            options=options.choose("atomic-sums", group.id, False),
+            expected_speedup=gain(total, ms, (ms or 0) / 2, 0.02) if waits else 1.01,
+            expectation=f"{group.title}: the library adds up, a kernel of our own computes what is added",
+            why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "which of the two is faster is close",
+        )
+    ]
+
+
 def _give_back(options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:
-    """A kernel that saves no traffic against its operators, in a program that is not faster."""
+    """If the program is not faster, proposes giving up kernels that save no memory traffic compared with their separate operators."""
     speedup = report.speedup
     if speedup is None or speedup.low > 1.0 or group.eager_bytes > group.bytes * 1.2:
         return []

@@ -1,32 +1,34 @@
-"""Greedy fusion: every operator joins the group of a producer where one kernel can hold both and no cycle arises."""
+"""Greedy fusion: every operator joins the group of a producer if one kernel can compute both and no cycle arises."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from compiler import families
+from compiler.graph.constants import CONSTANTS
 from compiler.graph.ir import Kernel, product
 from compiler.graph.layout import SPLITS
 from compiler.graph.network import Network, plain, refs
+from compiler.graph.placing import placing
 from compiler.graph.reductions import short
-from compiler.kernel.builder import CONSTANTS, Refused
+from compiler.kernel.builder import Refused
+from compiler.kernel.functions import DEAR
 from compiler.kernel.fuse import build, fusible, unit
 from verifier.graph import Node
 
 CAT = "aten.cat.default"
-MOST_OPERATORS = 64  # of a fused loop: an unrolled recurrence becomes several kernels, which are alike and so one text; and plans stay quick
-MOST_SIBLINGS = 6  # that a kernel is tried with, the next ones: all steps of a recurrence read one tensor, each at a place of its own
-TINY = 1024  # elements below which a lone operator is not worth a kernel of its own
-DEAR = {"exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos", "log1p", "expm1", "exp2", "erfc", "tan"}
+MOST_OPERATORS = 64  # limit per fused loop; an unrolled recurrence becomes several identical kernels (with one text), and planning stays fast
+MOST_SIBLINGS = 6  # number of next siblings with which to try a merge, since all steps of a recurrence read one tensor at different positions
+TINY = 1024  # elements below which a single operator does not justify a kernel
 
 
 @dataclass
 class Cluster:
     members: list[str]
-    kernel: Kernel | None = None  # null: the library computes it
+    kernel: Kernel | None = None  # None if the library computes it
     reason: str = ""
-    match: families.Match | None = None  # a family's kernel computes it, tail and prologues with it
-    shape: tuple[int, ...] = ()  # of the anchor's value
+    match: families.Match | None = None  # the family with the kernel that computes the cluster, including tail and prologues
+    shape: tuple[int, ...] = ()  # shape of the anchor's value
 
     @property
     def own(self) -> bool:
@@ -34,7 +36,8 @@ class Cluster:
 
 
 class Owners(dict[str, Cluster]):
-    """The cluster of each operator. `order`: places of all operators in the source; `spans`: first and last place of clusters of several."""
+    """Maps each operator to its cluster. `order` holds the source position of every operator, and `spans` the first and last position of each cluster
+    with several operators."""
 
     def __init__(self, order: dict[str, int]):
         super().__init__()
@@ -55,7 +58,8 @@ class Owners(dict[str, Cluster]):
 
 
 def partition(network: Network, setting: families.Setting | None = None) -> list[Cluster]:
-    """Clusters in an order in which they can run. Views and constants are in none: they cost nothing, or are printed where they are read."""
+    """Returns the clusters in an executable order. Views and constants belong to no cluster, because they cost nothing or are printed where they are
+    read."""
     owner = Owners({name: at for at, name in enumerate(network.nodes)})
     for name, node in network.nodes.items():
         if name in owner or network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or network.of_weights(name):
@@ -66,6 +70,8 @@ def partition(network: Network, setting: families.Setting | None = None) -> list
             continue
         if _in_place(network, owner, node):
             cluster = Cluster([name], reason="its parts are computed where they belong")
+        elif placing(network, node) is not None and (setting is None or not setting.at_places):
+            cluster = Cluster([name], reason=f"{short(node)} adds up in order in the library")
         elif fusible(network, name):
             cluster = _alone(network, unit(network, name))
         else:
@@ -85,7 +91,8 @@ def partition(network: Network, setting: families.Setting | None = None) -> list
 
 
 def _in_place(network: Network, owner: Owners, node: Node) -> bool:
-    """Whether it is a concatenation of channels of which a family writes a part where it belongs, so that there may be nothing to do for it."""
+    """Returns whether the operator concatenates channels and a family can write one of the parts directly into place, in which case the concatenation
+    may have nothing to do."""
     rank = len(node.outputs[0].shape) if node.op == CAT else 0
     if rank < 3 or plain(node.args[1] if len(node.args) > 1 else 0) % rank != 1:
         return False
@@ -101,7 +108,7 @@ def _alone(network: Network, members: list[str]) -> Cluster:
 
 
 def _producers(network: Network, cluster: Cluster, owner: Owners) -> list[Cluster]:
-    """Clusters with a kernel (of the IR or of a family) whose values `cluster` reads, latest first."""
+    """Returns the clusters that have a kernel (of the IR or of a family) and compute values that `cluster` reads, with the latest first."""
     found: list[Cluster] = []
     for member in cluster.members:
         for name in _sources(network, member):
@@ -112,7 +119,7 @@ def _producers(network: Network, cluster: Cluster, owner: Owners) -> list[Cluste
 
 
 def _sources(network: Network, name: str) -> list[str]:
-    """Values with memory of their own that operator `name` reads, through views."""
+    """Returns the values with memory that operator `name` reads directly or through views."""
     result = []
     for source in refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())]):
         if source in network.nodes:
@@ -125,7 +132,8 @@ def _sources(network: Network, name: str) -> list[str]:
 
 
 def _anchor(network: Network, owner: Owners, match: families.Match, setting: families.Setting) -> None:
-    """The cluster of a family's anchor, with the pointwise producers of its inputs where it can compute them on load."""
+    """Creates the cluster of a family's anchor. The cluster includes the pointwise producers of the anchor's inputs if the kernel can compute them on
+    load."""
     cluster = Cluster(list(match.members), match=match, shape=tuple(network.spec(match.value).shape))
     owner.put(cluster)
     for value in match.prologue:
@@ -138,7 +146,7 @@ def _anchor(network: Network, owner: Owners, match: families.Match, setting: fam
 
 
 def _join(network: Network, owner: Owners, a: Cluster, b: Cluster, setting: families.Setting | None) -> bool:
-    """Takes the pointwise cluster `b` into the kernel of a family, as a prologue or as a part of its tail."""
+    """Merges the pointwise cluster `b` into a family's kernel, as a prologue or as part of its tail."""
     if setting is None or a.match is None or b.kernel is None or b.kernel.reduces:
         return False
     members = sorted([*a.members, *b.members], key=owner.order.__getitem__)
@@ -150,7 +158,7 @@ def _join(network: Network, owner: Owners, a: Cluster, b: Cluster, setting: fami
 
 
 def _replace(network: Network, owner: Owners, merged: Cluster) -> bool:
-    """`merged` in place of the clusters that its members were in, unless a cycle would arise."""
+    """Replaces the clusters of its members by `merged` unless a cycle would arise."""
     if _comes_back(network, owner, merged):
         return False
     owner.put(merged)
@@ -158,10 +166,10 @@ def _replace(network: Network, owner: Owners, merged: Cluster) -> bool:
 
 
 def _comes_back(network: Network, owner: Owners, merged: Cluster) -> bool:
-    """Whether a value that leaves the cluster is needed to compute one that it reads: then nothing could run first.
+    """Returns whether computing a value that the cluster reads requires a value that the cluster produces, in which case neither could run first.
 
-    A cluster that lies behind all of it in the source's order leads back only through one that lies on both sides; where there is none, what lies
-    behind is not looked at.
+    A cluster that starts after all of these members in source order can only lead back through a cluster that has operators before and after them. If
+    there is no such cluster, the search skips all clusters that start after the members.
     """
     inside, (_, last) = set(merged.members), owner.span(merged.members)
     within = {id(owner[name]) for name in merged.members if name in owner}
@@ -169,7 +177,7 @@ def _comes_back(network: Network, owner: Owners, merged: Cluster) -> bool:
     seen: set[str] = set()
 
     def behind(members: list[str]) -> list[list[str]]:
-        """What is computed together with each outside reader of these."""
+        """For each reader of `members` outside the cluster, returns the operators that are computed together with it."""
         found = []
         for name in members:
             for reader in network.readers(name):
@@ -201,7 +209,7 @@ def _merge(network: Network, owner: Owners, a: Cluster, b: Cluster, setting: fam
     small, large = sorted((_work(a.kernel), _work(b.kernel)))
     smaller = a.kernel if _work(a.kernel) == small else b.kernel
     if small * 4 <= large and not smaller.reduces and any(op.kind in DEAR for op in smaller.ops.values()):
-        return False  # would be computed again for every element that it is broadcast to
+        return False  # it would be recomputed for every element to which it is broadcast
     members = sorted([*a.members, *b.members], key=owner.order.__getitem__)
     try:
         kernel = build(network, members)
@@ -211,7 +219,7 @@ def _merge(network: Network, owner: Owners, a: Cluster, b: Cluster, setting: fam
 
 
 def _siblings(network: Network, owner: Owners, setting: families.Setting | None) -> None:
-    """Kernels over the same domain that read the same large tensor share one pass over it."""
+    """Merges kernels that have the same domain and read the same large tensor, so that they share one pass over it."""
     readers: dict[tuple[int, str], list[Cluster]] = {}
     clusters = [cluster for cluster in _distinct(owner) if cluster.kernel is not None]
     place = {id(cluster): at for at, cluster in enumerate(clusters)}
@@ -228,7 +236,7 @@ def _siblings(network: Network, owner: Owners, setting: families.Setting | None)
         for b in later[:MOST_SIBLINGS]:
             if _merge(network, owner, a, b, setting):
                 merged = owner[a.members[0]]
-                clusters.append(merged)  # so that its identity stays its own
+                clusters.append(merged)  # keeps the object alive, so that its id stays unique
                 place[id(merged)] = place[id(a)]
                 for key in _passes(merged, large=False):
                     readers.setdefault(key, []).append(merged)
@@ -237,7 +245,8 @@ def _siblings(network: Network, owner: Owners, setting: families.Setting | None)
 
 
 def _passes(cluster: Cluster, large: bool) -> list[tuple[int, str]]:
-    """What its kernel reads, with the size of its domain; `large`: only tensors that are half of it at least."""
+    """Returns the tensors that the cluster's kernel reads, each with the size of the kernel's domain. `large` restricts the result to tensors of at
+    least half that size."""
     assert cluster.kernel is not None, "only kernels are siblings"
     work = _work(cluster.kernel)
     return [(work, one.value) for one in cluster.kernel.arguments.values() if one.read and (not large or one.elements * 2 >= work)]
@@ -252,7 +261,7 @@ def _distinct(owner: Owners) -> list[Cluster]:
 
 
 def _sorted(network: Network, owner: Owners) -> list[Cluster]:
-    """As close to the order of the source as dependencies allow."""
+    """Returns the clusters in an order that is as close to the source order as the dependencies allow."""
     clusters = sorted(_distinct(owner), key=lambda c: owner.order[c.members[-1]])
     done: list[Cluster] = []
     placed: set[int] = set()

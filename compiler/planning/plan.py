@@ -1,7 +1,8 @@
-"""The Planner's plan: which operators become one kernel, which stay with the library, why, and what each costs at best."""
+"""The Planner's plan: which operators form one kernel, which are left to the library and why, and the minimum cost of each group."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -20,13 +21,15 @@ from verifier.graph import Capture, Graph, Node
 
 Space = Literal["own kernel", "library", "pytorch"]
 LIBRARY = {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d", "convolution", "scaled_dot_product_attention",
-           "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum", "lstm", "gru"}  # fmt: skip
+           "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum", "lstm", "gru", "grouped_linear"}  # fmt: skip
+DETERMINISTIC = re.compile(r"use_deterministic_algorithms\((?!\s*(?:mode\s*=\s*)?False)|set_deterministic_debug_mode\(")
 WORDS = {
     "layer_norm": "layer norm", "rms_norm": "RMS norm", "group_norm": "group norm", "_native_batch_norm_legit_functional": "batch norm",
     "_native_batch_norm_legit_no_training": "batch norm", "_native_batch_norm_legit": "batch norm", "gelu": "GELU", "silu": "SiLU",
     "relu": "ReLU", "relu6": "ReLU6", "log_softmax": "log-softmax", "cross_entropy_rows": "cross entropy", "mean_counted": "mean loss",
     "max_pool2d": "max pool", "avg_pool2d": "average pool", "cumsum": "cumulative sum", "linalg_vector_norm": "norm", "pow": "power",
     "_to_copy": "cast", "clone": "copy", "scaled_dot_product_attention": "attention", "conv2d": "convolution", "matmul": "matrix product",
+    "grouped_linear": "grouped product", "routed": "routing",
 }  # fmt: skip
 
 
@@ -34,47 +37,48 @@ class Group(BaseModel):
     id: str
     title: str
     operators: list[str]  # names in the graph
-    kinds: list[str]  # their operators, for people: "layer norm", "GELU"
+    kinds: list[str]  # human-readable operator names: "layer norm", "GELU"
     space: Space
-    family: str = ""  # the family of kernels that it is one of; "" where the fused-loop IR expresses it
+    family: str = ""  # its kernel family, or "" if the fused-loop IR expresses it
     anchor: str = ""  # the operator that the family recognised
     strategies: list[str] = []
     reason: str
-    line: int | None = None  # in the task's source, of the last operator
-    bytes: int = 0  # read and written once
+    line: int | None = None  # source line of the last operator
+    bytes: int = 0  # if each tensor is read and written once
     flops: int = 0
     floor_ms: float = 0.0
-    eager_bytes: int = 0  # moved where every operator reads and writes memory of its own
+    eager_bytes: int = 0  # memory traffic if every operator reads and writes its own tensors
     expected: str = ""
 
 
 class CompilerPlan(BaseModel):
-    """`graph` makes the plan self-contained; `summary()` leaves it out."""
+    """A plan. `graph` makes the plan self-contained; `summary()` omits it."""
 
     task: str
     mode: str
     precision: str = "fp32-strict"
-    language: str = "cpp"  # that kernels are printed in: a key of the targets
+    deterministic: bool = False  # whether the task requires sums that are identical in every run
+    language: str = "cpp"  # the language of the kernels: a key of the targets
     figures: DeviceFigures
     groups: list[Group]
     graph: Graph | None
     floor_ms: float
-    reason: str = ""  # why nothing could be planned, where nothing could
+    reason: str = ""  # the reason if nothing could be planned
     notes: list[str] = []
 
     def summary(self) -> dict[str, Any]:
-        """For an event: the plan without the graph."""
+        """Returns the plan without the graph, for use in an event."""
         return self.model_dump(mode="json", exclude={"graph"})
 
     @property
     def captured(self) -> Graph:
-        """The graph of a plan that has one; `reason` says why another has none."""
+        """Returns the graph of a plan that has one. If it is missing, `reason` explains why."""
         assert self.graph is not None, self.reason
         return self.graph
 
     @property
     def why_none(self) -> str:
-        """Why no kernel of our own is in the program, in the words of its causes; empty where there is one."""
+        """Explains, grouped by cause, why the program has no kernel of our own; empty if it has one."""
         if self.graph is None:
             return f"the model could not be captured ({self.reason})" if self.reason else "the model was not captured"
         if self.own:
@@ -83,14 +87,15 @@ class CompilerPlan(BaseModel):
         for group in self.groups:
             if group.kinds != ["getitem"]:
                 causes.setdefault(_cause(group), []).append(group.title)
-        if not causes:
+        if not causes and not self.left:
             return "forward computes nothing: there is nothing to fuse"
         said = [f"{', '.join(dict.fromkeys(titles))} ({cause})" if cause else ", ".join(dict.fromkeys(titles)) for cause, titles in causes.items()]
-        return f"no kernel of our own for {'; '.join(said)}"[:600]
+        python = [f"left in Python: {'; '.join(self.left)}"] if self.left else []
+        return "; ".join([f"no kernel of our own for {'; '.join(said)}", *python] if said else python)[:600]
 
     @property
     def left(self) -> list[str]:
-        """What stays Python because it could not be captured, with its lines."""
+        """The parts that stay in Python because they could not be captured, with their lines."""
         return self.graph.left if self.graph is not None else []
 
     @property
@@ -99,7 +104,7 @@ class CompilerPlan(BaseModel):
 
     @property
     def setting(self) -> families.Setting:
-        return families.Setting(self.figures, self.precision, self.target.dialect)
+        return families.Setting(self.figures, self.precision, self.target.dialect, self.deterministic)
 
     @property
     def target(self) -> Target[Any]:
@@ -107,17 +112,18 @@ class CompilerPlan(BaseModel):
 
     @property
     def asked_for(self) -> bool:
-        """Whether the language was asked for: it is not what the device would be given."""
+        """Returns whether the language was requested explicitly, that is, differs from the device's default."""
         return self.language != own_language(self.figures)
 
 
 def make_plan(
     capture: Capture, task_source: str, figures: DeviceFigures, precision: str = "fp32-strict", language: str | None = None
 ) -> CompilerPlan:
-    """Pure: reads the graph and the text of the task, runs nothing. `language`: the device's own where none is given."""
+    """Makes a plan from the graph and the task's text without side effects and without running anything. `language` defaults to the native language
+    of the device."""
     plan = CompilerPlan(
         task=capture.task, mode=capture.mode, precision=precision, language=language or own_language(figures),
-        figures=figures, groups=[], graph=capture.graph, floor_ms=0.0,
+        figures=figures, groups=[], graph=capture.graph, floor_ms=0.0, deterministic=bool(DETERMINISTIC.search(task_source)),
     )  # fmt: skip
     plan.floor_ms = max(figures.memory_ms(capture.bytes_min or 0), figures.product_ms(capture.flops or 0, precision))
     if capture.graph is None:
@@ -127,7 +133,7 @@ def make_plan(
     for at, cluster in enumerate(partition(network, plan.setting), start=1):
         plan.groups.append(_group(network, cluster, plan.setting, f"g{at}"))
     plan.floor_ms = task_floor(plan, capture.bytes_min or 0, capture.flops or 0)
-    if network.notes:  # less is left to do than the task states
+    if network.notes:  # the rewritten network may do less work than the task specifies
         plan.floor_ms = min(plan.floor_ms, sum(group.floor_ms for group in plan.groups))
     plan.notes += network.notes
     plan.notes += [f"left in Python, {why}" for why in plan.left]
@@ -137,7 +143,7 @@ def make_plan(
 
 
 def _cause(group: Group) -> str:
-    """A group's reason; what only repeats that the library has the operator is none."""
+    """Returns the cause for a group. A reason that only says that the operator is left to the library is replaced."""
     return "left to the library" if group.reason.endswith("is the library's") else group.reason
 
 
@@ -169,6 +175,8 @@ def _group(network: Network, cluster: Cluster, setting: families.Setting, identi
         strategies.append("one-pass-softmax")
     if kernel.reduces and not kernel.scans:
         strategies.append("row-cache")
+    if any(store.how for store in kernel.stores):
+        strategies.append("atomic-sums")
     distinct = list(dict.fromkeys(kinds))
     return Group(
         id=identity, title=", ".join(distinct[:5]) + (", ..." if len(distinct) > 5 else ""), operators=cluster.members, kinds=kinds,
@@ -202,7 +210,7 @@ def _family_group(
 
 
 def work_of(plan: CompilerPlan, network: Network, group: Group, options: Options | None = None) -> families.Work:
-    """What the family of `group` prints; raises `Refused`."""
+    """Returns the text that the family of `group` prints; raises `Refused`."""
     match = families.by_name(group.family).match(network, network.nodes[group.anchor], plan.setting)
     if match is None:
         raise families.Refused(f"{group.anchor} is no longer taken by {group.family}")
@@ -223,7 +231,7 @@ def word(node: Node) -> str:
 
 
 def node_bytes(network: Network, node: Node) -> int:
-    """Tensors read and written once by the operator on its own."""
+    """Returns the bytes that the operator alone reads and writes, with each tensor counted once."""
     read = sum(size_bytes(network.spec(n)) for n in dict.fromkeys(refs([node.args, list(node.kwargs.values())])) if _has_spec(network, n))
     written = sum(size_bytes(spec) for spec in node.outputs) if not network.is_view(node.name) else 0
     return read + written
@@ -235,10 +243,10 @@ def _has_spec(network: Network, name: str) -> bool:
 
 
 def node_flops(network: Network, node: Node) -> int:
-    """Of matrix products, convolutions and attention."""
+    """Returns the floating-point operations of a matrix product, convolution or attention; 0 for other operators."""
     name = short(node)
     shapes = [network.spec(a["ref"]).shape for a in node.args if isinstance(a, dict) and "ref" in a]
-    if name in ("linear", "matmul", "mm", "bmm"):
+    if name in ("linear", "matmul", "mm", "bmm", "grouped_linear"):
         return 2 * product(node.outputs[0].shape) * shapes[0][-1]
     if name in ("addmm", "baddbmm"):
         return 2 * product(node.outputs[0].shape) * shapes[1][-1]
@@ -252,7 +260,7 @@ def node_flops(network: Network, node: Node) -> int:
 
 
 def kernel_bytes(network: Network, kernel: Kernel) -> int:
-    """What the kernel must move: each tensor it touches, once, as far as its domain reaches into it."""
+    """Returns the bytes that the kernel must move, counting the part of each tensor that its domain covers once."""
     total = 0
     for argument in kernel.arguments.values():
         size = size_bytes(network.spec(argument.value))

@@ -1,4 +1,4 @@
-"""Numbers that were found for a kernel before, and how the kernel is known again."""
+"""Knob values from earlier tuning, and the fingerprints that identify kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from verifier.source import sha256
 
 
 def fingerprints(plan: CompilerPlan, task_source: str, options: Options) -> dict[str, str]:
-    """For each own group the hash of its kernel's text as the compiler prints it by itself: the same strategies, no number chosen."""
+    """Returns a fingerprint for each of our own groups: the hash of its kernel's text, printed with the same strategies but with default knob
+    values."""
     if plan.graph is None or not plan.own:
         return {}
     plain = options.model_copy(update={"knobs": {}, "group_knobs": {}})
@@ -23,7 +24,7 @@ def fingerprints(plan: CompilerPlan, task_source: str, options: Options) -> dict
 
 
 def with_tuned(options: Options, kernels: Mapping[str, str], tuned: Mapping[str, Mapping[str, int]]) -> Options:
-    """The options with the numbers that are known for these kernels (group: fingerprint)."""
+    """Returns the options with the knob values that are known for these kernels (group: fingerprint)."""
     for group, kernel in kernels.items():
         for name, value in tuned.get(kernel, {}).items():
             options = options.with_knob(name, value, group)
@@ -31,5 +32,5 @@ def with_tuned(options: Options, kernels: Mapping[str, str], tuned: Mapping[str,
 
 
 def tuned_by(options: Options, kernels: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """What the options chose for kernels: fingerprint to numbers."""
+    """Returns the knob values that the options set for each kernel, keyed by fingerprint."""
     return {kernels[group]: dict(numbers) for group, numbers in options.group_knobs.items() if numbers and group in kernels}

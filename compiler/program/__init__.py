@@ -1,1 +1,1 @@
-"""A plan as one readable source file."""
+"""Prints a plan as one readable source file."""

@@ -1,6 +1,7 @@
-"""What a baseline does, as a program: where PyTorch's own compiler or a recorded graph is faster than kernels of our own, it is what a user wants.
+"""Prints a baseline as a program, for tasks on which PyTorch's own compiler or a recorded graph is faster than our kernels.
 
-The text is the task's, so that it reads like it. What a replay returns is copied out, since the next one overwrites it (baselines copy too).
+The program's text stays close to that of the task. The results of a replay are copied, because the next replay overwrites them (the baselines also
+copy them).
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from compiler.options import Options
 from compiler.planning.plan import CompilerPlan
 from compiler.program.program import print_program, quoted, unchanged
 from compiler.program.task_text import EAGER, TaskText
+from verifier.graph import GROUPED
 from verifier.report import Baseline
 
-# torch.compile's mode of each baseline that is one. max-autotune searches for longer than a program's first call may take, so its choice of
-# kernels is not taken over: what its graphs save is.
+# The torch.compile mode of each baseline that uses it. The search of max-autotune exceeds the time limit of a program's first call. The program
+# therefore cannot reuse its choice of kernels, but it does benefit from its CUDA graphs.
 MODES: dict[Baseline, str] = {"compile": "", "compile-reduce-overhead": "reduce-overhead", "compile-max-autotune": "reduce-overhead"}
 WORDS: dict[Baseline, str] = {
     "eager": "PyTorch as it is",
@@ -24,7 +26,7 @@ WORDS: dict[Baseline, str] = {
 
 
 def print_baseline(plan: CompilerPlan, task_source: str, baseline: Baseline) -> str | None:
-    """The program; null where a baseline has none: a graph of a forward that cannot be recorded from its captured operators."""
+    """Returns the program, or None if the baseline has none because its forward cannot be recorded as a graph from the captured operators."""
     if baseline == "eager":
         return unchanged(plan, task_source, "PyTorch was faster here than kernels of our own")
     if baseline == "cuda-graph":
@@ -33,8 +35,8 @@ def print_baseline(plan: CompilerPlan, task_source: str, baseline: Baseline) -> 
 
 
 def _recorded(plan: CompilerPlan, task_source: str) -> str | None:
-    if plan.graph is None or not plan.graph.recordable or not plan.own:
-        return None
+    if plan.graph is None or not plan.graph.recordable or not plan.own or any(node.op == GROUPED for node in plan.graph.nodes):
+        return None  # without kernels of our own, the host reads the number of rows in each group
     options = Options()
     for group in plan.own:
         options = options.with_strategy("leave-to-library", group.id)

@@ -1,4 +1,4 @@
-"""The strategy `cuda-graph`: the launches of a forward are recorded once and replayed, with inputs copied in and results copied out."""
+"""The strategy `cuda-graph`: records the launches of a forward once, then replays them with inputs copied in and results copied out."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def wrap(
     moved: list[str] | None = None,
     method: str = "forward",
 ) -> str:
-    """Methods `compute` (the launches), `record` and `forward`, or another `method` that replays. `mutated`: expressions of the state that
-    forward changes; `packed`: there are tensors derived from weights (packing.py); `moved`: statements that bring state to the device."""
+    """Returns the methods `compute` (the launches), `record`, and the replaying `forward` (or `method`). `mutated` lists the expressions of the state
+    that forward changes, `packed` says whether there are tensors derived from weights (packing.py), and `moved` lists the statements that move state
+    to the device."""
     words = ("key", "static", "state", "saved", "value", "before", "side", "graph", "results", "recorded", "held")
     key, static, state, saved, value, before, side, graph, results, recorded, held = (free(word, arguments) for word in words)
     inputs = "".join(f"{name}, " for name in tensors)

@@ -1,4 +1,4 @@
-"""The method that the printed statements are the body of: forward itself, or one that forward calls with the leaves of what it is given."""
+"""The method that contains the printed statements: forward itself, or a method that forward calls with the leaves of its arguments."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MARK = re.compile(r'^( *)__part__\("?\'?(\w+)"?\'?\)$', re.M)
 
 @dataclass(frozen=True)
 class Entry:
-    """`given`: the parameter of each input of the user, by its name in the graph; `around`: forward as the task has it, where that is another
-    method; `call`: what hands all of forward's parameters on."""
+    """The signature of the method with the printed statements. `given` maps the graph name of each user input to its parameter. `around` is the
+    task's own forward if that is a different method. `call` passes on all parameters of forward."""
 
     method: str
     arguments: list[str]
@@ -31,7 +31,8 @@ class Entry:
 
 
 def entry_of(text: TaskText, graph: Graph, taken: Collection[str]) -> Entry:
-    """Forward itself where each of its arguments is one input of the graph; `taken`: names that parameters must not have."""
+    """Returns forward itself if each of its arguments is exactly one graph input; otherwise returns a method that forward calls. `taken` holds names
+    that the parameters must not have."""
     users = [entry for entry in graph.inputs if entry.kind == "user"]
     if text.plain and all(entry.index is not None and not entry.path for entry in users):
         names = parameters(text.arguments(), taken)
@@ -52,8 +53,8 @@ def entry_of(text: TaskText, graph: Graph, taken: Collection[str]) -> Entry:
 
 
 def _outer(text: TaskText, users: list[GraphInput]) -> tuple[str, dict[str, str], str]:
-    """Forward's parameters as written, the expression of each input over them, and a call with all of them."""
-    if text.forward is None:  # of a class elsewhere: by position, under the names that it has there
+    """Returns the parameters of forward as written, the expression of each input in terms of these parameters, and a call that passes all of them."""
+    if text.forward is None:  # inherited from another module, so passed by position under the names used there
         count = max((entry.position + 1 for entry in users if entry.index is not None), default=0)
         whole = {entry.position: identifier(entry.name) for entry in users if entry.index is not None and not entry.path and entry.spec}
         names = [whole.get(at, f"argument_{at}") for at in range(count)]
@@ -76,7 +77,7 @@ def _outer(text: TaskText, users: list[GraphInput]) -> tuple[str, dict[str, str]
 
 
 def entry_of_part(part: Part, graph: Graph, taken: Collection[str]) -> Entry:
-    """The method that computes a part of forward."""
+    """Returns the method that computes a part of forward."""
     names: list[str] = []
     for word in part.reads:
         names.append(free(identifier(word), {*taken, *names}))
@@ -85,8 +86,8 @@ def entry_of_part(part: Part, graph: Graph, taken: Collection[str]) -> Entry:
 
 
 def forward_of_parts(graph: Graph, methods: Mapping[str, str]) -> str:
-    """Forward as Python, a member of the class: each part is computed by its method where what it reads is as it was captured, else as the task
-    does; a part without a method stays as it was. `methods`: part -> method."""
+    """Returns forward as Python, a member of the class. If the inputs of a part match the capture, the part's method computes it; otherwise the
+    task's original statements do. A part without a method stays unchanged. `methods`: part -> method."""
     parts = {part.name: part for part in graph.parts}
     text = textwrap.indent(graph.forward, "    ")
 
@@ -107,7 +108,7 @@ def forward_of_parts(graph: Graph, methods: Mapping[str, str]) -> str:
 
 def _tests(part: Part, graph: Graph) -> list[str]:
     inputs = {entry.name: entry for entry in graph.inputs}
-    tests = []
+    tests = [*part.tests]
     for name, read in part.reads.items():
         entry = inputs[name]
         if entry.spec is not None:
@@ -118,7 +119,7 @@ def _tests(part: Part, graph: Graph) -> list[str]:
 
 
 def constant_text(value: Any) -> str | None:
-    """An argument that is no tensor, as Python; null for one that has no text, which cannot be compared."""
+    """Returns Python code for a non-tensor argument, or None if it has no textual form and so cannot be compared."""
     if isinstance(value, dict):
         return value.get("code") or None
     return repr(value)

@@ -1,21 +1,23 @@
-"""The printed forward: allocations, launches and library calls in an order that respects every dependency."""
+"""Prints forward: allocations, launches and library calls in an order that respects all dependencies."""
 
 from __future__ import annotations
 
 from compiler import families
 from compiler.graph.ir import SIZES, Argument, Kernel, product, shift_pointers
 from compiler.graph.network import Network, refs, size_bytes
+from compiler.graph.placing import placing
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.fuse import build
 from compiler.kernel.naming import HELPERS, IN_FORWARD, free, kernel_base, rename_arguments, unused
 from compiler.kernel.schedule import schedule
 from compiler.options import Options
-from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, word, work_of
+from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, work_of
 from compiler.program import cuda_graph, joined, streams, support
 from compiler.program.entry import Entry, constant_text, entry_of, entry_of_part, forward_of_parts
-from compiler.program.print_torch import CONVOLVED, FRESH, expression
+from compiler.program.print_torch import CONVOLVED, FRESH, HELPED, expression, made_here
 from compiler.program.reuse import reuse
+from compiler.program.shares import Shares
 from compiler.program.state import State
 from compiler.program.statements import Statements
 from compiler.program.task_text import EAGER, TaskText
@@ -33,8 +35,9 @@ class Forward:
         self.plan, self.graph, self.task, self.options = plan, plan.graph, text, options
         self.network = Network(self.graph, images_last=options.on("channels-last"))
         self.target = plan.target
-        self.refused: dict[str, str] = {}
-        self.groups = [part for group in plan.groups for part in self._parts(group)]
+        self.shares = Shares(plan, self.network, options)
+        self.refused = self.shares.refused
+        self.groups = [part for group in plan.groups for part in self.shares.of(group)]
         own = IN_FORWARD | (streams.names(len(self.groups)) if options.on("overlap-streams") else set())
         parts = [entry_of_part(part, self.graph, own) for part in self.graph.parts]
         self.entries = parts or [entry_of(text, self.graph, own)]
@@ -46,16 +49,17 @@ class Forward:
         self.state = State(self.statements)
         self.joins = self._joins()
         self.kernels: list[tuple[Kernel, KernelShape, list[str]]] = []
-        self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with comment lines
-        self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
+        self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with their comment lines
+        self.bodies: dict[str, str] = {}  # text of a printed kernel without its name -> name
         self.groups_of: dict[str, list[str]] = {}  # kernel -> groups that launch it
-        self.scratch: dict[str, int] = {}  # floats of scratch memory that a launcher takes
+        self.scratch: dict[str, int] = {}  # floats of scratch memory per launcher
         self.own_groups: set[str] = set()
         self.applied: list[str] = []
-        self.done: set[str] = set()  # operators that run before the group being printed
+        self.done: set[str] = set()  # operators that run before the current group
 
     def _joins(self) -> joined.Joins:
-        """Concatenations whose parts kernels write where they belong; on side streams another stream would have to wait for their memory."""
+        """Finds concatenations whose parts are written in place by kernels. This is impossible with side streams, because another stream would have
+        to wait for the memory."""
         maker = {name: group for group in self.groups for name in group.operators}
         apart = self.options.on("channels-last") or self.options.on("overlap-streams")
         libraries = [] if apart else [name for name, group in maker.items() if group.space != "own kernel"]
@@ -72,13 +76,13 @@ class Forward:
     # -- the parts of the program -------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """`forward` as a method, with those that it calls; fills `kernels` on the way."""
+        """Returns `forward` as a method, along with the methods that it calls. Fills `kernels` in the process."""
         return self._text_of_parts() if self.graph.parts else self._text_of_whole(self.entries[0])
 
     def _text_of_whole(self, entry: Entry) -> str:
         moved = self._moved([e.name for e in self.graph.inputs])
         self._checks([e for e in self.graph.inputs if e.kind == "user"], entry)
-        begins = []  # statements before each group
+        begins = []  # number of statements before each group
         for group in self.groups:
             begins.append(len(self.statements.lines))
             self._group(group)
@@ -100,20 +104,20 @@ class Forward:
         return self.statements.packing.methods() + self._method(entry, [*moved, *self.statements.lines], self.groups, bool(moved)) + around
 
     def _method(self, entry: Entry, lines: list[str], groups: list[Group], moved: bool) -> str:
-        # Kernels take pointers, of which autograd knows nothing. Without the guard a call whose code is not in the processor's caches starts some
-        # 15 us earlier (measured on a CPU).
+        # Kernels take pointers, which are invisible to autograd. Without the guard, a call with code that is not in the processor's caches starts
+        # about 15 us earlier (measured on a CPU).
         with_torch = moved or self.task.has_variants or not all(self._launched(group) for group in groups)
         guard = "    @torch.no_grad()\n" if with_torch else ""
         body = "\n".join(f"        {line}" for line in lines)
         return f"{guard}    def {entry.method}{entry.signature}:\n{body}\n"
 
     def _text_of_parts(self) -> str:
-        """A method for each part that has kernels of its own, and forward around them."""
+        """Returns a method for each part with kernels of our own, and a forward that calls these methods."""
         methods, printed = [], {}
         for part, entry in zip(self.graph.parts, self.entries, strict=True):
             nodes = self._computed_by(part)
             groups = [group for group in self.groups if nodes & {*group.operators}]
-            if not any(self._is_own(group) for group in groups):
+            if not any(self.shares.is_own(group) for group in groups):
                 continue
             users = [e for e in self.graph.inputs if e.name in entry.given]
             lines = self.statements.begin(users)
@@ -128,7 +132,7 @@ class Forward:
         return "\n".join(filter(None, [self.statements.packing.methods(), *methods, forward_of_parts(self.graph, printed)]))
 
     def _computed_by(self, part: Part) -> set[str]:
-        """Nodes of the network that what a part returns, or changes, is made of."""
+        """Returns the network nodes that the results and state changes of a part need."""
         names = {node.name for node in self.graph.nodes[part.first : part.end]}
         waiting = [name for name in names if name in self.network.nodes]
         waiting += [name for name in self.network.results if name in names]
@@ -143,7 +147,7 @@ class Forward:
         return found
 
     def _moved(self, inputs: list[str]) -> list[str]:
-        """Statements that bring state outside of the state dict to the device of what forward is given."""
+        """Returns the statements that move state that is not in the state dict to the device of forward's inputs."""
         read = {name for node in self.network.nodes.values() for name in refs([node.args, list(node.kwargs.values())])}
         outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.graph.mutations)]
         here = [e for e in outside if e.name in set(inputs)]
@@ -153,18 +157,18 @@ class Forward:
     def _group(self, group: Group) -> None:
         if group.family:
             self._launch_family(group)
-        elif self._is_own(group):
+        elif self.shares.is_own(group):
             self._launch(group)
         else:
             self._library(group)
         self.done.update(group.operators)
 
     def _launched(self, group: Group) -> bool:
-        """Whether kernels of this program compute the group."""
-        return group.id in self.own_groups and self._is_own(group) and group.id not in self.refused
+        """Returns whether kernels of this program compute the group."""
+        return group.id in self.own_groups and self.shares.is_own(group) and group.id not in self.refused
 
     def _overlap(self, begins: list[int]) -> None:
-        """Puts branches on side streams; what is made once of weights comes first."""
+        """Moves branches to side streams. Tensors that are computed once from weights come first."""
         lines = self.statements.lines
         sections = []
         for group, begin, end in zip(self.groups, begins, [*begins[1:], len(lines)], strict=True):
@@ -178,7 +182,7 @@ class Forward:
         self.statements.lines = [*first, *together]
 
     def source(self) -> str:
-        """The text of all kernels."""
+        """Returns the text of all kernels."""
         return self.target.print(self.kernels, {name: (printed, work.kernels(), lines) for name, (printed, work, lines) in self.printed.items()})
 
     @property
@@ -186,19 +190,27 @@ class Forward:
         return bool(self.kernels or self.printed)
 
     def flags(self) -> tuple[str, ...]:
-        """Of the compiler, beyond those that every program has."""
+        """Returns the compiler flags in addition to those that every program uses."""
         return tuple(dict.fromkeys(flag for printed, _, _ in self.printed.values() for flag in printed.flags))
 
     def pointers(self) -> dict[str, int]:
-        """How many each kernel's launcher takes, that of scratch memory among them."""
+        """Returns the number of pointers that the launcher of each kernel takes, including the pointer to scratch memory."""
         counts = {kernel.name: len(kernel.arguments) for kernel, _, _ in self.kernels}
         counts |= {name: len(printed.arguments) + len(printed.packed) for name, (printed, _, _) in self.printed.items()}
         return {name: count + bool(self.scratch.get(name)) for name, count in counts.items()}
 
     def support(self) -> str:
-        """Module-level functions that forward calls."""
+        """Returns the module-level functions that forward calls."""
         check = self.target.check if self.has_kernels else ""
-        return support.functions(self.helpers, self.target.on_gpu, check, exact=any(discrete(entry) for entry in self.graph.inputs))
+        return support.functions(
+            self.helpers, self.target.on_gpu, check, exact=any(discrete(entry) for entry in self.graph.inputs), wanted=self._of_groups
+        )
+
+    @property
+    def _of_groups(self) -> list[str]:
+        """Returns helper functions for operators on groups of rows that no kernel of the program computes."""
+        left = {self.network.nodes[name].op for group in self.groups for name in group.operators if not self._launched(group)}
+        return [word for op, word in HELPED.items() if op in left]
 
     # -- inputs -------------------------------------------------------------------------------------------------------------
 
@@ -225,46 +237,6 @@ class Forward:
 
     # -- groups -------------------------------------------------------------------------------------------------------------
 
-    def _parts(self, group: Group) -> list[Group]:
-        """A group of a family whose gate is closed is cut: the anchor to the library, what stood around it to kernels of the IR."""
-        if not group.family:
-            return [group]
-        if self.options.on("leave-to-library", group.id):
-            return [group.model_copy(update={"family": "", "space": "pytorch"})]
-        try:
-            work = work_of(self.plan, self.network, group, self.options)
-        except Refused as refusal:
-            self.refused[group.id] = str(refusal)
-            if self.network.last and group.anchor in group.operators:  # a kernel for images of the usual layout
-                at = group.operators.index(group.anchor)
-                return self._cut(group, group.operators[:at], [group.anchor], group.operators[at + 1 :])
-            return [group.model_copy(update={"family": "", "space": "pytorch"})]
-        if self.options.on(group.strategies[0], group.id):
-            return [group]
-        self.refused[group.id] = "given back to the library, which was faster here"
-        anchor = list(work.match.members)
-        late = [name for name in group.operators if name not in anchor and name not in work.early]
-        return self._cut(group, [name for name in group.operators if name in work.early], anchor, late)
-
-    def _cut(self, group: Group, early: list[str], anchor: list[str], late: list[str]) -> list[Group]:
-        """The operators before and after the anchor of a family as kernels of the IR, the anchor for the library."""
-        return [
-            group.model_copy(update={"family": "", "operators": names, "space": space, "strategies": ["fuse-pointwise", "vectorise"],
-                                     "kinds": [word(self.network.nodes[name]) for name in names]})
-            for names, space in ((early, "own kernel"), (anchor, "library"), (late, "own kernel")) if names
-        ]  # fmt: skip
-
-    def _is_own(self, group: Group) -> bool:
-        if group.family:
-            return True
-        if group.space != "own kernel":
-            return False
-        gate = next((s for s in ("fuse-row-reduction", "fuse-pointwise") if s in group.strategies), "")
-        if self.options.on("leave-to-library", group.id) or not self.options.on(gate, group.id):
-            self.refused[group.id] = "given back to PyTorch, which was faster here"
-            return False
-        return True
-
     def _launch(self, group: Group) -> None:
         try:
             kernel = build(self.network, group.operators, "kernel", group.title)
@@ -277,7 +249,7 @@ class Forward:
         shape = self.target.shape_of(kernel, self.plan.figures, self.options, group.id)
         moved = kernel_bytes(self.network, kernel) + self._read_again(kernel, shape)
         passes = schedule(kernel, shape.cache)
-        if not self.options.on("overlap-streams"):  # another stream might still read it
+        if not self.options.on("overlap-streams"):  # another stream may still be reading it
             reuse(kernel, passes, group, self.done, lambda name: self._may_overwrite(name, group.id), self.statements, self.state)
         if not self.target.in_module:
             shift_pointers(kernel)
@@ -289,7 +261,7 @@ class Forward:
         self._call(name, [self._pointer(argument) for argument in kernel.arguments.values()])
 
     def _read_again(self, kernel: Kernel, shape: KernelShape) -> int:
-        """Bytes that the passes of a kernel after the first read from memory: of tensors that no cache holds."""
+        """Returns the bytes that later passes of a kernel read from memory again because the tensors are too large for any cache."""
         sizes = {name: size_bytes(self.network.spec(kernel.arguments[name].value)) for name in kernel.arguments}
         again = self.target.read_again(kernel, shape)
         return sum(times * sizes[name] for name, times in again.items() if sizes[name] > self.plan.figures.cache_bytes)
@@ -317,13 +289,30 @@ class Forward:
         self._call(name, pointers)
 
     def _memory(self, arguments: list[Argument]) -> None:
-        """Variables of what a kernel reads, memory for what it writes."""
+        """Creates variables for the values that a kernel reads, and memory for the values that it writes."""
         for argument in arguments:
             if argument.value not in self.statements.variables and not argument.written:
                 self.statements.materialise(argument.value)
         for argument in arguments:
             if argument.written and argument.value not in self.statements.variables:
-                self.statements.allocate(argument.value)
+                self._allocate(argument.value)
+
+    def _allocate(self, name: str) -> None:
+        """Allocates memory for a value that a kernel writes. For sums at computed positions, the memory holds the initial values."""
+        node = self.network.nodes[name]
+        found = placing(self.network, node)
+        if found is None:
+            self.statements.allocate(name)
+            return
+        begins = found.begins
+        own = self.network.base(begins) == begins and self.network.readers(begins) == {name} and self._may_overwrite(begins, "")
+        text = self.statements.value(begins)
+        if own:
+            self.statements.variables[name] = text
+            return
+        variable = self.statements.variables[name] = self.statements.fresh(name)
+        copied = "" if made_here(self.network, node) else ".clone(memory_format=torch.contiguous_format)"
+        self.statements.put(f"{variable} = {text}{copied}")
 
     def _call(self, name: str, pointers: list[str]) -> None:
         if floats := self.scratch.get(name):
@@ -332,7 +321,7 @@ class Forward:
         self.statements.put(self.target.call(name, pointers, self.names))
 
     def _family_name(self, group: Group, printed: families.Printed, work: families.Work) -> str:
-        """As `_kernel_name`, for a kernel of a family."""
+        """Like `_kernel_name`, for a kernel of a family."""
         if printed.source in self.bodies:
             return self.bodies[printed.source]
         name = self._unused(kernel_base(group.kinds))
@@ -349,7 +338,7 @@ class Forward:
         return (["non-temporal-stores"] if shape.stream else []) + (["parallel-split"] if shape.style == "split" else [])
 
     def _kernel_name(self, group: Group, kernel: Kernel, shape: KernelShape, moved: int) -> str:
-        """Prints the kernel once; a group whose kernel is the same text shares it."""
+        """Prints the kernel once and returns its name. Groups whose kernels have the same text share it."""
         base = kernel_base(group.kinds)
         rename_arguments(kernel, self.network, self.target.reserved)
         kernel.name = "NAME"
@@ -393,9 +382,9 @@ class Forward:
             if self.joins.begun(name):
                 self.refused[group.id] = self.joins.join(name)
                 continue
-            text = expression(self.network, node, self.statements.read_by(node), self.statements.made_on())
+            text = expression(self.network, node, self.statements.read_by(node), self.statements.made_on(), self.helpers)
             variable = self.statements.fresh(name)
-            own = [user for user in self.network.readers(name) if any(user in g.operators and self._is_own(g) for g in self.groups)]
+            own = [user for user in self.network.readers(name) if any(user in g.operators and self.shares.is_own(g) for g in self.groups)]
             if (layout := self.statements.wanted_layout(name)) is None and (own or self.network.recut(name)) and self._may_lie_otherwise(node):
                 layout = ""
             if layout is not None:
@@ -404,26 +393,26 @@ class Forward:
             self.statements.put(f"{variable} = {text}")
 
     def _may_lie_otherwise(self, node: Node) -> bool:
-        """Whether the one tensor that a library's operator returns may have another order of axes than its shape."""
+        """Returns whether a library operator returns a single tensor whose axes may be in a different order in memory than in its shape."""
         if not node.outputs or len(node.outputs) != 1:
             return False
-        if short(node) in CONVOLVED:  # its result lies as its image or its weights do
+        if short(node) in CONVOLVED:  # its result has the layout of its image or of its weights
             return not all(self._lies_side_by_side(argument["ref"]) for argument in node.args[:2])
         return short(node) not in FRESH
 
     def _lies_side_by_side(self, name: str) -> bool:
-        """Whether the elements of a value are known to lie in the order of its axes, whatever the library chose."""
+        """Returns whether the elements of a value are known to be in the order of its axes, regardless of what the library chose."""
         layout = self.network.layouts[name]
         if layout.base != name:
             return layout.contiguous and self._lies_side_by_side(layout.base)
         entry = self.network.inputs.get(name)
         if entry is not None:
             return entry.kind == "user" or entry.spec is None or entry.spec.stride is None
-        if self.network.of_weights(name) or any(name in group.operators and self._is_own(group) for group in self.groups):
+        if self.network.of_weights(name) or any(name in group.operators and self.shares.is_own(group) for group in self.groups):
             return name not in self.network.last
         return not self._may_lie_otherwise(self.network.nodes[name])
 
 
 def discrete(entry: GraphInput) -> bool:
-    """Whether it is a tensor of truth values or whole numbers that forward is given."""
+    """Returns whether the entry is a boolean or integer tensor that is passed to forward."""
     return entry.kind == "user" and entry.spec is not None and entry.spec.dtype in DISCRETE

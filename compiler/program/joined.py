@@ -1,7 +1,7 @@
-"""Concatenations along the channels whose parts are computed where they belong: a convolution writes its images into the whole's memory, with the
-whole's stride from image to image, and nothing is copied. A part that something else computes is copied there, once.
+"""Concatenations along the channel axis with parts that are computed in place. A convolution writes its images directly into the memory of the whole
+concatenation, with the image stride of the whole, so no copy is needed. Parts that other operators compute are copied there once.
 
-Concatenations that begin alike, as in a dense block, are the beginnings of the longest one: kernels read the shorter ones with its stride.
+Concatenations with a common beginning, as in a dense block, are prefixes of the longest one, and kernels read the shorter ones with its stride.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from compiler.graph.network import Network, count, plain
 from compiler.program.statements import Statements
 
 CAT = "aten.cat.default"
-MOST_COPIED = 1  # parts of a concatenation
-ALIGNED = 16  # bytes: what kernels may read and write at once, from the first element of a tensor on
+MOST_COPIED = 1  # copied parts per concatenation
+ALIGNED = 16  # alignment in bytes of a tensor's start that kernels assume for vector accesses
 
 
 @dataclass(frozen=True)
 class Place:
-    """Of a part: channels `start` to `end` of the concatenation `whole`."""
+    """The place of a part, which is channels `start` to `end` of the concatenation `whole`."""
 
     whole: str
     start: int
     end: int
 
     def of(self, whole: str) -> str:
-        """As an expression over the variable of the whole."""
+        """Returns the place as an expression over the variable of the whole."""
         return f"{whole}[:, {self.start}:{self.end}]"
 
     def taken(self, network: Network, part: str, work: Work) -> bool:
-        """Whether the kernel can write the part there; then it does."""
+        """Makes the kernel write the part to its place if possible, and returns whether it does."""
         stores = [store for store in work.tail.kernel.stores if work.tail.kernel.arguments[store.access.argument].value == part]
         image, sizes = work.tail.groups[0], work.tail.kernel.sizes
         shape, whole = network.spec(part).shape, network.spec(self.whole)
@@ -51,7 +51,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Stack:
-    """Concatenations that begin alike, the shortest first: `members` lie in the memory of the last. `places` of the parts that are computed there."""
+    """Concatenations with a common beginning, from the shortest to the longest. All `members` share the memory of the last member. `places` lists the
+    parts that are computed in place."""
 
     members: tuple[str, ...]
     places: dict[str, Place]
@@ -62,24 +63,25 @@ class Stack:
 
 
 class Joins:
-    """Those of one forward, and what of their parts and memory is there already. `libraries`: operators that no kernel computes; `written`: whether
-    a kernel of `INTO_PARTS` makes a value; `strided`: whether all that read a concatenation can do so by another stride."""
+    """Tracks the joined concatenations of one forward, and which of their memory and parts already exist. `libraries` lists the operators that no
+    kernel computes, `written` tells whether a kernel of `INTO_PARTS` produces a value, and `strided` tells whether all readers of a concatenation can
+    use a different stride."""
 
     def __init__(self, statements: Statements, libraries: Collection[str], written: Callable[[str], bool], strided: Callable[[str], bool]):
         self.statements, self.network = statements, statements.network
         found = stacks(self.network, libraries, written, strided)
         self.stack_of = {name: stack for stack in found for name in stack.members}
         self.places = {part: place for stack in found for part, place in stack.places.items()}
-        self.wholes: set[str] = set()  # whose memory is there before they are
-        self.filled: set[Place] = set()  # in which their part is
-        self.beginnings: set[str] = set()  # concatenations that are read as the beginning of a longer one
+        self.wholes: set[str] = set()  # concatenations whose memory has already been allocated
+        self.filled: set[Place] = set()  # places that already contain their part
+        self.beginnings: set[str] = set()  # concatenations that are read as a prefix of a longer one
 
     def taken(self, names: Collection[str], work: Work) -> list[str]:
-        """Those of the values of a kernel that it now writes where they belong."""
+        """Returns those values of a kernel that it now writes in place."""
         return [name for name in names if name in self.places and self.places[name].taken(self.network, name, work)]
 
     def place(self, part: str) -> None:
-        """A part as a piece of the whole's memory."""
+        """Defines a part as a slice of the memory of the whole."""
         place, statements = self.places[part], self.statements
         if place.whole not in self.wholes:
             statements.allocate(place.whole)
@@ -90,11 +92,11 @@ class Joins:
         self.filled.add(place)
 
     def begun(self, name: str) -> bool:
-        """Whether the memory of a concatenation is there, so that only the rest of it is to be copied."""
+        """Returns whether the memory of a concatenation already exists, so that only the missing parts are copied."""
         return name in self.stack_of and self.stack_of[name].whole in self.wholes
 
     def join(self, name: str) -> str:
-        """What is left of a concatenation that has `begun`; what came of it in words."""
+        """Completes a concatenation that has `begun`, and returns a description of the result."""
         stack, statements, left = self.stack_of[name], self.statements, 0
         whole = statements.variables[stack.whole]
         for part, place in spans(self.network, name, stack.whole):
@@ -110,7 +112,7 @@ class Joins:
         return "its parts are computed where they belong" + (f", but for {left}" if left else "")
 
     def restride(self, kernel: Kernel) -> None:
-        """The kernel reads beginnings of longer concatenations where they lie; what it cannot read so is copied."""
+        """Makes the kernel read prefixes of longer concatenations in place. Prefixes that it cannot read in this way are copied."""
         for argument in kernel.arguments.values():
             if argument.value not in self.beginnings:
                 continue
@@ -120,13 +122,13 @@ class Joins:
                 self.statements.put(f"{dense} = {self.statements.variables[argument.value]}.contiguous()")
                 self.statements.variables[argument.value] = dense
                 self.beginnings.discard(argument.value)
-            elif product(longer) >= 2**31:  # so far its indices reach
+            elif product(longer) >= 2**31:  # its indices must cover this range
                 argument.elements = product(longer)
 
 
 def stacks(network: Network, concatenations: Collection[str], written: Callable[[str], bool], strided: Callable[[str], bool]) -> list[Stack]:
-    """A part is computed in its place where nothing but these concatenations reads it and it begins where kernels may write. No stack of which more
-    than one part would be left, or more than half of the bytes: each is a copy of its own."""
+    """Returns the stacks that are worth building. A part is computed in place if only the stack's concatenations read it and it starts at an aligned
+    address. A stack is rejected if more than one part or more than half of its bytes would have to be copied."""
     found = []
     for names in _alike(network, concatenations):
         whole = network.spec(names[-1])
@@ -148,7 +150,7 @@ def parts_of(network: Network, name: str) -> list[str]:
 
 
 def spans(network: Network, name: str, whole: str) -> Iterator[tuple[str, Place]]:
-    """The parts of a concatenation and where they lie in `whole`, which begins with it."""
+    """Yields the parts of a concatenation and their places in `whole`, which begins with the concatenation."""
     start = 0
     for part in parts_of(network, name):
         end = start + network.spec(part).shape[1]
@@ -157,8 +159,8 @@ def spans(network: Network, name: str, whole: str) -> Iterator[tuple[str, Place]
 
 
 def _alike(network: Network, concatenations: Collection[str]) -> list[list[str]]:
-    """Concatenations along axis 1 by what they begin with, each list from the shortest to the longest. Where one does not go on as the others do, all
-    stand for themselves."""
+    """Groups the concatenations along axis 1 by their first part, with each list ordered from the shortest to the longest. If any concatenation of a
+    group does not continue the previous one, each gets a separate list."""
     by_first: dict[str, list[str]] = {}
     for name in concatenations:
         node = network.nodes[name]
@@ -175,12 +177,13 @@ def _alike(network: Network, concatenations: Collection[str]) -> list[list[str]]
 
 
 def restride(kernel: Kernel, argument: str, batch: int, shorter: int, longer: int) -> bool:
-    """Has a kernel read a concatenation by another stride from image to image. False, with nothing changed, where its axes do not tell images."""
+    """Makes a kernel read a concatenation with a different image stride. Returns False and changes nothing if the kernel's axes do not separate
+    images."""
     accesses = [access for access in kernel.accesses() if access.argument == argument]
     axes = [[axis for axis, stride in enumerate(access.strides) if stride == shorter and kernel.sizes[axis] == batch] for access in accesses]
     for access, own in zip(accesses, axes, strict=True):
         others = sum(stride * (size - 1) for axis, (stride, size) in enumerate(zip(access.strides, kernel.sizes, strict=True)) if axis not in own)
-        if access.index or len(own) != 1 or access.offset + others >= shorter:  # another axis goes from image to image as well
+        if access.index or len(own) != 1 or access.offset + others >= shorter:  # another axis also steps from image to image
             return False
     for access, own in zip(accesses, axes, strict=True):
         access.strides = tuple(longer if axis == own[0] else stride for axis, stride in enumerate(access.strides))

@@ -1,4 +1,4 @@
-"""Which kernels each launch of a printed program runs, read from its text: of kernels that bear the same words, names alone do not tell."""
+"""Reads from a program's text which kernels each launch runs, since names alone do not distinguish kernels with the same operators."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TRITON_LAUNCH = re.compile(r"\b(\w+)\[\(")
 
 @dataclass(frozen=True)
 class Launch:
-    name: str  # the launcher's
-    kernels: tuple[str, ...]  # what it starts, of templates "kernel<its, arguments>"; where it is no launcher (C++), itself
+    name: str  # name of the launcher
+    kernels: tuple[str, ...]  # the kernels that it starts ("kernel<its, arguments>" for templates), or itself if it is no launcher (C++)
 
 
 def launches(source: str) -> list[Launch]:
-    """In the order in which `forward` has them."""
+    """Returns the launches in the order in which `forward` makes them."""
     text, found, forward = source.partition("\nclass ModelNew")
     if not found:
         return []

@@ -1,17 +1,17 @@
-"""What kernels derive from weights once: made at the first forward, made anew after weights were loaded or moved."""
+"""Tensors that are derived from weights for kernels. They are computed in the first forward and recomputed after weights are loaded or moved."""
 
 from __future__ import annotations
 
 
 class Packing:
-    """Collects what the kernels of one program need; equal expressions are made once."""
+    """Collects the packed tensors that a program's kernels need. Equal expressions are computed only once."""
 
     def __init__(self, device: str) -> None:
         self.device = device  # its expression in forward
         self.code: dict[str, str] = {}  # Python expression over self -> variable in forward
 
     def variable(self, code: str, lines: list[str]) -> str:
-        """The variable of forward that holds the value of `code`, an expression over `self` and `device`."""
+        """Returns the variable of forward that holds the value of `code`, which is an expression over `self` and `device`."""
         if code not in self.code:
             if not self.code:
                 lines.append(f'packed = self.__dict__.get("packed") or self.pack({self.device})')
@@ -19,7 +19,8 @@ class Packing:
         return self.code[code]
 
     def methods(self, recorded: bool = False) -> str:
-        """Methods of the model; "" where nothing is packed. `recorded`: a CUDA graph holds on to packed weights, so both go."""
+        """Returns the model methods that manage packed tensors, or "" if there are none. `recorded` means that a CUDA graph refers to packed weights,
+        so both are discarded together."""
         if not self.code:
             return ""
         lines = [

@@ -1,15 +1,16 @@
-"""Operators that are left to the library, as the Python that a person would write."""
+"""Prints operators that are left to the library as the Python code that a person would write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from compiler.graph.constants import CONSTANTS
 from compiler.graph.layout import contiguous_strides
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
-from compiler.kernel.builder import CONSTANTS
-from verifier.graph import Node
+from compiler.graph.regions import REGION
+from verifier.graph import GROUPED, ROUTED, Node
 
 FUNCTIONAL = {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention",
               "embedding", "gelu", "silu", "softplus", "mish", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu", "relu", "relu6",
@@ -19,14 +20,16 @@ TORCH = {"matmul", "bmm", "mm", "addmm", "baddbmm", "exp", "log", "sqrt", "rsqrt
          "cumsum", "cat", "stack", "cumprod", "tril", "triu", "einsum", "bitwise_not", "logical_not", "maximum", "minimum", "clamp",
          "logsumexp", "argmax", "argmin", "sort", "topk", "gather", "flip", "roll", "outer", "floor", "ceil", "sign", "isnan"}  # fmt: skip
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-# Results in new memory, dense for dense arguments: a kernel may read them by pointer and write over them.
+# Operators whose results are in new memory and are dense if the arguments are, so that kernels may read them through pointers and overwrite them.
 CONVOLVED = {"conv1d", "conv2d", "conv3d", "convolution"}
-GATHERED_UP = {"index_add", "scatter_add", "scatter_reduce"}  # change their first argument in place, where nothing else reads it
+GATHERED_UP = {"index_add", "scatter_add", "scatter_reduce"}  # printed as in-place operations on their first argument if nothing else reads it
+HELPED = {GROUPED: "grouped", ROUTED: "routed"}  # computed by a helper function of the program
 FRESH = {"linear", "matmul", "bmm", "mm", "addmm", "baddbmm", *CONVOLVED}
 
 
-def expression(network: Network, node: Node, value: Callable[[str], str], device: str) -> str:
-    """`value(name)` is the Python expression of another value, `device` that of the device of a tensor that is made of none."""
+def expression(network: Network, node: Node, value: Callable[[str], str], device: str, helpers: Mapping[str, str]) -> str:
+    """Returns the Python expression of an operator. `value(name)` is the expression of another value, and `device` is the expression of the device
+    for tensors that are created without a tensor argument. `helpers` holds the names of the program's helper functions (support.py)."""
     name = short(node)
     args = [literal(a, value) for a in node.args]
     kwargs = {k: device if k == "device" else literal(v, value) for k, v in node.kwargs.items()
@@ -37,6 +40,10 @@ def expression(network: Network, node: Node, value: Callable[[str], str], device
         return f"{args[0]} {INFIX[name]} {args[1]}"
     if node.op == "stitch.cross_entropy_rows":
         return f'torch.nn.functional.cross_entropy({args[0]}, {args[1]}, ignore_index={args[2]}, reduction="none")'
+    if node.op in HELPED:
+        return f"{helpers[HELPED[node.op]]}({', '.join(args)})"
+    if node.op == REGION:
+        return region(args[0], args[1], node.args[2])
     if node.op == "stitch.mean_counted":
         return f"{args[0]}.sum() / ({args[1]} != {args[2]}).sum()"
     view = method(network, node, args) or (as_it_lay(network, node, value) if name == "as_strided" else "")
@@ -49,7 +56,7 @@ def expression(network: Network, node: Node, value: Callable[[str], str], device
     every = ", ".join([*args, *(f"{k}={v}" for k, v in kwargs.items())])
     if name in GATHERED_UP and made_here(network, node):
         return f"{args[0]}.{name}_({', '.join([*args[1:], *(f'{k}={v}' for k, v in kwargs.items())])})"
-    if name == "scalar_tensor":  # filled on the device: what torch.tensor copies from the host cannot be recorded into a CUDA graph
+    if name == "scalar_tensor":  # filled on the device, because torch.tensor copies from the host, which a CUDA graph cannot record
         return f"torch.full((), {every})"
     if name in ("full", "arange"):
         return f"torch.{name}({every})"
@@ -62,15 +69,24 @@ def expression(network: Network, node: Node, value: Callable[[str], str], device
     return f"torch.ops.{node.op}({every})"
 
 
+def region(whole: str, part: str, cuts: list[list[int]]) -> str:
+    """Returns `whole` with `part` written to the region that results from slicing one axis after the other."""
+    (axis, start, count), *rest = cuts
+    inner = region(f"{whole}.narrow({axis}, {start}, {count})", part, rest) if rest else part
+    return f"torch.slice_scatter({whole}, {inner}, {axis}, {start}, {start + count})"
+
+
 def made_here(network: Network, node: Node) -> bool:
-    """Whether the first argument is a constant tensor that is made for this operator alone."""
+    """Returns whether the first argument is a constant tensor that was created only for this operator."""
     base = node.args[0]["ref"] if isinstance(node.args[0], dict) else ""
     return base in network.nodes and short(network.nodes[base]) in CONSTANTS and network.users[base] == [node.name] and base not in network.results
 
 
 def method(network: Network, node: Node, args: list[str]) -> str:
-    """Views as methods of the tensor."""
+    """Prints a view as a method of the tensor."""
     name = short(node)
+    if node.op == "aten.view.dtype":  # the bits as another type; of a copy, because the result may be overwritten
+        return f"{args[0]}.clone().view({args[1]})"
     if name in ("view", "_unsafe_view", "reshape"):
         shape = network.spec(node.name).shape
         return f"{args[0]}.{'view' if network.is_view(node.name) else 'reshape'}({', '.join(map(str, shape)) or '()'})"
@@ -94,8 +110,8 @@ def method(network: Network, node: Node, args: list[str]) -> str:
 
 
 def as_it_lay(network: Network, node: Node, value: Callable[[str], str]) -> str:
-    """`as_strided` of memory that is laid out as it was when the model was captured, whatever layout the value has in the program; "" where it has
-    gaps that no value fills."""
+    """Prints `as_strided` over memory with the layout that it had at capture, regardless of the value's layout in the program. Returns "" if the
+    captured memory has gaps."""
     source, size, strides = node.args[0]["ref"], node.args[1], node.args[2]
     base = network.base(source)
     spec = network.spec(base)
@@ -124,7 +140,7 @@ def literal(argument: Any, value: Callable[[str], str]) -> str:
 
 
 def attribute(target: str) -> str:
-    """`self.net[0].weight` of the state-dict name "net.0.weight", where the capture does not say how to read it."""
+    """Returns the expression for a state-dict name (`self.net[0].weight` for "net.0.weight") for which the capture provides none."""
     text = "self"
     for part in target.split("."):
         if part.isidentifier():

@@ -1,4 +1,4 @@
-"""A plan and options as one readable source file: the task's constructor, the kernels, and a forward that launches them."""
+"""Prints a plan with its options as one readable source file: the task's constructor, the kernels, and a forward that launches them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUMBER = re.compile(r"\b\d+\b")
 
 
 def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str:
-    """The program; where there is nothing to compile, the task's own forward under the new name."""
+    """Returns the program. If there is nothing to compile, it contains the task's own forward under the new name."""
     if plan.graph is None or not plan.own:
         return unchanged(plan, task_source)
     text = TaskText.of(task_source, plan.graph)
@@ -66,12 +66,12 @@ def _header(plan: CompilerPlan, forward: Forward) -> str:
 
 
 def quoted(text: str) -> str:
-    """As it may stand in a docstring."""
+    """Returns the text in a form that is valid inside a docstring."""
     return text.replace("\\", "/").replace('"""', "'''")
 
 
 def _gathered(groups: list[Any]) -> list[tuple[str, list[Any], str]]:
-    """Groups that are alike but for numbers, with what is said of them all: "64 to 1920 rows of 7840 elements"."""
+    """Merges groups that differ only in numbers and describes them together: "64 to 1920 rows of 7840 elements"."""
     found: dict[tuple[str, str], list[Any]] = {}
     for group in groups:
         found.setdefault((group.title, NUMBER.sub("#", group.reason)), []).append(group)
@@ -79,7 +79,7 @@ def _gathered(groups: list[Any]) -> list[tuple[str, list[Any], str]]:
 
 
 def _ranges(texts: list[str]) -> str:
-    """The one text that all of them are, but for numbers; those as ranges."""
+    """Merges texts that differ only in numbers into one text in which these numbers become ranges."""
     columns = zip(*(NUMBER.findall(text) for text in texts), strict=True)
     ends = iter([sorted(column, key=int) for column in columns])
 
@@ -91,7 +91,7 @@ def _ranges(texts: list[str]) -> str:
 
 
 def unchanged(plan: CompilerPlan, task_source: str, why: str = "") -> str:
-    """Nothing is compiled: the task under the program's name, said so."""
+    """Returns the task unchanged except for the program's name and a docstring that explains why nothing was compiled."""
     text = TaskText(task_source)
     why = why or plan.why_none
     return "\n".join([f'"""{quoted(f"The task as it is: {why}.")}"""\n', *(part + "\n" for part in text.whole())])

@@ -1,4 +1,5 @@
-"""What a part of a module needs of the rest: the names it reads, and the statements without a name of their own that change what they stand for."""
+"""Finds what a part of a module needs from the rest: the names that it reads, and the statements that define no name but change the objects to which
+these names refer."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import builtins
 from collections.abc import Iterable, Iterator
 
 COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.TryStar, ast.Match)
-SEEDED = frozenset({"torch", "numpy", "random"})  # libraries whose own state a task may set for itself: seeds, default types
-DYNAMIC = frozenset({"globals", "eval", "exec", "locals", "vars"})  # they read names that no syntax tree shows
+SEEDED = frozenset({"torch", "numpy", "random"})  # libraries with global state that a task may set, such as seeds and default types
+DYNAMIC = frozenset({"globals", "eval", "exec", "locals", "vars"})  # these functions read names that do not appear in the syntax tree
 
 
 class Reach:
-    """Of the module `tree` with the class `model`; `apart`: names of its declarations, which nothing else needs."""
+    """The dependencies in the module `tree`, which defines the class `model`. `apart` holds the names of its declarations, which nothing else
+    needs."""
 
     def __init__(self, tree: ast.Module, model: ast.ClassDef, apart: frozenset[str]):
         self.tree, self.model, self.apart = tree, model, apart
@@ -24,7 +26,7 @@ class Reach:
         self._reached: dict[int, set[str]] = {}
 
     def closure(self, parts: Iterable[ast.AST]) -> set[str]:
-        """Names of the module that `parts` read, through all statements that bind or change them."""
+        """Returns the module-level names that `parts` read, directly or through statements that bind or change them."""
         used: set[str] = set()
         waiting: list[ast.AST] = list(parts)
         seen: set[int] = set()
@@ -47,7 +49,7 @@ class Reach:
         return used
 
     def changes(self, item: ast.stmt, used: set[str]) -> bool:
-        """Whether a statement changes what one of these names stands for, or the state of a library, without being a definition of it."""
+        """Returns whether a statement changes the object behind one of the given names, or the state of a library, without defining the name."""
         if self.is_script(item):
             return False
         if isinstance(item, COMPOUND):
@@ -59,11 +61,11 @@ class Reach:
             return self._call_changes(item.value, used)
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             makers = [*item.decorator_list, *self._subclassed(item)]
-            return any(self._data(name) & used for name in self._through(makers))
+            return any(self._data(name) & used for name in self._through(makers)) or bool(self._told_of(item) & used)
         return False
 
     def names_model(self, tree: ast.AST) -> bool:
-        """Whether `tree` says the name of the class, in code or in a string; not where it only asks `super` of it."""
+        """Returns whether `tree` mentions the class by name in code or in a string, other than as an argument of `super`."""
         asked = {id(node.args[0]) for node in ast.walk(tree) if isinstance(node, ast.Call) and _root(node.func) == "super" and node.args}
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id == "Model" and id(node) not in asked:
@@ -74,14 +76,14 @@ class Reach:
 
     @staticmethod
     def is_script(item: ast.stmt) -> bool:
-        """`if __name__ == "__main__":`, which an import passes over."""
+        """Recognises `if __name__ == "__main__":`, the body of which does not run on import."""
         return isinstance(item, ast.If) and any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(item.test))
 
     def _plain(self, item: ast.stmt) -> bool:
         return item is not self.model and not bound_by(item) & self.apart
 
     def _lineage(self) -> list[ast.ClassDef]:
-        """`Model` and the classes of this module that it inherits from, in the order in which Python asks them, about."""
+        """Returns `Model` and the classes in this module from which it inherits, approximately in Python's method resolution order."""
         found: list[ast.ClassDef] = []
         waiting = [self.model]
         while waiting:
@@ -93,12 +95,12 @@ class Reach:
         return found
 
     def _own(self, name: str) -> set[str]:
-        """The name, where the module itself binds it and not by an import."""
+        """Returns the name if the module itself binds it by something other than an import."""
         makers = self.makers.get(name, [])
         return {name} if makers and not all(isinstance(item, (ast.Import, ast.ImportFrom)) for item in makers) or name == self.model.name else set()
 
     def _data(self, name: str) -> set[str]:
-        """The name, where it stands for a value that may be changed: no function, no class, no module."""
+        """Returns the name if it refers to a mutable value rather than a function, class or module."""
         definitions = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         return {name} if any(not isinstance(item, definitions) for item in self.makers.get(name, [])) else set()
 
@@ -126,19 +128,33 @@ class Reach:
         return any(self._data(name) & used for name in self._through([value]))
 
     def _subclassed(self, item: ast.stmt) -> list[ast.AST]:
-        """What Python calls when the class is made: its metaclass, and `__init_subclass__` of its bases."""
+        """Returns the code that Python calls when it creates the class: the metaclass, and `__init_subclass__` of the bases."""
         if not isinstance(item, ast.ClassDef):
             return []
         found: list[ast.AST] = [keyword.value for keyword in item.keywords]
-        for base in item.bases:
-            for maker in self.makers.get(_root(base) or "", []):
-                if isinstance(maker, ast.ClassDef):
-                    found += [one for one in maker.body if isinstance(one, ast.FunctionDef) and one.name == "__init_subclass__"]
-                    found += [keyword.value for keyword in maker.keywords]
+        for base in self._bases(item):
+            found += _on_subclass(base)
+            found += [keyword.value for keyword in base.keywords]
+        return found
+
+    def _told_of(self, item: ast.stmt) -> set[str]:
+        """Returns the bases of a class that keep a record of their subclasses: they have `__init_subclass__`, or a metaclass of this module."""
+        bases = self._bases(item) if isinstance(item, ast.ClassDef) else []
+        return {base.name for base in bases if _on_subclass(base) or any(self._own(_root(word.value) or "") for word in base.keywords)}
+
+    def _bases(self, item: ast.ClassDef) -> list[ast.ClassDef]:
+        """Returns the classes of this module that a class inherits from, directly or through others."""
+        found: list[ast.ClassDef] = []
+        waiting = [item]
+        while waiting:
+            named = [_root(base) or "" for base in waiting.pop().bases]
+            new = [maker for name in named for maker in self.makers.get(name, []) if isinstance(maker, ast.ClassDef) and maker not in found]
+            found += new
+            waiting += new
         return found
 
     def _through(self, parts: list[ast.AST]) -> set[str]:
-        """Names that `parts` reach through functions and classes, not through the statements that change them."""
+        """Returns the names that `parts` reach through functions and classes, but not through statements that change them."""
         used: set[str] = set()
         waiting = list(parts)
         while waiting:
@@ -150,7 +166,7 @@ class Reach:
 
 
 def free_names(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
-    """Names that `tree` reads from the module: not parameters and not what a function assigns itself."""
+    """Returns the names that `tree` reads from the module, excluding parameters and local variables of functions."""
     found: set[str] = set()
     if isinstance(tree, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         arguments = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs, *filter(None, [tree.args.vararg, tree.args.kwarg])]
@@ -176,7 +192,7 @@ def free_names(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
 
 
 def bound_by(item: ast.stmt) -> set[str]:
-    """Names that a statement of the module gives a value, at any depth of `if`, `for`, `with` and `try`."""
+    """Returns the names that a module-level statement binds, at any nesting depth of `if`, `for`, `with` and `try`."""
     if isinstance(item, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
         return {item.name}
     if isinstance(item, (ast.Import, ast.ImportFrom)):
@@ -198,22 +214,26 @@ def bound_by(item: ast.stmt) -> set[str]:
 
 
 def statements_of(item: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements directly within a compound one, of all its branches."""
+    """Yields the direct child statements of all branches of a compound statement."""
     for field in ("body", "orelse", "finalbody"):
         yield from getattr(item, field, [])
     for branch in [*getattr(item, "handlers", []), *getattr(item, "cases", [])]:
         yield from branch.body
 
 
+def _on_subclass(item: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [one for one in item.body if isinstance(one, ast.FunctionDef) and one.name == "__init_subclass__"]
+
+
 def targets_of(item: ast.stmt) -> list[ast.expr]:
-    """What an assignment writes to, or a deletion takes away."""
+    """Returns the targets to which an assignment writes or which a deletion removes."""
     if isinstance(item, (ast.Assign, ast.Delete)):
         return list(item.targets)
     return [item.target] if isinstance(item, (ast.AugAssign, ast.AnnAssign)) else []
 
 
 def _stored(targets: Iterable[ast.expr]) -> set[str]:
-    """Names that are assigned, not those whose items or attributes are."""
+    """Returns the names that are assigned themselves, excluding names of which only items or attributes are assigned."""
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
@@ -224,7 +244,7 @@ def _tests(item: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _root(target: ast.AST) -> str | None:
-    """`CONFIG` of `CONFIG["a"].b`; a plain name has none: that is a definition."""
+    """Returns the root name of a target: `CONFIG` for `CONFIG["a"].b`, or the name itself if it is a plain name."""
     if isinstance(target, ast.Name):
         return target.id
     while isinstance(target, (ast.Attribute, ast.Subscript, ast.Call, ast.Starred)):

@@ -1,4 +1,5 @@
-"""What forward returns, put together from its leaves as the task's forward does: lists, tuples, dicts, and classes of the task or of libraries."""
+"""Rebuilds the result of forward from its leaves in the same form as the task's forward: lists, tuples, dicts, and classes of the task or of
+libraries."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 
 def written(tree: Any, leaf: Callable[[int], str], top: bool = False) -> str:
-    """Python for `tree`; `leaf(n)` is the expression of its n-th leaf. A tuple at the `top` needs no parentheses."""
+    """Returns Python code for `tree`, where `leaf(n)` is the expression of the n-th leaf. A tuple at the `top` level needs no parentheses."""
     if isinstance(tree, int):
         return leaf(tree)
     if isinstance(tree, list):
@@ -21,14 +22,14 @@ def written(tree: Any, leaf: Callable[[int], str], top: bool = False) -> str:
 
 
 def copied(tree: Any, tensor: Callable[[int], bool], at: str, top: bool = False) -> str:
-    """The results again with every tensor cloned; `at` is the expression of the (sub)tree."""
+    """Returns code for the same results with every tensor cloned. `at` is the expression of the (sub)tree."""
     places = dict(_places(tree, at))
     text = written(tree, lambda index: f"{places[index]}.clone()" if tensor(index) else places[index], top)
     return text
 
 
 def classes(tree: Any) -> Iterator[tuple[str, str]]:
-    """Module and name of each class that is made, builtins left out."""
+    """Yields the module and name of each instantiated class, except builtins."""
     if isinstance(tree, list):
         for item in tree:
             yield from classes(item)

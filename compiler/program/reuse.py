@@ -1,4 +1,4 @@
-"""Results written over values that nobody else reads: no new memory, and its lines are in the cache already."""
+"""Overwrites values that nothing else reads with results, which saves memory and reuses cached lines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from compiler.program.statements import Statements
 def reuse(
     kernel: Kernel, plan: Schedule, group: Group, done: set[str], may_overwrite: Callable[[str], bool], statements: Statements, state: State
 ) -> None:
-    """Takes out arguments of `kernel` whose values are stored over one of its inputs. `done`: operators that ran before; `may_overwrite`: of
-    a value of the graph whose memory is our own."""
+    """Removes those arguments of `kernel` whose values can overwrite one of its inputs. `done` holds the operators that have already run, and
+    `may_overwrite` tells whether our code allocated the memory of a graph value."""
     inside = set(group.operators)
     mutated = {value: name for name, value in statements.graph.mutations.items()}
     targets = {entry.target: entry for entry in statements.graph.inputs if entry.target}
     for store in list(kernel.stores):
         out = kernel.arguments[store.access.argument]
-        if out.read:
+        if out.read or store.how:
             continue
         for source in list(kernel.arguments.values()):
             if source is out or source.written or source.dtype != out.dtype or source.elements != out.elements:
@@ -49,7 +49,7 @@ def reuse(
 
 
 def _read_after(plan: Schedule, store: Store, reads: set[str]) -> bool:
-    """Whether a pass after the one that stores reads the source once more."""
+    """Returns whether a pass after the storing pass reads the source again."""
     if store.level != "full" or store in plan.passes[-1].stores:
         return False
     last = max((at for at, step in enumerate(plan.passes) if any(op.name in reads for op in step.elements)), default=0)
@@ -57,5 +57,5 @@ def _read_after(plan: Schedule, store: Store, reads: set[str]) -> bool:
 
 
 def _read_by_all(plan: Schedule, store: Store, reads: set[str]) -> bool:
-    """Whether every thread of a row reads what one of them stores when it is done, perhaps before the others have read it."""
+    """Returns whether all threads of a row read a value that one of them overwrites at its end, perhaps before the others have read it."""
     return store.level == "row" and any(op.name in reads for step in plan.passes for op in step.rows)

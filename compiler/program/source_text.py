@@ -1,7 +1,8 @@
-"""Statements of a source as text: word for word where that is the same program, otherwise as Python prints their syntax tree.
+"""Converts source statements to text: verbatim if that gives the same program, otherwise as Python prints their syntax tree.
 
-Word for word a statement must stand on lines of its own and, as a member of a class, four spaces in: what is printed beside it does. Any other
-(tabs, two spaces, several on a line, private names, which mean another attribute in a class of another name) is printed from its tree.
+A statement is kept verbatim if it shares its lines with no other statement and, for class members, is indented by four spaces like the printed text
+around it. All others are printed from their tree: statements with tabs, two-space indentation, several statements per line, or private names (which
+denote a different attribute in a class with a different name).
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from verifier.private_names import identifiers, is_private, mangle
 
 INDENT = "    "
 NEW_NAME = "ModelNew"
-_LINE_END = re.compile(r"\r\n|\r|\n")  # what ends a line for Python: not what `str.splitlines` takes for an end
+_LINE_END = re.compile(r"\r\n|\r|\n")  # the characters that Python treats as line ends (`str.splitlines` accepts more)
 _DEF = re.compile(rb"(async\s+)?def\s+")
 
 
 class SourceText:
-    """`renamed`: methods of the class `owner` that get another name."""
+    """Prints the statements of a source file. `renamed` maps methods of the class `owner` to their new names."""
 
     def __init__(self, source: str, owner: ast.ClassDef, renamed: dict[str, str]):
         self.lines = _LINE_END.split(source.removeprefix("\ufeff"))
@@ -28,12 +29,12 @@ class SourceText:
         self.private = any(is_private(name) for name in identifiers(owner))
 
     def of(self, item: ast.stmt) -> str:
-        """A statement of the module."""
+        """Returns a statement of the module."""
         lines = self._lines(item)
         return self._edited(lines, item) if _same("\n".join(lines), item) else ast.unparse(self._changed(item))
 
     def member(self, item: ast.stmt) -> str:
-        """A statement of the class, four spaces in."""
+        """Returns a statement of the class, indented by four spaces."""
         lines = self._lines(item)
         indented = lines[0].startswith(INDENT) and not lines[0][len(INDENT) : len(INDENT) + 1].isspace()
         if indented and not self.private and not _has_tabs(lines) and _same("class _:\n" + "\n".join(lines), item, within=True):
@@ -42,7 +43,7 @@ class SourceText:
         return ast.unparse(ast.fix_missing_locations(shell)).split("\n", 1)[1].strip("\n")
 
     def head(self) -> str:
-        """The decorators and the class statement of the owner under its new name."""
+        """Returns the decorators and the class statement of the owner under its new name."""
         decorators = "".join(f"@{ast.unparse(item)}\n" for item in self.owner.decorator_list)
         bases = [*map(ast.unparse, self.owner.bases), *map(ast.unparse, self.owner.keywords)]
         return f"{decorators}class {NEW_NAME}({', '.join(bases)}):"
@@ -52,7 +53,7 @@ class SourceText:
         return self.lines[first - 1 : item.end_lineno]
 
     def _edits(self, item: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-        """Nodes whose identifier changes: the class by which `super` is asked, and renamed methods."""
+        """Yields the nodes with identifiers that change: the class passed to `super`, and renamed methods."""
         for node in ast.walk(item):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and node.args:
                 first = node.args[0]
@@ -62,7 +63,7 @@ class SourceText:
             yield item, self.renamed[item.name]
 
     def _edited(self, lines: list[str], item: ast.stmt) -> str:
-        """The lines of `item` with its edits, the last first, so that places stay."""
+        """Returns the lines of `item` with its edits, which are applied from last to first so that positions remain valid."""
         rows = [line.encode() for line in lines]
         top = (item.end_lineno or item.lineno) - len(lines) + 1
         for node, name in sorted(self._edits(item), key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):  # type: ignore[attr-defined]
@@ -77,7 +78,7 @@ class SourceText:
         return b"\n".join(rows).decode()
 
     def _changed(self, item: ast.stmt, within: bool = False) -> ast.stmt:
-        """A copy of the tree with its edits and, within the class, with private names as they are outside of it."""
+        """Returns a copy of the tree with its edits applied. In the class, private names are replaced by their mangled form."""
         twins = copy.deepcopy(item)
         order = {id(node): twin for node, twin in zip(ast.walk(item), ast.walk(twins), strict=True)}
         for node, name in self._edits(item):
@@ -89,7 +90,7 @@ class SourceText:
 
 
 def _same(text: str, item: ast.stmt, within: bool = False) -> bool:
-    """Whether `text` is that one statement."""
+    """Returns whether `text` is exactly this statement."""
     try:
         body = ast.parse(text).body
     except SyntaxError:

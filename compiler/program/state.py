@@ -1,4 +1,4 @@
-"""What a printed forward changes in place: counters that only count calls, state of modules, inputs that the task itself writes."""
+"""The in-place changes that a printed forward makes: call counters, module state, and inputs that the task itself modifies."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from compiler.program.statements import Statements
 class State:
     def __init__(self, statements: Statements):
         self.statements, self.graph, self.network = statements, statements.graph, statements.network
-        self.counters: dict[float, list[str]] = {}  # increment -> state that only counts the calls
-        self.written: set[str] = set()  # state-dict names that are up to date before `put`
+        self.counters: dict[float, list[str]] = {}  # increment -> the state, which only counts calls
+        self.written: set[str] = set()  # state-dict names that are updated before `put`
 
     def counts(self, name: str) -> bool:
-        """Takes `self.bn.num_batches_tracked += 1`: the addition `name` to a counter that nobody else reads."""
+        """Takes over the addition `name` if it only increments a counter that nothing else reads, such as `self.bn.num_batches_tracked += 1`. Returns
+        whether it did."""
         node = self.network.nodes[name]
         target = next((t for t, value in self.graph.mutations.items() if value == name), None)
-        read = self.network.users[name] or self.network.results.count(name) > 1  # by an operator, or it leaves forward as well
+        read = self.network.users[name] or self.network.results.count(name) > 1  # by an operator, or as a result of forward
         if target is None or node.op != "aten.add.Tensor" or read or not isinstance(node.args[1], (int, float)):
             return False
         source = self.network.inputs.get(node.args[0]["ref"])
@@ -28,10 +29,10 @@ class State:
         return True
 
     def put(self, nodes: Collection[str] | None = None, inputs: Collection[str] = ()) -> None:
-        """The statements at the end of forward, or of the part of it that computes `nodes` and reads `inputs`."""
+        """Adds the statements at the end of forward, or at the end of the part of forward that computes `nodes` and reads `inputs`."""
         value, put = self.statements.value, self.statements.put
         for step, counters in self.counters.items():
-            if len(counters) > 1:  # one launch for all of them
+            if len(counters) > 1:  # a single launch for all of them
                 put(f"torch._foreach_add_([{', '.join(counters)}], {step})")
             else:
                 put(f"{counters[0]} += {step}")

@@ -1,4 +1,5 @@
-"""The statements of a printed forward and the variables in them: one for each value of the graph that is held, made where it is first read."""
+"""The statements and variables of a printed forward. Each graph value that is kept has one variable, which is created where the value is first
+read."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from compiler.graph.channels_last import CONVOLUTIONS
+from compiler.graph.constants import CONSTANTS
 from compiler.graph.layout import SPLITS
 from compiler.graph.network import Network, refs
 from compiler.graph.reductions import short
-from compiler.kernel.builder import CONSTANTS, identifier
+from compiler.kernel.builder import identifier
 from compiler.kernel.naming import free
 from compiler.program.packing import Packing
 from compiler.program.print_torch import attribute, expression, literal
@@ -21,16 +23,17 @@ STATE = ("parameter", "buffer")
 
 
 class Statements:
-    """`given`: the parameter of each input of the user; `reserved`: no names for its variables. `lines` grow in the order in which they run."""
+    """Collects the statements of a forward. `given` maps each user input to its parameter; `reserved` holds names that its variables must not use.
+    `lines` grows in execution order."""
 
     def __init__(self, graph: Graph, network: Network, given: Mapping[str, str], reserved: Collection[str], cuda: bool):
         self.graph, self.network, self.cuda = graph, network, cuda
         self.lines: list[str] = []
-        self.turned: dict[str, str] = {}  # state that lies with gaps or turned around -> variable of a copy that does not
+        self.turned: dict[str, str] = {}  # non-contiguous state -> variable of its contiguous copy
         self.taken: set[str] = {*given.values(), *reserved}
         self.users = [e for e in graph.inputs if e.kind == "user"]
-        self.variables = {e.name: given[e.name] for e in self.users}  # value of the graph -> expression
-        self.state = {e.target: e.found or attribute(e.target) for e in graph.inputs if e.kind in STATE}  # by its name in the state dict
+        self.variables = {e.name: given[e.name] for e in self.users}  # graph value -> expression
+        self.state = {e.target: e.found or attribute(e.target) for e in graph.inputs if e.kind in STATE}  # by state-dict name
         self.packing = Packing(self.device())
         for entry in network.inputs.values():
             if entry.kind == "constant":
@@ -39,14 +42,14 @@ class Statements:
                 self.variables[entry.name] = self.state[entry.target]
 
     def begin(self, users: list[GraphInput]) -> list[str]:
-        """Starts another method, with these of the user's inputs: its lines."""
+        """Starts another method with the given user inputs and returns its lines."""
         self.lines, self.users = [], users
         self.turned = {}
         self.packing.device = self.device()
         return self.lines
 
     def with_packed(self, lines: list[str]) -> list[str]:
-        """The lines of a method behind the one that fetches what is made once, where they need it."""
+        """Returns the lines of a method; if the method uses packed tensors, the first line fetches them."""
         rest = [line for line in lines if not line.startswith("packed = ")]
         fetch = f'packed = self.__dict__.get("packed") or self.pack({self.packing.device})'
         return [fetch, *rest] if any("packed[" in line for line in rest) else rest
@@ -55,18 +58,18 @@ class Statements:
         self.lines += lines
 
     def _constant_tensor(self, entry: GraphInput) -> str:
-        """Made or moved once: a kernel that reads it only has its address, so it must stay."""
+        """Creates or moves the tensor only once. A kernel that reads the tensor holds only its address, so the tensor must be kept alive."""
         if entry.value is None:
             held = entry.found or attribute(entry.target)
             return self.packed(f"{held}.to(device)") if self.cuda else held
         return self.packed(f"torch.tensor({literal(entry.value, str)}, dtype=torch.{entry.tensor.dtype}, device=device)")
 
     def packed(self, code: str) -> str:
-        """The variable of a tensor that is made once, at the first forward."""
+        """Returns the variable of a tensor that is created once, in the first forward."""
         return self.packing.variable(code, self.lines)
 
     def value(self, name: str) -> str:
-        """The expression of a value; views and constants are made where they are read."""
+        """Returns the expression of a value. Views and constants are created where they are read."""
         if name in self.variables:
             return self.variables[name]
         node = self.network.nodes[name]
@@ -75,7 +78,7 @@ class Statements:
         maker = self.network.nodes.get(node.args[0]["ref"]) if node.op == "getitem" else None
         if not (self.network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or maker is not None):
             raise KeyError(f"{name} is read before it is computed")
-        text = expression(self.network, node, self.value, self.made_on())
+        text = expression(self.network, node, self.value, self.made_on(), {})
         if len(self.network.users[name]) > 1 or node.op in SPLITS:
             variable = self.fresh(name)
             self.put(f"{variable} = {text}")
@@ -84,8 +87,8 @@ class Statements:
         return f"({text})" if short(node) in CONSTANTS and " " in text and not text.endswith(")") else text
 
     def dense(self, name: str) -> str:
-        """The expression of a value as kernels read it: elements side by side. A parameter that lies otherwise (a transposed one) is turned around
-        once; state that forward changes, in every call."""
+        """Returns the expression of a value with contiguous elements, as kernels read it. A parameter with another layout (for example, transposed)
+        is copied once; state that forward changes is copied in every call."""
         entry = self.network.inputs.get(name)
         if entry is None or entry.kind == "user" or entry.spec is None or entry.spec.stride is None:
             return self.variables[name]
@@ -98,13 +101,13 @@ class Statements:
         return self.turned[name]
 
     def made_of(self, name: str) -> str:
-        """The expression of weights, or of what is made of them once, over `self` and `device`."""
+        """Returns the expression of weights, or of a value that is computed once from weights, in terms of `self` and `device`."""
         code = self.network.of_weights(name)
-        return code.format(self.value(self.network.nodes[name].args[0]["ref"])) if code else self.value(name)
+        return code.format(*(self.value(one["ref"]) for one in self.network.nodes[name].args)) if code else self.value(name)
 
     def read_by(self, node: Node) -> Callable[[str], str]:
-        """`value` for the arguments of a library's operator: what a convolution with channels innermost reads lies that way, its weights are turned
-        around once."""
+        """Returns the function `value` for the arguments of a library operator. A channels-last convolution gets its image in this layout, and its
+        weights are converted once."""
         if node.name not in self.network.last or node.op not in CONVOLUTIONS:
             return self.value
         image, weight = (argument["ref"] for argument in node.args[:2])
@@ -119,7 +122,8 @@ class Statements:
         return read
 
     def wanted_layout(self, name: str) -> str | None:
-        """The argument of `contiguous` that a library's result needs, whatever layout the library chose; none where there is no choice."""
+        """Returns the argument of `contiguous` that a library result needs regardless of the layout that the library chose, or None if there is no
+        choice."""
         specs = self.network.nodes[name].outputs
         if len(specs) != 1 or not self.network.last:
             return None
@@ -134,7 +138,7 @@ class Statements:
         self.variables[name] = variable
 
     def allocate(self, name: str) -> None:
-        """Memory of its own for a value that a kernel writes."""
+        """Allocates memory for a value that a kernel writes."""
         variable = self.variables[name] = self.fresh(name)
         spec, first = self.network.spec(name), self._first_tensor()
         if (
@@ -155,7 +159,7 @@ class Statements:
         return name
 
     def device(self) -> str:
-        """That of what this method is given, or of weights where it is given no tensor."""
+        """Returns the device of this method's inputs, or that of the weights if the method has no tensor inputs."""
         first = self._first_tensor()
         if first is not None:
             return f"{self.variables[first.name]}.device"
@@ -163,7 +167,7 @@ class Statements:
         return next((f"{self.state[entry.target]}.device" for entry in state), '"cuda"' if self.cuda else '"cpu"')
 
     def made_on(self) -> str:
-        """The device on which the library makes a tensor: that of a weight, or of what this method is given."""
+        """Returns the device on which the library creates a tensor, which is that of a weight or of this method's inputs."""
         here = {entry.name for entry in self.users}
         entries = (e for e in self.network.inputs.values() if e.spec is not None and (e.kind != "user" or e.name in here))
         return next((f"{self.variables[entry.name]}.device" for entry in entries), self.device())
@@ -172,7 +176,7 @@ class Statements:
         return next((e for e in self.users if e.spec is not None), None)
 
     def tree(self, tree: Any, top: bool = False) -> str:
-        """What forward, or a part of it, returns, by the structure of its outputs."""
+        """Returns the expression of the results of forward or of a part of it, with the structure of its outputs."""
 
         def leaf(index: int) -> str:
             value = self.graph.outputs[index]

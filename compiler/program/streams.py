@@ -1,9 +1,9 @@
-"""The strategy `overlap-streams`: branches of a forward that do not depend on each other run side by side, on streams that fork from the main one
-and join it again. Worth it inside a CUDA graph, for kernels that are too short to fill the device.
+"""The strategy `overlap-streams`: independent branches of a forward run concurrently, on streams that fork from the main stream and join it again.
+This pays off inside a CUDA graph for kernels that are too short to fill the device.
 
-Works on the printed statements: a section is what one group needs (allocations, a launch or a library call). A section comes after all that define
-a variable it reads. Nothing is written in place while this strategy is on (forward.py sees to it), and every variable lives until forward returns,
-so that no memory changes hands between streams.
+The strategy works on the printed statements. A section consists of all statements that one group needs: allocations and a launch or library call. A
+section runs after all sections that define a variable that it reads. If this strategy is enabled, nothing is written in place (forward.py ensures
+this) and every variable lives until forward returns, so no memory is reused across streams.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from dataclasses import dataclass
 
 from compiler.graph.network import Network, refs
 
-SIDES = 3  # streams beside the main one
-SYNC_US = 1.5  # one stream waits for another, as an edge of a CUDA graph
-LEAST_US = 4.0  # of a kernel within a CUDA graph
-LEAST_GAIN = 1.05  # by the model
-FULL_US = 25.0  # a kernel of this length fills the device: nothing runs beside it
+SIDES = 3  # number of streams in addition to the main stream
+SYNC_US = 1.5  # time that one stream takes to wait for another, as an edge in a CUDA graph
+LEAST_US = 4.0  # minimum time of a kernel in a CUDA graph
+LEAST_GAIN = 1.05  # according to the model
+FULL_US = 25.0  # a kernel that takes this long fills the device, so nothing runs concurrently with it
 NAME = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*")
 DEFINED = re.compile(r"^([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*) = ")
-START = -1  # stands for what runs before the first section
+START = -1  # stands for everything that runs before the first section
 
 
 @dataclass
 class Section:
     lines: list[str]
-    us: float  # its time by the model, alone
+    us: float  # estimated time if it runs alone
 
     @property
     def share(self) -> float:
-        """Of the device that it takes."""
+        """Fraction of the device that the section occupies."""
         return min(1.0, self.us / FULL_US)
 
 
 def names(sections: int) -> set[str]:
-    """Variables that are printed."""
+    """Returns the variables that the strategy prints."""
     return {"main", "begun", *(f"side_{n}" for n in range(1, SIDES + 1)), *(f"done_{n}" for n in range(1, sections + 1))}
 
 
@@ -44,7 +44,7 @@ def estimate_us(floor_ms: float) -> float:
 
 
 def dependencies(sections: list[Section], shared: list[str]) -> list[list[int]]:
-    """Which sections each has to wait for. `shared`: expressions of state that sections write."""
+    """Returns the sections for which each section must wait. `shared` holds the expressions of state that sections write."""
     owner: dict[str, int] = {}
     touched: dict[str, int] = {}
     found = []
@@ -68,7 +68,7 @@ def dependencies(sections: list[Section], shared: list[str]) -> list[list[int]]:
 
 @dataclass
 class Schedule:
-    streams: list[int]  # of each section; 0 is the main one
+    streams: list[int]  # the stream of each section; 0 is the main one
     us: float
     serial_us: float
 
@@ -78,11 +78,11 @@ class Schedule:
 
 
 def schedule(sections: list[Section], needs: list[list[int]]) -> Schedule:
-    """Each section in turn on the stream where it can begin first; where several can, on that of the section it waits for longest."""
+    """Assigns each section in turn to the stream on which it can start first. Ties go to the stream of the section for which it waits longest."""
     free = [0.0] * (SIDES + 1)
     ends: list[float] = []
     streams: list[int] = []
-    device = 0.0  # until when kernels that fill the device keep others off
+    device = 0.0  # the time until which kernels that fill the device block others
     for section, needed in zip(sections, needs, strict=True):
         last = max(needed, key=lambda at: ends[at], default=None)
 
@@ -103,13 +103,14 @@ def schedule(sections: list[Section], needs: list[list[int]]) -> Schedule:
 
 
 def overlapped(sections: list[Section], device: str, shared: list[str]) -> list[str]:
-    """The statements of all sections, in the same order, with those of branches on side streams. `device`: an expression, "" for the current."""
+    """Returns the statements of all sections in their original order, with branches moved to side streams. `device` is an expression, or "" for the
+    current device."""
     needs = dependencies(sections, shared)
     streams = schedule(sections, needs).streams
     if not any(streams):
         return [line for section in sections for line in section.lines]
-    position = [streams[: at + 1].count(stream) for at, stream in enumerate(streams)]  # of a section within its stream, from 1
-    seen = [[0] * (SIDES + 1) for _ in range(SIDES + 1)]  # stream, other stream: how many of the other's sections it comes after
+    position = [streams[: at + 1].count(stream) for at, stream in enumerate(streams)]  # 1-based position of a section in its stream
+    seen = [[0] * (SIDES + 1) for _ in range(SIDES + 1)]  # (stream, other stream) -> finished sections of the other stream
     known: list[list[int]] = []  # the same, at the end of each section
     waits: list[list[int]] = []
     started = {0}
@@ -124,7 +125,7 @@ def overlapped(sections: list[Section], device: str, shared: list[str]) -> list[
         seen[stream][stream] = position[at]
         known.append(list(seen[stream]))
     last = {stream: at for at, stream in enumerate(streams)}
-    joined = []  # the last section of each side stream, unless the main stream comes after it already
+    joined = []  # last section of each side stream, unless the main stream already waits for it
     for stream in sorted(set(streams) - {0}):
         if seen[0][stream] < position[last[stream]]:
             joined.append(last[stream])
@@ -149,7 +150,7 @@ def overlapped(sections: list[Section], device: str, shared: list[str]) -> list[
 
 
 def promised(network: Network, groups: list[tuple[list[str], float]]) -> Schedule:
-    """What the strategy brings by the model; `groups` are (operators, floor in ms) in the order in which they run."""
+    """Returns the schedule that the model predicts for the strategy. `groups` are pairs (operators, floor in ms) in execution order."""
     maker = {name: at for at, (operators, _) in enumerate(groups) for name in operators}
     needs: list[list[int]] = []
     for at, (operators, _) in enumerate(groups):

@@ -1,8 +1,9 @@
-"""Functions at module level that a printed forward calls."""
+"""The module-level functions that a printed forward calls."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 DENSE = '''
 def dense(name, value, shape, dtype):
@@ -26,8 +27,30 @@ AS_IT_IS = "    return value\n"
 ALIGNED = "    return value.clone() if value.data_ptr() % 16 else value  # kernels load four floats at once\n"
 
 
-def functions(names: dict[str, str], aligned: bool, check: str, exact: bool) -> str:
-    """`names`: what they are called; `aligned`: kernels load 16 bytes at once; `check`: the function that takes what a launch returns; `exact`:
-    inputs of whole numbers or truth values may come as floating point."""
-    text = DENSE + (ALIGNED if aligned else AS_IT_IS) + (EXACT if exact else "") + check
+GROUPED = '''
+
+def grouped(x, weight, begins):
+    """Each row of `x` by the weight (columns x depth) of its group: group g has the rows from begins[g] to begins[g + 1]."""
+    found = x.new_zeros(x.shape[0], weight.shape[1])
+    places = begins.tolist()
+    for group, (first, end) in enumerate(zip(places, places[1:])):
+        found[first:end] = torch.nn.functional.linear(x[first:end], weight[group])
+    return found
+'''
+ROUTED = '''
+
+def routed(numbers, first, groups):
+    """The places of `numbers` in the order of their values, these values, and where each of the groups begins, with the end of the last."""
+    values, order = torch.sort(numbers, stable=True)
+    begins = torch.searchsorted(values, torch.arange(first, first + groups + 1, device=numbers.device))
+    return torch.cat((order, values, begins))
+'''
+OF_GROUPS = {"grouped": GROUPED, "routed": ROUTED}
+
+
+def functions(names: dict[str, str], aligned: bool, check: str, exact: bool, wanted: Collection[str] = ()) -> str:
+    """Returns the text of the functions. `names` maps them to their names in the program, `aligned` means that kernels load 16 bytes at a time,
+    `check` is the function that checks the result of a launch, `exact` means that integer or boolean inputs may arrive as floating point, and
+    `wanted` holds keys of OF_GROUPS."""
+    text = DENSE + (ALIGNED if aligned else AS_IT_IS) + (EXACT if exact else "") + "".join(OF_GROUPS[word] for word in wanted) + check
     return re.sub(r"\bdef (\w+)", lambda match: f"def {names[match[1]]}", text)

@@ -1,4 +1,4 @@
-"""The parts of a task's source that a program takes over: imports, what the constructor needs, the constructor."""
+"""The parts of a task's source that a program keeps: imports, the constructor, and everything that the constructor needs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from verifier.private_names import is_private
 from verifier.source import parse, top_level
 
 DECLARATIONS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants", "backward"})
-EAGER = "forward_eager"  # the task's own forward, where a program keeps it
+EAGER = "forward_eager"  # the task's own forward if a program keeps it
 _INHERITED = f"    def {EAGER}(self, *args, **kwargs):\n        return super().forward(*args, **kwargs)"
 
 
 class TaskText:
-    """`keep_forward`: the task's own forward is taken over too, as `forward_eager`. `needed`: names of the module that the printed forward reads."""
+    """The text that a program takes from its task. `keep_forward` means that the task's own forward is also kept, as `forward_eager`. `needed` holds
+    the module-level names that the printed forward reads."""
 
     def __init__(self, source: str, keep_forward: bool = False, needed: Collection[str] = ()):
         self.tree = parse(source)
@@ -33,17 +34,17 @@ class TaskText:
         self.keep_forward, self.needed = keep_forward, frozenset(needed)
         self.text = SourceText(source, model, {"forward": EAGER} if keep_forward else {})
         self.reach = Reach(self.tree, model, DECLARATIONS)
-        self.cut: list[ast.Module] = []  # forward as it is printed, and what its parts stand for, where only parts of it were captured
-        self.libraries: dict[str, str] = {}  # classes that forward makes, and where they are imported from
+        self.cut: list[ast.Module] = []  # forward as printed and the statements that its parts replace, if only parts of it were captured
+        self.libraries: dict[str, str] = {}  # classes that forward instantiates, and the modules from which they are imported
 
     @classmethod
     def of(cls, source: str, graph: Graph) -> TaskText:
-        """What the program of a captured graph takes over."""
+        """Builds the text that the program of a captured graph keeps."""
         found = {ast.parse(entry.found, mode="eval").body for entry in graph.inputs if entry.found}
         made = list(classes(graph.output_tree))
         needed = {name for tree in found for name in free_names(tree)} | {word.split(".")[0] for home, word in made if home != "torch.return_types"}
         cut = [ast.parse(text) for text in (graph.forward, *(part.statements for part in graph.parts))] if graph.parts else []
-        keep = not cut and "get_input_variants" in top_level(parse(source))  # a forward of parts is right for other shapes as well
+        keep = not cut and "get_input_variants" in top_level(parse(source))  # a forward that consists of parts also handles other shapes
         text = cls(source, keep, needed - {"self"})
         text.cut = cut
         text.libraries = {word: home for home, word in made if home not in ("", "torch.return_types")}
@@ -55,27 +56,27 @@ class TaskText:
 
     @property
     def forward(self) -> ast.FunctionDef | None:
-        """The statement of the forward that `Model` has, or inherits from a class of the same source."""
+        """The statement that defines forward, in `Model` or in a class of the same source from which `Model` inherits it."""
         for owner in self.reach.lineage:
-            for item in owner.body:
+            for item in reversed(owner.body):  # the last definition counts; `@overload` precedes it
                 if isinstance(item, ast.FunctionDef) and item.name == "forward":
                     return item
         return None
 
     @property
     def plain(self) -> bool:
-        """Whether forward takes arguments by position alone, so that each has a name."""
+        """Returns whether every argument has a name, because `Model` itself defines forward without `*args` or `**kwargs`."""
         return self.forward is not None and not self.forward.args.vararg and not self.forward.args.kwarg and self.forward in self.model.body
 
     def arguments(self) -> list[str]:
-        """Names of forward's positional arguments, without self. Raises `ValueError` where the source does not tell them."""
+        """Returns the names of forward's positional arguments except self. Raises `ValueError` if they cannot be read from the source."""
         if self.forward is None:
             raise ValueError("forward is inherited from a class outside of the task's source")
         return [a.arg for a in [*self.forward.args.posonlyargs, *self.forward.args.args]][1:]
 
     def signature(self, names: list[str]) -> str:
-        """Forward's parameters under these names, with their annotations and defaults as written; defaults of an inherited one may be of another
-        place and are left out of it."""
+        """Returns the parameters of forward under the given names, with their annotations and defaults as written. The defaults of an inherited
+        forward may belong to another scope, so they are omitted."""
         assert self.forward is not None
         forward = self.forward
         returns = f" -> {ast.unparse(forward.returns)}" if forward.returns else ""
@@ -86,7 +87,7 @@ class TaskText:
 
     @cached_property
     def used(self) -> set[str]:
-        """Names of the module that the kept members reach."""
+        """Module-level names on which the kept members depend."""
         parts: list[ast.AST] = [*(self.methods[name] for name in self.kept), *self.model.bases, *self.model.keywords, *self.model.decorator_list]
         parts += [item for item in self.model.body if not isinstance(item, ast.FunctionDef)]
         if self.forward is not None:
@@ -97,8 +98,8 @@ class TaskText:
         return self.reach.closure([*parts, *self.cut, *self._classes_of_arguments(), *(ast.Name(name, ast.Load()) for name in sorted(self.needed))])
 
     def _classes_of_arguments(self) -> list[ast.Name]:
-        """Classes, and functions that are not called, that the task's declarations name: what they hand over is of these."""
-        declared = [item for name in DECLARATIONS if isinstance(item := self.names.get(name), ast.FunctionDef)]
+        """Returns the classes and uncalled functions that the task's declarations mention, because the declared inputs may be instances of them."""
+        declared = [item for name in DECLARATIONS if isinstance(item := self.names.get(name), (ast.FunctionDef, ast.Assign, ast.AnnAssign))]
         named = {name for item in declared for name in free_names(item)}
         called = {node.func.id for item in declared for node in ast.walk(item) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
         found = []
@@ -112,12 +113,12 @@ class TaskText:
 
     @cached_property
     def kept(self) -> set[str]:
-        """The constructor and what it calls on self."""
+        """The constructor and the methods that it calls on self."""
         kept: set[str] = set()
         waiting = ["__init__"] + (["forward"] if self.keep_forward else [])
         waiting += [name for name in self.methods if name.startswith("__") and name != "__init__" and not is_private(name)]
         waiting += [name for name in self.methods if name.startswith("_load") or name.endswith("_hook")]
-        outside = self.reach.lineage[1:]  # a constructor of a base may call what Model defines
+        outside = self.reach.lineage[1:]  # the constructor of a base class may call methods that Model defines
         waiting += self._reached([*outside, *self.cut])
         while waiting:
             name = waiting.pop()
@@ -128,7 +129,7 @@ class TaskText:
         return kept
 
     def _reached(self, trees: Sequence[ast.AST]) -> list[str]:
-        """Methods that `trees` name, as attributes or in strings; all of them where an attribute's name is computed."""
+        """Returns the methods that `trees` mention as attributes or in strings, or all methods if an attribute name is computed."""
         found = []
         for node in (node for tree in trees for node in ast.walk(tree)):
             if isinstance(node, ast.Attribute) and node.attr in self.methods and node.attr != "forward":
@@ -141,11 +142,11 @@ class TaskText:
 
     @cached_property
     def bound(self) -> set[str]:
-        """Names that the program's module has from the task."""
+        """Module-level names that the program takes from the task."""
         return {name for item in [*self._kept_imports, *self._kept_definitions] for name in bound_by(item)} | {*self.libraries}
 
     def imports(self) -> list[str]:
-        """Import statements whose names are still used, `torch` always among them."""
+        """Returns the import statements that are still used. `torch` is always included."""
         kept = self._kept_imports
         there = any("torch" in bound_by(item) for item in kept)  # not under another name
         own = {name for item in kept for name in bound_by(item)}
@@ -153,14 +154,14 @@ class TaskText:
         return list(dict.fromkeys([*map(self.text.of, kept), *([] if there else ["import torch"]), *made]))
 
     def definitions(self) -> list[str]:
-        """Helper classes, functions, constants and all other statements that the kept methods reach, in their order."""
+        """Returns the helper classes, functions, constants and other statements on which the kept methods depend, in source order."""
         return [self.text.of(item) for item in self._kept_definitions if not self._follows(item)]
 
     def epilogue(self) -> list[str]:
-        """What stands behind the class: its old name, where that is still read, and statements that need the class when they run."""
+        """Returns the code after the class: its old name if that is still read, and the statements that need the class when they run."""
         after = [item for item in self._kept_definitions if self._follows(item)]
         kept = [self.methods[name] for name in self.kept] + [item for item in self.model.body if not isinstance(item, ast.FunctionDef)]
-        named = any(self.reach.names_model(item) for item in [*kept, *self._kept_definitions])
+        named = any(self.reach.names_model(item) for item in [*kept, *self._kept_definitions, *self.cut])
         return [*([f"Model = {NEW_NAME}"] if named else []), *map(self.text.of, after)]
 
     @cached_property
@@ -181,7 +182,7 @@ class TaskText:
         ]
 
     def _follows(self, item: ast.stmt) -> bool:
-        """Whether a statement runs after the class was made and needs it then."""
+        """Returns whether a statement follows the class definition and needs the class when it runs."""
         if item.lineno < self.model.lineno:
             return False
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -189,11 +190,11 @@ class TaskText:
         return "Model" in self.reach.closure([item])
 
     def methods_text(self) -> str:
-        """Class-level statements and the kept methods of `Model`, as members of `ModelNew`."""
+        """Returns the class-level statements and the kept methods of `Model`, as members of `ModelNew`."""
         parts = []
         for item in self.model.body:
             if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant):
-                continue  # the docstring: the program has its own
+                continue  # skips the docstring, because the program has its own
             if isinstance(item, ast.Pass) or isinstance(item, ast.FunctionDef) and item.name not in self.kept:
                 continue
             parts.append(self.text.member(item))
@@ -202,11 +203,11 @@ class TaskText:
         return "\n\n".join(parts)
 
     def head(self) -> str:
-        """The decorators and the class statement of `ModelNew`."""
+        """Returns the decorators and the class statement of `ModelNew`."""
         return self.text.head()
 
     def whole(self) -> list[str]:
-        """Every statement of the task but its declarations, with `Model` under the program's name."""
+        """Returns every statement of the task except its declarations, with `Model` renamed to the program's class."""
         parts = []
         for item in self.tree.body:
             docstring = item is self.tree.body[0] and isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)

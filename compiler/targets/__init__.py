@@ -1,1 +1,1 @@
-"""The languages that kernels are printed in, a folder each: target.py says what a target is, lookup.py lists them."""
+"""The languages in which kernels are printed, with one folder per language. target.py defines the interface, and lookup.py lists the targets."""

@@ -1,4 +1,4 @@
-"""Languages whose kernels a compiler builds into a library behind a plain C ABI: launchers take addresses."""
+"""Languages with kernels that a compiler builds into a library with a plain C ABI, in which launchers take addresses."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CTYPES = re.compile(r"import ctypes\b")
 
 
 class Library(Target[S]):
-    """Launchers return an error where there is a function to `check` it, and nothing else."""
+    """A target with compiled launchers. Launchers return an error code if there is a function to `check` it; otherwise they return nothing."""
 
     reserved = RESERVED_IN_C
     builder = BUILDER.read_text()
-    trailing: tuple[str, ...] = ()  # what every launcher takes behind its pointers
+    trailing: tuple[str, ...] = ()  # arguments that every launcher takes after the pointers
 
     def imports(self, task: list[str], source: str) -> list[str]:
         if any(CTYPES.match(line) for line in task):

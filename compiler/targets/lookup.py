@@ -1,4 +1,4 @@
-"""All targets by language. A new one is a folder beside this file, and its entry here."""
+"""All targets by language. To add a target, create a folder next to this file and an entry here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compiler.targets.target import Target
 from compiler.targets.triton.target import Triton
 
 TARGETS: dict[str, Target[Any]] = {target.language: target for target in (Cuda(), Cpp(), Triton())}
-OWN = {"cuda": "cuda", "cpu": "cpp"}  # kind of device -> language that is taken where nobody asks for another
+OWN = {"cuda": "cuda", "cpu": "cpp"}  # kind of device -> default language
 
 
 def target_of(language: str) -> Target[Any]:

@@ -1,4 +1,4 @@
-// A link to an operation or an object opens it; everything opens for printing.
+// A link to an operation or object opens its section. All sections open for printing.
 
 function openTarget() {
   const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)))

@@ -1,4 +1,4 @@
-// How many runs the ticked tasks, workflows and seeds make, before they are started.
+// Shows how many runs the ticked tasks, workflows and seeds would start.
 import { counted } from "../js/lib/words.js";
 
 const form = document.querySelector("form.arena-start");

@@ -1,4 +1,4 @@
-// Choosing runs to compare: how many are chosen, and no more than fit.
+// The choice of runs to compare: counts the chosen runs and limits them to the number that fits.
 const form = document.querySelector("form[data-most]");
 if (form) {
   const most = Number(form.dataset.most);

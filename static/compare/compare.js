@@ -1,4 +1,4 @@
-// The charts of a comparison: intervals of all sides, and all sides under the ceilings of their devices.
+// The charts of a comparison: the intervals of all sides, and the rooflines of their devices with all sides.
 import { draw, styleOf } from "../js/lib/plots.js";
 
 const pictures = JSON.parse(document.getElementById("compare-pictures").textContent);
@@ -83,7 +83,7 @@ function showRoofline(box) {
   );
 }
 
-// One letter a run, its points in the order of the attempts; what did not pass stands as a cross on the bottom line.
+// Each run has a letter, and its points are in the order of the attempts. Programs that did not pass are crosses on the bottom line.
 function showAttempts(box) {
   const runs = pictures.attempts;
   const passed = (run) => run.points.filter((point) => point.speedup);

@@ -1,4 +1,4 @@
-// Heartbeats, queues and states are swapped in place every 5 s while the page is visible.
+// Updates heartbeats, queues and states in place every 5 s while the page is visible.
 const devices = document.getElementById("devices");
 
 setInterval(() => {

@@ -1,4 +1,4 @@
-// On every page: navigation, theme, times, copy buttons, tabs, keyboard help.
+// Runs on every page: navigation, theme, times, copy buttons, tabs and keyboard help.
 import { keepTimesCurrent } from "./lib/ago.js";
 import "./lib/copy.js";
 import { shortcut, showHelp } from "./lib/keys.js";
@@ -16,7 +16,7 @@ function openNav(open) {
 
 navToggle?.addEventListener("click", () => openNav(!bar.classList.contains("open")));
 
-// One group of the bar is open at a time.
+// Only one group of the bar is open at a time.
 function openGroup(chosen) {
   for (const group of document.querySelectorAll(".nav-group")) {
     group.classList.toggle("open", group === chosen);
@@ -30,7 +30,7 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
   const group = event.target.closest(".nav-opener")?.parentElement;
   if (group || !event.target.closest(".nav-group")) openGroup(group?.classList.contains("open") ? null : group);
-  // A menu closes when something else is clicked.
+  // A click anywhere else closes the menu.
   for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
 });
 
@@ -77,12 +77,12 @@ shortcut("?", "this help", showHelp, "Everywhere");
 keepTimesCurrent();
 openTabFromHash();
 
-// A select or checkbox with data-autosubmit sends its form (filters).
+// A select or checkbox with data-autosubmit submits its form (used for filters).
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-autosubmit]")) event.target.form?.requestSubmit();
 });
 
-// A form that is sent twice makes two runs: the button waits for the answer, and works again after "back".
+// A form submitted twice would start two runs, so the button is disabled, and enabled again after "back".
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.matches("[data-once]") || event.defaultPrevented) return;
@@ -96,6 +96,6 @@ addEventListener("pageshow", (event) => {
   if (event.persisted) for (const button of document.querySelectorAll("[data-once] button[disabled]")) button.disabled = false;
 });
 
-// htmx: an answer that is an error must be visible, and a dropped connection must not look like "nothing happened".
+// htmx: an error response must be visible, and a dropped connection must not look as if nothing happened.
 document.addEventListener("htmx:responseError", (event) => say(`The server answered ${event.detail.xhr.status}.`));
 document.addEventListener("htmx:sendError", () => say("The server does not answer."));

@@ -1,4 +1,5 @@
-// Ctrl-K: runs, tasks, people, kernels, events and pages from the server, and this page's own commands; by keyboard alone.
+// The Ctrl-K palette finds runs, tasks, people, kernels, events and pages through the server, and the commands of this page. It works entirely by
+// keyboard.
 import { commands, shortcut } from "./lib/keys.js";
 import { counted } from "./lib/words.js";
 
@@ -23,7 +24,7 @@ export function openPalette() {
   ask();
 }
 
-// Commands are what this page's keys do: a name, its keys, and what happens.
+// Commands are the shortcuts of this page, each with a name, its keys and an action.
 function ownCommands(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return commands()
@@ -38,7 +39,7 @@ async function ask() {
   const text = input.value.trim();
   const url = `${dialog.dataset.find}?${new URLSearchParams({ q: text })}`;
   const answer = await fetch(url, { signal: asked.signal, headers: { Accept: "application/json" } }).catch((error) => (error.name === "AbortError" ? undefined : null));
-  if (answer === undefined || text !== input.value.trim()) return; // asked anew meanwhile
+  if (answer === undefined || text !== input.value.trim()) return; // a newer query has been sent
   served = answer?.ok && !answer.redirected ? (await answer.json()).groups : [];
   dialog.toggleAttribute("data-away", !answer?.ok);
   draw();
@@ -114,7 +115,7 @@ input.addEventListener("keydown", (event) => {
 });
 dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 
-// Also while somebody types: before an editor takes the key for itself.
+// Works while somebody is typing, too, so it runs before an editor can handle the key.
 addEventListener(
   "keydown",
   (event) => {

@@ -1,4 +1,4 @@
-// Runs before the first paint (a classic script in <head>), so that a remembered theme does not flash.
+// Runs before the first paint (as a classic script in <head>) so that a remembered theme is applied without a flash.
 (() => {
   const root = document.documentElement;
   root.classList.add("js");
@@ -6,6 +6,6 @@
     const theme = localStorage.getItem("theme");
     if (theme === "light" || theme === "dark") root.dataset.theme = theme;
   } catch {
-    // Storage can be forbidden; then the system's preference holds.
+    // Storage can be blocked, in which case the system's preference applies.
   }
 })();

@@ -1,4 +1,4 @@
-// The leaderboard: charts and heat map of the selection that the server has sent, again after each change of the filters.
+// Draws the leaderboard's charts and heat map from the data sent by the server, and redraws them after each change of the filters.
 import "./filters.js";
 import { showCost } from "./cost.js";
 import { showFast } from "./fast.js";

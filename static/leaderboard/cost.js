@@ -1,18 +1,18 @@
-// Cost against speedup: one point an entry, its geometric mean with the interval over what a run costs.
+// Plots cost against speedup, with one point per entry: its geometric mean with the interval, over the cost of a run.
 import { draw, styleOf } from "../js/lib/plots.js";
 
-// How a cost is written, by the kind of its column (webapp/leaderboard/columns.py).
+// The format of a cost, by the kind of its column (webapp/leaderboard/columns.py).
 const WRITTEN = {
   dollars: (value) => `$${value < 0.1 ? value.toFixed(3) : value.toFixed(2)}`,
   count: (value) => Math.round(value).toLocaleString("en"),
   seconds: (value) => `${Math.round(value)} s`,
 };
 
-// Which of the costs is shown, by the buttons with data-cost: {unit, of(point), said(point), axis, follow(changed)}.
+// The choice of the cost to show, made with the buttons that have data-cost: {unit, of(point), said(point), axis, follow(changed)}.
 export function costChoice(costs, points) {
   const buttons = [...document.querySelectorAll("[data-cost]")];
   const choice = {
-    // Without models nothing costs money: then the last, time, tells entries apart.
+    // Without models nothing costs money, so the last unit, time, distinguishes the entries.
     unit: costs.find((cost) => points.some((point) => point.costs[cost.key])) ?? costs.at(-1),
     of: (point) => point.costs[choice.unit.key],
     said: (point) => `${choice.unit.short}: ${WRITTEN[choice.unit.kind](choice.of(point))}`,
@@ -34,7 +34,7 @@ export function costChoice(costs, points) {
   return choice;
 }
 
-// What a point costs in each way, as cells of a table.
+// All costs of a point, as cells of a table.
 export const costCells = (costs, point) => costs.map((cost) => (point.costs[cost.key] === null ? null : WRITTEN[cost.kind](point.costs[cost.key])));
 
 export function showCost(box, curves) {
@@ -49,7 +49,7 @@ export function showCost(box, curves) {
       data: [
         {
           x: found.map(choice.of), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
-          text: found.map((point) => String(point.rank)), // as in the table: names would lie over each other
+          text: found.map((point) => String(point.rank)), // numbers as in the table, because names would overlap
           textposition: "middle right", textfont: { size: 12, color: theme["text-2"] }, hovertext: found.map(words), hoverinfo: "text",
           marker: { size: 9, color: found.map((_, at) => styleOf(theme, at).colour), symbol: found.map((_, at) => styleOf(theme, at).symbol), line: { width: 1, color: theme.surface } },
           error_y: { type: "data", symmetric: false, array: found.map((point) => point.high - point.ratio), arrayminus: found.map((point) => point.ratio - point.low), thickness: 1.5, width: 4, color: theme["text-3"] },

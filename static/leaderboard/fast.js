@@ -1,5 +1,5 @@
-// fast_p: for each entry the share of all tasks that are solved and more than p times as fast. One line an entry; the vertical line is the p that
-// the table and the legend show: it follows the pointer, a click or Enter pins it, and the address keeps it.
+// fast_p: for each entry the share of all tasks that are solved and more than p times as fast. There is one line per entry. The vertical line marks
+// the p that the table and legend show. It follows the pointer, a click or Enter pins it, and the URL stores it.
 import { draw, styleOf, themeOf } from "../js/lib/plots.js";
 import { say } from "../js/lib/say.js";
 import { counted } from "../js/lib/words.js";
@@ -7,7 +7,7 @@ import { counted } from "../js/lib/words.js";
 const LEAST = 0.25; // left end of the axis
 const percent = (share) => `${Math.round(share * 100)} %`;
 
-// The share at p, from the ascending ratios of the solved tasks.
+// The share at p, computed from the ascending ratios of the solved tasks.
 export function shareAt(entry, tasks, p) {
   let low = 0;
   let high = entry.ratios.length;
@@ -40,7 +40,7 @@ export function showFast(box, curves) {
   let pinned = curves.p;
   let chart = null;
 
-  // Entries have the colours, baselines are grey and told apart by their dashes.
+  // Entries are coloured. Baselines are grey and differ by their dashes.
   const styles = (theme) => {
     const next = { true: 0, false: 0 };
     return entries.map((entry) => {
@@ -111,7 +111,7 @@ export function showFast(box, curves) {
       const x = event.clientX - box.getBoundingClientRect().left - axis._offset;
       return x < 0 || x > axis._length ? null : 10 ** axis.p2l(x);
     };
-    // By the second decimal: what a pointer can choose, and people say.
+    // Rounds to two decimals, which a pointer can select and people would say.
     const round = (p) => Math.round(p * 100) / 100;
     box.addEventListener("pointermove", (event) => {
       const p = pOf(event);
@@ -176,7 +176,7 @@ function colour(styles) {
   });
 }
 
-// The table's column of fast_p, for the rows that have a line here; the others are right again once the address is loaded.
+// Updates the table's fast_p column for the rows that have a line here. The other rows are correct again once the URL is loaded.
 function tellTable(entries, tasks, p) {
   for (const name of document.querySelectorAll("[data-fast-name]")) name.textContent = `fast_${p}`;
   const known = new Map(entries.map((entry) => [entry.key, entry]));
@@ -184,7 +184,7 @@ function tellTable(entries, tasks, p) {
     const entry = known.get(row.dataset.entry);
     row.querySelector("[data-fast]").textContent = entry ? percent(shareAt(entry, tasks, p)) : "…";
     const sure = row.querySelector("[data-sure]");
-    if (sure) sure.hidden = true; // by lower bounds, which only the server has
+    if (sure) sure.hidden = true; // it uses lower bounds, which only the server has
   }
 }
 

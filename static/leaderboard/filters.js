@@ -1,10 +1,10 @@
-// Filters of the leaderboard's pages: a change swaps #board and gives the view its address; back and forward load the address again.
-// Rows of a table with data-rows are gone through with j and k, Enter opens one.
+// Filters of the leaderboard's pages: a change swaps #board and updates the URL, and back and forward load the URL again. In a table with data-rows,
+// j and k move between rows and Enter opens one.
 import { shortcut } from "../js/lib/keys.js";
 import { say } from "../js/lib/say.js";
 
 const form = document.querySelector("[data-board-filters]");
-// Of what is shown; the pinned p changes nothing that the server has to send.
+// The URL of the current view. The pinned p is left out, because it doesn't affect the server's data.
 const selection = () => {
   const query = new URLSearchParams(location.search);
   query.delete("p");
@@ -12,7 +12,7 @@ const selection = () => {
 };
 let current = selection();
 
-// Only what was chosen: the address of a view says nothing of filters that are not set.
+// Returns the URL for the form's selection, without filters that are not set.
 function addressOf(form) {
   const said = [...new FormData(form)].filter(([, value]) => value !== "");
   const query = new URLSearchParams(said).toString();
@@ -42,7 +42,7 @@ export async function show(address, push = true) {
   }
 }
 
-// Links outside the part that is swapped, and what the form itself shows of the selection.
+// Updates links outside the swapped part, and the parts of the form that show the selection.
 function follow(page) {
   const fresh = page.querySelector("[data-board-filters]");
   for (const select of fresh?.querySelectorAll("select") ?? []) {
@@ -71,7 +71,7 @@ document.addEventListener("click", (event) => {
   else if (sort && form) form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "sort", value: sort }));
   show(link.href).then(() => document.querySelector(`#board a[data-swap][href="${CSS.escape(link.getAttribute("href"))}"]`)?.focus());
 });
-// A page of charts is not kept: going back asks for it again. A link within the page changes nothing.
+// A page with charts is not cached, so going back requests it again. A link inside the page changes nothing.
 addEventListener("popstate", () => selection() !== current && location.reload());
 
 document.addEventListener("click", (event) => {

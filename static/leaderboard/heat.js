@@ -1,4 +1,5 @@
-// Task by task: entries x tasks as a grid of links to the evidence. Sign and colour say the same; arrow keys move, one cell is in the tab order.
+// The heat map of entries x tasks, a grid of links to the evidence. Sign and colour convey the same. Arrow keys move, and one cell is in the tab
+// order.
 import { say } from "../js/lib/say.js";
 
 const SIGNS = {
@@ -57,7 +58,7 @@ function grid(data) {
   return table;
 }
 
-// KernelBench's tasks begin with their number, by which people know them.
+// The names of KernelBench tasks begin with the number that people know them by.
 const numberOf = (name) => /^(\d+)_/.exec(name)?.[1];
 
 function cellOf(found, entry, task, result) {

@@ -1,4 +1,4 @@
-// The charts of a task's page: its record over time, and the speedup against what a run costs.
+// The charts of a task's page: the record over time, and the speedup against the cost of a run.
 import { draw, styleOf } from "../js/lib/plots.js";
 import { costCells, costChoice } from "./cost.js";
 
@@ -22,7 +22,7 @@ function scatter(theme, shown, x) {
 const openPoint = (box, shown) => box.on?.("plotly_click", (event) => event.points[0].curveNumber === 0 && location.assign(shown()[event.points[0].pointNumber].href));
 const table = (columns, cell) => () => ({ columns: ["result", ...columns, "speedup, 95 %"], rows: points.map((point) => [point.name, ...cell(point), times(point)]) });
 
-// An axis of whole days, with a day to spare on either side and at most five labels, so that none is turned.
+// An axis of whole days, with a spare day on each side and at most five labels, so that no label is rotated.
 function days(times) {
   const DAY = 86_400_000, found = times.map((time) => Date.parse(time)), first = Math.min(...found) - DAY, last = Math.max(...found) + DAY;
   const [from, to] = [first, last].map((time) => new Date(time).toISOString());

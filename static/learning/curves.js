@@ -1,14 +1,14 @@
-// The curves of a training: fetched once, and again whenever the page's standing part ticks. Drawn again only where the file has changed.
+// The curves of a training. They are fetched once and again at every tick of the page's status, and redrawn only if the file has changed.
 import { draw, styleOf } from "../js/lib/plots.js";
 
 const page = document.getElementById("curves");
 const standing = document.getElementById("standing");
-const shown = new Map(); // key of a chart: what redraws it
+const shown = new Map(); // key of a chart -> function that redraws it
 let figures = { steps: [], charts: [] };
 let tag = null;
 
 const WRITTEN = { "%": (value) => `${(100 * value).toFixed(1)} %`, "×": (value) => `${value.toFixed(2)}×`, "": (value) => String(Number(value.toPrecision(4))) };
-const MARKS = ["━━", "╍╍", "┅┅", "━╍", "╌╌"]; // as the lines are dashed
+const MARKS = ["━━", "╍╍", "┅┅", "━╍", "╌╌"]; // in the order of the lines' dashes
 const chartOf = (key) => figures.charts.find((chart) => chart.key === key) ?? { lines: [], unit: "", stacked: false };
 const words = (chart, at) => {
   const said = chart.lines.filter((line) => line.values[at] !== null).map((line) => `${line.name} ${WRITTEN[chart.unit](line.values[at])}`);
@@ -38,7 +38,7 @@ function layoutOf(theme, chart) {
   };
 }
 
-// Names of lines with their last figures.
+// The names of the lines with their latest figures.
 function legend(box, chart) {
   const parts = chart.lines.map((line, at) => {
     const mark = Object.assign(document.createElement("b"), { className: `line-${(at % 5) + 1}`, textContent: chart.stacked ? "■" : MARKS[at % MARKS.length] });
@@ -75,7 +75,7 @@ function show(box) {
   draw(box, build, options).then((chart) => {
     if (!chart) return;
     shown.set(key, chart.redraw);
-    chart.redraw(); // what came while the chart was being loaded
+    chart.redraw(); // data that arrived while the chart was loading
     box.on("plotly_click", (event) => location.assign(`${page.dataset.training}?step=${event.points[0].x}#rollouts`));
   });
 }

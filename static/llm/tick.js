@@ -1,4 +1,4 @@
-// Parts with data-ticks="MS" are loaded again every so often while the page is visible.
+// Reloads parts with data-ticks="MS" at that interval while the page is visible.
 for (const part of document.querySelectorAll("[data-ticks]")) {
   setInterval(() => {
     if (!document.hidden && !part.matches(":focus-within")) part.dispatchEvent(new CustomEvent("tick"));

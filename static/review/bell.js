@@ -1,4 +1,4 @@
-// The bell in the bar: counts unread notifications, and says so when another one comes.
+// The bell in the bar counts unread notifications and announces new ones.
 import { say } from "../js/lib/say.js";
 import { counted } from "../js/lib/words.js";
 import { live } from "./live.js";

@@ -1,4 +1,4 @@
-// A form to write a comment in. What was typed is kept until it was sent, also over a reload.
+// A form for writing a comment. The text is kept until it has been sent, even if the page is reloaded.
 import { h } from "../js/run/dom.js";
 import { completeMentions } from "./mentions.js";
 import { Refused } from "./store.js";
@@ -11,7 +11,7 @@ const kept = {
   set: (key, text) => (text ? sessionStorage.setItem(`review ${key}`, text) : sessionStorage.removeItem(`review ${key}`)),
 };
 
-// `send(text)` throws `Refused` with a sentence; `cancel` is missing where there is nothing to go back to.
+// `send(text)` throws `Refused` with a sentence. `cancel` is missing if there is nothing to go back to.
 export function composer({ label, base, draft, text = "", action, send, cancel = null, extra = [] }) {
   count += 1;
   const error = h("p", { class: "field-error", role: "alert", hidden: true });

@@ -1,7 +1,7 @@
-// One websocket a page: how many notifications wait, that the shown run's review has changed, who else looks at it.
-// What it says are hints and whole states (webapp/review/consumers.py): after a break it simply says them anew.
+// One websocket per page, for the number of unread notifications, changes to the review of the run on the page, and its other viewers. Every message
+// is a hint or a complete state (webapp/review/consumers.py), so the server just sends them again after a reconnect.
 const BACKOFF_MS = [500, 1000, 2000, 4000, 8000, 15000];
-const FINAL = new Set([4400, 4401, 4404]); // bad message, signed out, not ours to see
+const FINAL = new Set([4400, 4401, 4404]); // bad message, signed out, no access
 
 class Live extends EventTarget {
   constructor() {
@@ -35,7 +35,7 @@ class Live extends EventTarget {
     };
   }
 
-  // A hidden page looks at nothing.
+  // A hidden page reports no place.
   get place() {
     return document.hidden ? "" : this.watched.place;
   }

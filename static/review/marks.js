@@ -1,4 +1,4 @@
-// Marks beside what was commented on, and the one button that follows the pointer to comment on something else.
+// Marks next to commented elements, and a single button that follows the pointer for commenting on others.
 import { counted } from "../js/lib/words.js";
 import { h } from "../js/run/dom.js";
 import { oldSide, placeOf } from "./places.js";
@@ -6,12 +6,12 @@ import { oldSide, placeOf } from "./places.js";
 const EVERY_ROW = "[data-seq], tr:has([data-line]), [data-line]";
 
 export class Marks {
-  // `open(ids)` shows the threads of a mark, `comment(place)` begins a new one.
+  // `open(ids)` shows the threads of a mark, and `comment(place)` begins a new thread.
   constructor({ store, writes, open, comment }) {
     Object.assign(this, { store, open, comment });
     this.places = new Map(); // table -> [{thread, side, line, state}]
-    this.asked = new WeakMap(); // table -> {stamp, places, taken}: what its places were asked for
-    this.stands = new Map(); // thread -> {line, state}, of the program on the page
+    this.asked = new WeakMap(); // table -> {stamp, places, taken}: the state for which its places were requested
+    this.stands = new Map(); // thread -> {line, state} in the program on the page
     this.scheduled = false;
     if (writes) this.followPointer();
     store.addEventListener("change", () => this.schedule());
@@ -36,7 +36,7 @@ export class Marks {
     });
   }
 
-  // Where a thread stands on this page, once the tables that are there have been asked about.
+  // The position of a thread on this page, known once the positions in its tables have been requested.
   async placeOf(thread) {
     const tables = [...document.querySelectorAll("table.diff-table")];
     await Promise.all(tables.map((table) => this.drawTable(table)));
@@ -57,7 +57,7 @@ export class Marks {
     for (const row of document.querySelectorAll("[data-seq]")) put(row, bySeq.get(Number(row.dataset.seq)) ?? [], `event ${row.dataset.seq}`);
   }
 
-  // Lines: the server says where each thread stands in this program, because the text may have moved
+  // Lines: the server locates each thread in this program, because the text may have moved
 
   async drawTable(table) {
     const candidate = (table.closest("[data-diff]")?.dataset.candidatePage ?? table.querySelector("[data-candidate]")?.dataset.candidate) || null;
@@ -105,10 +105,10 @@ export class Marks {
     let at = null;
     let scheduled = false;
     document.addEventListener("pointerover", (event) => {
-      at = { x: event.clientX, y: event.clientY }; // a finger's tap, too
+      at = { x: event.clientX, y: event.clientY }; // also for taps on a touch screen
       this.over(event.target);
     }, { passive: true });
-    // What scrolls beneath a pointer that rests is under it all the same.
+    // An element that scrolls below a resting pointer counts as being under it.
     addEventListener("scroll", () => {
       if (scheduled || !at) return;
       scheduled = true;
@@ -137,7 +137,7 @@ export class Marks {
   }
 }
 
-// In a row of two sides, the cell of the side that the pointer is on.
+// In a row with two sides, the cell of the side under the pointer.
 function sideCell(row, target) {
   if (row.dataset.seq || row.dataset.line) return row;
   const cells = [...row.cells];
@@ -160,7 +160,7 @@ function push(map, key, value) {
   map.get(key).push(value);
 }
 
-// One mark an element, with the number of its threads; resolved ones are quieter.
+// Puts one mark on an element, with the number of its comments. Marks of resolved threads are less prominent.
 function put(element, threads, where) {
   let mark = element.querySelector(":scope > .review-mark");
   if (!threads.length) {

@@ -1,4 +1,4 @@
-// Completion of @names in a textarea: a list below it, chosen with the arrow keys and Enter or Tab, or by a click.
+// Completes @names in a textarea with a list below it. A name is chosen with the arrow keys and Enter or Tab, or by a click.
 import { h } from "../js/run/dom.js";
 
 const NAME = /(?:^|[^\w@./-])@([\w.+-]*)$/;
@@ -43,7 +43,7 @@ export function completeMentions(area, base) {
       const answer = await fetch(`${base}people?q=${encodeURIComponent(wanted)}`, { credentials: "same-origin" });
       if (answer.ok) people = (await answer.json()).people;
     } catch {
-      // without a list a name can still be typed
+      // a name can still be typed without the list
     }
     if (mine !== asked) return;
     if (!people.length || (people.length === 1 && people[0].toLowerCase() === wanted.toLowerCase())) return close();

@@ -1,4 +1,4 @@
-// The review on a page of a run: threads beside what they are about, a panel to read and write them, live.
+// The live review on a page of a run: marks at commented elements, and a panel for reading and writing threads.
 import { h, setText } from "../js/run/dom.js";
 import { shortcut } from "../js/lib/keys.js";
 import { say } from "../js/lib/say.js";
@@ -28,7 +28,7 @@ const compose = (place) => place && panel.compose(place);
 const ranges = new Ranges({ store, writes: config.writes, open: (id) => panel.open(id), comment: compose });
 const marks = new Marks({ store, writes: config.writes, open: openAll, comment: compose });
 
-// What a new comment can be about here, the likeliest first: where the keyboard is, what was measured, what is selected, the page, the run.
+// The possible subjects of a new comment, likeliest first: the focused element, the measured range, the selection, the page, the run.
 function choices() {
   const focused = document.activeElement?.closest?.("[data-seq], [data-line], tr.cursor");
   const chosen = document.querySelector("tr.cursor") ?? document.querySelector("[data-seq].selected");
@@ -38,7 +38,7 @@ function choices() {
   return [...named.values()];
 }
 
-// The button in the page's head: how much is open, whether something is new, who else is here.
+// The button in the page's header shows the number of open threads, whether there are new comments, and the other viewers.
 const count = h("span", { class: "count", hidden: true });
 const dot = h("span", { class: "dot", hidden: true }, h("span", { class: "visually-hidden" }, "something new"));
 const faces = h("span", { class: "review-faces", hidden: true });
@@ -91,7 +91,7 @@ if (config.live) {
   addEventListener("hashchange", () => live.move(whereabouts()));
 }
 
-// A share link opens at what is shown now, not at what the page began with.
+// A share link opens the current view of the page, which may have changed since the page was loaded.
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-share]");
   if (!link) return;

@@ -1,4 +1,4 @@
-// The panel beside the page: the list of threads, one thread, or a new comment. One of them at a time; the page stays usable.
+// The panel next to the page shows the list of threads, one thread, or a new comment, one at a time. The page stays usable.
 import { h, setText } from "../js/run/dom.js";
 import { ago } from "../js/lib/ago.js";
 import { say } from "../js/lib/say.js";
@@ -6,8 +6,8 @@ import { composer } from "./composer.js";
 import { ThreadView } from "./thread.js";
 
 export class Panel {
-  // `here(thread)`: whether this page shows its place; `reveal(thread)` brings that into view, or opens the page that does; `stands(id)`: words on
-  // where a moved line stands now; `choices()`: what a new comment can be about, the likeliest first.
+  // `here(thread)` returns whether this page shows the thread's place. `reveal(thread)` brings the place into view or opens the page that shows it.
+  // `stands(id)` describes the current position of a moved line. `choices()` returns the possible subjects of a new comment, likeliest first.
   constructor({ store, config, here, reveal, stands, choices }) {
     Object.assign(this, { store, config, here, reveal, stands, choices });
     this.showsResolved = false;

@@ -1,16 +1,16 @@
-// What a comment can be about on this page: an event, a line, a range, a candidate, the run.
+// The possible subjects of a comment on this page: an event, a line, a range, a candidate, the run.
 const number = (text) => (/^\d{1,9}$/.test(text ?? "") ? Number(text) : null);
 
 export const program = (of) => (of == null ? "the reference" : `candidate ${of}`);
 
-// The candidate that the page, or the right pane of the run's page, shows.
+// The candidate shown on the page, or in the right pane of the run's page.
 export function shownCandidate() {
   const inPath = /\/candidates\/(\d+)\//.exec(location.pathname)?.[1] ?? /^candidate (\d+)$/.exec(timelineOf())?.[1];
   const inHash = new URLSearchParams(location.hash.slice(1)).get("candidate");
   return number(inPath) ?? number(inHash) ?? number(document.querySelector("[data-candidate-page]")?.dataset.candidatePage) ?? number(document.querySelector("[data-line][data-candidate]")?.dataset.candidate);
 }
 
-// The old side of the diff that a row stands in: "task", a number, "" in a program alone; null where it belongs to another run.
+// The old side of the diff that contains a row: "task", a number, or "" in a single program. Null if it belongs to another run.
 export function oldSide(container) {
   const sides = container?.dataset.sides;
   if (!sides) return "";
@@ -18,7 +18,7 @@ export function oldSide(container) {
   return old.includes(":") ? null : old;
 }
 
-// {anchor, label, quote} of a row with data-seq or data-line; null where it cannot be commented on.
+// {anchor, label, quote} of a row with data-seq or data-line, or null if it cannot be commented on.
 export function placeOf(row) {
   if (row?.dataset.seq) return { anchor: { kind: "event", seq: Number(row.dataset.seq) }, label: `event ${row.dataset.seq}`, quote: "" };
   const cell = row?.matches?.("[data-line]") ? row : row?.querySelector?.("[data-line][data-side='new'], [data-line]");
@@ -44,7 +44,7 @@ export function placeOfPage() {
   return candidate == null ? { anchor: { kind: "run" }, label: "the run", quote: "" } : { anchor: { kind: "candidate", candidate }, label: program(candidate), quote: "" };
 }
 
-// What others are told of where somebody is (webapp/review/consumers.py knows these words and no others).
+// The description of this person's place for other viewers (webapp/review/consumers.py accepts only these words).
 export function whereabouts() {
   const of = timelineOf();
   if (/^(candidate \d+|the reference)$/.test(of)) return `the timeline of ${of}`;
@@ -52,7 +52,7 @@ export function whereabouts() {
   return candidate == null ? "the run" : `candidate ${candidate}`;
 }
 
-// Whose timeline has a page of its own here: "candidate 4", "the reference", "".
+// The owner of the timeline if this is a timeline's page: "candidate 4", "the reference", or "".
 function timelineOf() {
   if (!/\/timeline\//.test(location.pathname)) return "";
   return JSON.parse(document.querySelector("[data-timeline]")?.dataset.lanes ?? "[]")[0]?.name ?? "";

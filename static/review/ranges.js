@@ -1,4 +1,4 @@
-// Comments on ranges of a timeline: the measured range can be commented on, commented ranges are marked in it.
+// Comments on ranges of a timeline. A person can comment on the measured range, and commented ranges are marked.
 import { h, setText } from "../js/run/dom.js";
 import { duration, placeOfRange } from "./places.js";
 

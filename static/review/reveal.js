@@ -1,4 +1,4 @@
-// Bringing the place of a thread into view: here where this page shows it, else on the page that does.
+// Brings the place of a thread into view, on this page or on the page that shows it.
 import { openLine } from "../js/run/diff.js";
 import { numberCell } from "./marks.js";
 import { shownCandidate } from "./places.js";
@@ -16,7 +16,7 @@ export function isHere(thread, stands) {
   return Boolean(timelineOf(anchor.sha));
 }
 
-// `stay`: the page was opened for this thread, so another one is not opened in its place.
+// `stay` means that the page was opened for this thread, so no other page is opened instead.
 export async function reveal(thread, marks, { stay = false } = {}) {
   const { anchor } = thread;
   const away = () => stay || location.assign(thread.href);
@@ -39,7 +39,7 @@ export async function reveal(thread, marks, { stay = false } = {}) {
 async function revealLine(thread, marks) {
   const stands = await marks.placeOf(thread.id);
   if (!stands) return false;
-  if (!stands.line) return true; // the line is gone from here: the panel says what it was
+  if (!stands.line) return true; // the line no longer exists here, so the panel quotes it
   for (const [table, places] of marks.places) {
     if (!places.includes(stands)) continue;
     const diff = table.closest("[data-diff]");
@@ -53,7 +53,7 @@ async function revealLine(thread, marks) {
   return false;
 }
 
-// The line in the address is opened by the diff itself: two that unfold at a time would show the same lines twice.
+// The diff opens the line in the URL itself. Unfolding it twice concurrently would show the same lines twice.
 async function unfolded(diff, table, { side, line }) {
   const id = `${side === "old" ? "L" : "R"}${line}`;
   const opening = /^#[LR]\d+$/.test(location.hash) ? location.hash : null;

@@ -1,4 +1,4 @@
-// The threads of one run, kept current: everything after the cursor is asked for whenever there may be news, and by a slow poll.
+// Keeps the threads of one run current. All changes after the cursor are requested whenever there may be news, and by a slow poll.
 const POLL_MS = 20000;
 
 export class Refused extends Error {}
@@ -28,7 +28,7 @@ export class Store extends EventTarget {
     return this.sync();
   }
 
-  // One question at a time; what is heard meanwhile asks once more.
+  // One request at a time. A hint that arrives in the meantime causes one more.
   sync() {
     if (this.asking) {
       this.again = true;
@@ -49,7 +49,7 @@ export class Store extends EventTarget {
     try {
       answer = await fetch(`${this.base}state?since=${this.seq}`, { credentials: "same-origin", headers: { accept: "application/json" } });
     } catch {
-      return; // the network is away: the next question is the same
+      return; // the network is down, so the next request repeats this one
     }
     if (!answer.ok) return;
     const { seq, threads, verdicts } = await answer.json();
@@ -78,7 +78,7 @@ export class Store extends EventTarget {
     return answer.ok ? (await answer.json()).places : [];
   }
 
-  // Sends an act, and takes what it changed at once. Throws `Refused` with the server's sentence.
+  // Sends an action and applies its changes immediately. Throws `Refused` with the server's explanation.
   async act(path, fields) {
     let answer;
     try {
@@ -92,7 +92,7 @@ export class Store extends EventTarget {
     return said;
   }
 
-  // The reader has seen a thread as it is now.
+  // Records that the reader has seen the current state of a thread.
   seen(id) {
     const thread = this.threads.get(id);
     if (!thread?.unread) return;
@@ -102,5 +102,5 @@ export class Store extends EventTarget {
   }
 }
 
-// The frame of every page gives it to htmx; the cookie may be another one, or hidden.
+// The frame of every page passes the token to htmx. The cookie may be different or inaccessible.
 const token = () => JSON.parse(document.body.getAttribute("hx-headers") ?? "{}")["X-CSRFToken"] ?? "";

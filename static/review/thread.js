@@ -1,4 +1,4 @@
-// One thread in the panel: the comments as the server writes them, and what one can do with them.
+// One thread in the panel: the comments as rendered by the server, and the actions on them.
 import { h, setText } from "../js/run/dom.js";
 import { say } from "../js/lib/say.js";
 import { composer } from "./composer.js";
@@ -48,7 +48,7 @@ export class ThreadView {
     setText(this.note, stands?.state === "moved" && stands.line ? `It is on line ${stands.line} here.` : (STANDS[stands?.state] ?? ""));
   }
 
-  // Draws the comments anew; while one of them is being edited, afterwards.
+  // Redraws the comments, but waits while one of them is being edited.
   async load() {
     this.draw();
     if (this.comments.querySelector(".composer")) return;
@@ -117,7 +117,7 @@ export class ThreadView {
     area.focus();
   }
 
-  // The second press deletes: no dialog, and no accident.
+  // A second press confirms the deletion, which prevents accidents without a dialog.
   askDelete(item, button) {
     if (button.dataset.sure) return void this.attempt(() => this.store.act(`comments/${item.dataset.comment}/delete`, {}));
     button.dataset.sure = "1";

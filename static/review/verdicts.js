@@ -1,4 +1,4 @@
-// Verdicts that change while a page is open: the candidate's panel and the notices of a run are asked for anew.
+// Handles verdicts that change while a page is open, by requesting the candidate's panel and the run's notices again.
 let known = null;
 
 export async function showVerdicts(verdicts) {
@@ -23,6 +23,6 @@ async function replace(element, address, selector) {
     element.replaceWith(adopted);
     window.htmx?.process(adopted);
   } catch {
-    // the network is away: the page still says what it said
+    // the network is down, so the page stays as it was
   }
 }

@@ -1,4 +1,4 @@
-// Asks for changed cells: every 3 s while something runs here, every 15 s otherwise, never in a hidden tab.
+// Requests changed cells every 3 s while a run on the page is active and every 15 s otherwise, but never in a hidden tab.
 import { shortcut } from "../js/lib/keys.js";
 
 const live = document.getElementById("live");
@@ -10,7 +10,7 @@ setInterval(() => {
   live.dispatchEvent(new CustomEvent("tick"));
 }, 500);
 
-// Only what really changed is touched, and says so.
+// Only cells that have really changed are replaced and announced.
 document.addEventListener("htmx:oobBeforeSwap", (event) => {
   const { target, fragment } = event.detail;
   const incoming = fragment.firstElementChild ?? fragment;
@@ -19,12 +19,12 @@ document.addEventListener("htmx:oobBeforeSwap", (event) => {
   else incoming.classList?.add("changed");
 });
 
-// Addresses name only what narrows or orders the list.
+// The URL contains only parameters that filter or sort the list.
 document.querySelector("form.filters")?.addEventListener("formdata", ({ formData }) => {
   for (const [name, value] of [...formData]) if (value === "" || (name === "sort" && value === "-created")) formData.delete(name);
 });
 
-// Ticking: one, all of the page, or with Shift all between; the bar says how many, and Compare takes two to six.
+// Ticks one row, all rows of the page or, with Shift, a range. The bar shows the number, and Compare accepts two to six.
 const bar = document.getElementById("ticked");
 const boxes = [...document.querySelectorAll('.runs input[name="with"]')];
 const every = document.querySelector("[data-tick-all]");
@@ -60,13 +60,13 @@ bar?.querySelector("[data-untick]").addEventListener("click", () => {
   for (const box of boxes) box.checked = false;
   drawTicked();
 });
-// Enter in the tag's field tags: the form's first button is another.
+// Enter in the tag's field must add the tag. By default it would press the form's first button, which does something else.
 bar?.elements.tag?.addEventListener("keydown", (event) => {
   if (event.key !== "Enter") return;
   event.preventDefault();
   bar.requestSubmit(bar.querySelector('[value="tag"]'));
 });
-addEventListener("pageshow", drawTicked); // a browser that goes back has kept the ticks
+addEventListener("pageshow", drawTicked); // the browser keeps the ticks when a person goes back
 drawTicked();
 
 document.querySelector("[data-more-asking]")?.addEventListener("click", (event) => {

@@ -1,5 +1,5 @@
-// What is typed stays on this machine until it was submitted: over errors, reloads and sign-outs. The key names the person, so that nobody
-// else who signs in here gets it.
+// Keeps the typed text in this browser until it is submitted, across errors, reloads and sign-outs. The key includes the person, so nobody else who
+// signs in here can see it.
 import { ago } from "../js/lib/ago.js";
 
 const SAVE_MS = 400;
@@ -18,7 +18,7 @@ const storage = {
     try {
       localStorage.setItem(key, JSON.stringify(value));
     } catch {
-      // Full or forbidden: then it is not kept.
+      // Storage is full or blocked, so the draft is not kept.
     }
   },
   drop(key) {
@@ -30,10 +30,10 @@ const storage = {
   },
 };
 
-// The server names the last draft that became a run in this cookie.
+// In this cookie, the server names the last draft that became a run.
 const submitted = () => /(?:^|; )submitted_draft=([\w-]+)/.exec(document.cookie)?.[1];
 
-// `editors`: by the name of their field. Returns `save`, to be called when something changed.
+// `editors` is keyed by field name. Returns `save`, which has to be called after every change.
 export function keepDraft(form, editors) {
   const key = `draft:${form.dataset.draft}`;
   const notice = form.querySelector(".draft-notice");
@@ -43,7 +43,7 @@ export function keepDraft(form, editors) {
     draft = null;
   }
   const opened = read();
-  // A page that came with something of its own (an example, an old run, a refused form) is not overwritten.
+  // A page that arrived with content (an example, an old run, a refused form) is not overwritten.
   if (draft && form.dataset.fresh && JSON.stringify(draft.fields) !== JSON.stringify(opened)) {
     write(draft.fields);
     notice.querySelector("[data-draft-age]").textContent = ago(new Date(draft.at));

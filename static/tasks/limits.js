@@ -1,4 +1,4 @@
-// The budget in words, beside the estimate.
+// Shows the budget in words next to the estimate.
 const UNITS = { candidates: "candidates", verifier_minutes: "min on the device", minutes: "min in all", calls: "model calls", tokens: "tokens" };
 
 export function showLimits(form) {
@@ -17,7 +17,7 @@ export function showLimits(form) {
   show();
 }
 
-// Quick, Normal and Thorough fill in the limits; whoever changes a limit has limits of their own.
+// Quick, Normal and Thorough fill in the limits. Changing a limit by hand selects the person's own limits.
 export function chooseAmount(form) {
   const place = form.querySelector("[data-amounts]");
   if (!place) return;
@@ -33,7 +33,7 @@ export function chooseAmount(form) {
   fill();
 }
 
-// Ctrl+Enter submits from anywhere, an editor included.
+// Ctrl+Enter submits from anywhere, including an editor.
 export function submitByKey(form) {
   addEventListener(
     "keydown",

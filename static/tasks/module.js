@@ -1,7 +1,7 @@
-// The form for a plain module, under the editor: fetched when one is recognised, and sent to have the task written from it.
+// The form for a plain module, below the editor. It is fetched when a plain module is recognised, and sent to generate the task.
 import { say } from "../js/lib/say.js";
 
-// Whether `after` is another text than `before` rather than an edit of it: less than half of it was left at its begin and its end.
+// Returns whether `after` is a new text instead of an edit of `before`: less than half of `before` remains at the start and end.
 export function replaced(before, after) {
   const least = Math.min(before.length, after.length);
   let begin = 0;
@@ -11,25 +11,25 @@ export function replaced(before, after) {
   return begin + end < before.length / 2;
 }
 
-// `onMissing` is told which fields are empty, by name; none where the source is a task already.
+// `onMissing` is called with the names of the empty fields, or with none if the source is already a task.
 export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
   const place = panel.querySelector("[data-module]");
   if (!place) return { offer() {}, hide() {}, refuse: () => false };
   const token = form.elements.csrfmiddlewaretoken.value;
   let offered = "";
-  let source = ""; // that the form was opened for
-  let asked = 0; // how many questions were sent,
-  let shown = 0; // and which of them the form on the page answers
+  let source = ""; // the source that the form was opened for
+  let asked = 0; // number of requests sent
+  let shown = 0; // number of the request that the form on the page answers
 
   const named = () => [...place.querySelectorAll("input, select")].filter((field) => field.name);
   const fields = () => Object.fromEntries(named().map((field) => [field.name, field.value]));
 
-  // While the button is held down, replacing it would lose the click.
+  // Waits while the button is held down, because replacing it would lose the click.
   const released = async () => {
     while (place.querySelector("[data-write]:active")) await new Promise((done) => setTimeout(done, 20));
   };
 
-  // Puts an answer in place; what was typed while it was on its way stays. Whether something was.
+  // Shows a response but keeps text typed in the meantime. Returns whether there was any.
   function show(html, sent) {
     const typed = named().filter((field) => field.value !== (sent[field.name] ?? field.value));
     const focused = document.activeElement;
@@ -49,7 +49,7 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
     return typed.length > 0;
   }
 
-  // Fields that a task needs and that are empty: the page's button names them, and leads to the first.
+  // Empty fields that a task needs. The page's button names them and leads to the first one.
   const missing = () => [...place.querySelectorAll("[data-needed]")].filter((field) => !field.value.trim());
   const plain = () => !place.hidden && place.querySelector(".module")?.dataset.written === "";
   const nameMissing = () => onMissing(plain() ? missing().map((field) => field.dataset.needed) : []);
@@ -74,14 +74,14 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
     }
     const html = await answer.text();
     await released();
-    if (question < shown) return; // a later question was answered first
+    if (question < shown) return; // a later request was answered first
     shown = question;
     const busy = show(html, sent);
     if (answer.status === 422 && !busy) place.querySelector('[aria-invalid="true"]')?.focus();
   }
 
   place.addEventListener("change", (event) => {
-    event.stopPropagation(); // nothing here changes what a run costs
+    event.stopPropagation(); // nothing in this form affects the cost of a run
     if (event.target.matches("[data-reopen]")) ask();
   });
   place.addEventListener("click", (event) => {
@@ -95,13 +95,13 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
   place.addEventListener("input", nameMissing);
 
   return {
-    // The classes with their arguments, and whether a task was written already; asks again only where they changed. What was filled in for
-    // another source is not this one's: the fields of one that was pasted over it, uploaded or chosen are sent no more.
+    // Shows the form for the classes in `module`. `written` says whether a task has already been generated. The form is requested again only if
+    // either has changed. If the source was replaced by pasting, uploading or choosing another, the old field values are not sent.
     offer(module, written) {
       const key = JSON.stringify([module, written]);
       const text = editor.text();
       const another = replaced(source, text);
-      if (!offered && place.querySelector(".module")) offered = key; // a refused page came with its form filled in
+      if (!offered && place.querySelector(".module")) offered = key; // a refused page arrives with its form filled in
       if (key !== offered || another) {
         offered = key;
         ask({}, another ? {} : fields());
@@ -116,7 +116,7 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
       place.hidden = true;
       nameMissing();
     },
-    // Whether something is missing still: then its field has the focus.
+    // Returns whether something is still missing, and if so focuses its field.
     refuse() {
       const [first] = plain() ? missing() : [];
       first?.focus();

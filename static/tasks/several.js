@@ -1,4 +1,4 @@
-// Choosing tasks: a filter by name, whole groups at once, and how many are chosen.
+// The choice of tasks: filters by name, selects whole groups, and counts the chosen tasks.
 import { shortcut } from "../js/lib/keys.js";
 import { showLimits, submitByKey } from "./limits.js";
 

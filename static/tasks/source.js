@@ -1,11 +1,11 @@
-// One source: an editor that is checked while somebody types, filled by paste, upload, drop and examples.
+// The editor of one source. The source is checked while somebody types, and can be pasted, uploaded, dropped or taken from an example.
 import { attachEditor } from "../js/lib/editor.js";
 import { say } from "../js/lib/say.js";
 import { counted } from "../js/lib/words.js";
 
-const SETTLE_MS = 300; // after the last key, before the server is asked
+const SETTLE_MS = 300; // delay after the last key press before the server is asked
 
-// `onChecked(answer, source)` is told what /submit/check found for the text that stands in the editor.
+// `onChecked(answer, source)` is called with the response of /submit/check for the text in the editor.
 export function attachSource(form, panel, { onChecked = () => {}, onChange = () => {} } = {}) {
   const textarea = panel.querySelector("textarea");
   const verdict = panel.querySelector(".verdict");
@@ -15,7 +15,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
   let timer = null;
   let asked = null;
   let shown = null;
-  let refused = null; // what a file was refused for: it stands until the text changes, whatever a check that was under way says
+  let refused = null; // why a file was refused; shown until the text changes, regardless of a check in progress
   let last = { problems: [], found: null };
 
   const editor = attachEditor(textarea, {
@@ -102,7 +102,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     return source.length > most || new Blob([source]).size > most;
   }
 
-  // The server would refuse it without being able to show what was typed.
+  // The server would refuse it without being able to show the typed text.
   form.addEventListener("submit", (event) => {
     if (!tooLarge(editor.text())) return;
     event.preventDefault();
@@ -125,7 +125,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
       editor.setText(text.replaceAll("\r\n", "\n").replaceAll("\r", "\n"));
-      if (refused) unrefuse(); // the same text stood there already
+      if (refused) unrefuse(); // the text was already the same, so no change has cleared the refusal
       say(`${file.name} is in the editor`);
       if (kind === "task" && !form.elements.title.value) form.elements.title.value = file.name.replace(/\.py$/, "").slice(0, 140);
     } catch {
@@ -136,7 +136,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
   const upload = panel.querySelector("input[type=file]");
   upload.addEventListener("change", async () => {
     if (upload.files[0]) await read(upload.files[0]);
-    upload.value = ""; // the editor's text is what is sent
+    upload.value = ""; // the editor's text is submitted instead
   });
 
   panel.addEventListener("dragover", (event) => {
@@ -147,7 +147,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
   panel.addEventListener("dragleave", (event) => {
     if (!panel.contains(event.relatedTarget)) panel.classList.remove("dropping");
   });
-  // Before the editor's own handler, which would insert the file at the cursor.
+  // Must run before the editor's own handler, which would insert the file at the cursor.
   panel.addEventListener(
     "drop",
     (event) => {
@@ -172,7 +172,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     const answer = await fetch(picker.dataset.base.replace("SLUG", picker.value)).catch(() => null);
     if (!answer?.ok) return refuse("this example could not be read", "try again, or paste it");
     editor.setText(await answer.text());
-    form.elements.title.value = ""; // the server names an example by itself, and another text by its docstring
+    form.elements.title.value = ""; // left empty, so the server uses the title of the example, or the docstring if the text is edited
     say(`Example ${picker.value} is in the editor; undo restores what was there`);
     picker.value = "";
     editor.view.focus();

@@ -1,4 +1,4 @@
-// The submit and verify pages: their editors with everything that is known while somebody types, the draft, and what the budget says.
+// The submit and verify pages: their editors with live feedback while somebody types, the draft, and the budget.
 import { shortcut } from "../js/lib/keys.js";
 import { keepDraft } from "./draft.js";
 import { chooseAmount, showLimits, submitByKey } from "./limits.js";
@@ -16,7 +16,7 @@ let tryAgain = () => {};
 for (const panel of form.querySelectorAll(".editor")) {
   let tryOut = { ask() {}, clear() {} };
   let moduleForm = null;
-  let last = null; // the source that was found sound
+  let last = null; // the source that passed the check
   const editor = attachSource(form, panel, {
     onChange() {
       last = null;
@@ -51,7 +51,7 @@ function sha(value) {
 
 if (form.dataset.draft) save = keepDraft(form, editors);
 
-// What it is tried with has changed.
+// The settings of the try-out have changed.
 form.addEventListener("change", () => tryAgain());
 
 chooseAmount(form);

@@ -1,4 +1,4 @@
-// The sandbox's word on a source: asked once its author pauses, shown stage by stage by htmx, its lines marked in the editor.
+// Tries out a source in the sandbox when its author pauses. htmx shows the result stage by stage, and problems are marked in the editor.
 const PAUSE_MS = 1500;
 
 export function attachTryOut(form, panel, editor) {
@@ -30,7 +30,7 @@ export function attachTryOut(form, panel, editor) {
   const settings = () => JSON.stringify(["device", "precision", "mode"].map((name) => form.elements[name]?.value));
 
   return {
-    // Asked again only where the text or what it is tried with has changed.
+    // Requested again only if the text or the settings have changed.
     ask(source) {
       const key = settings() + source;
       if (key === known) return;
@@ -38,7 +38,7 @@ export function attachTryOut(form, panel, editor) {
       clearTimeout(timer);
       timer = setTimeout(() => send(source), PAUSE_MS);
     },
-    // An answer about another text is no answer.
+    // Ignore a response for another text.
     clear() {
       known = "";
       clearTimeout(timer);

@@ -1,2 +1,2 @@
-// The policy allows no style attributes: each swatch takes its token here.
+// The content security policy forbids style attributes, so each swatch gets its token here.
 for (const swatch of document.querySelectorAll("[data-token]")) swatch.style.background = `var(--${swatch.dataset.token})`;

@@ -97,6 +97,56 @@
     return found.slice(0, 6);
   }
 
+  // Clipped away from sight, for screen readers alone.
+  const unseen = (element) => above(element).some((one) => getComputedStyle(one).clipPath !== "none");
+
+  const LEAST_PANE = 180; // px of height of what scrolls in a column of the page, where there is more to read than that
+  const LEAST_LINES = 24; // px: a line of text
+  const column = (element) => {
+    const { display, flexDirection } = getComputedStyle(element);
+    return display.includes("grid") || (display.includes("flex") && flexDirection.startsWith("column"));
+  };
+
+  // What its container has made lower than a line of its own text, and panes in which next to nothing of what they hold is seen.
+  function squeezed() {
+    const found = [];
+    for (const element of document.querySelectorAll("main *")) {
+      if (element.closest(".visually-hidden, svg, .cm-editor, .js-plotly-plot") || !element.checkVisibility({ visibilityProperty: true })) continue;
+      const style = getComputedStyle(element);
+      if (style.overflowY === "visible" || element.clientWidth <= 1 || element.scrollHeight <= element.clientHeight + 3) continue;
+      if (!element.innerText?.trim() || !column(element.parentElement)) continue;
+      const least = element.matches(".pane-scroll") ? LEAST_PANE : LEAST_LINES + parseFloat(style.paddingTop) + parseFloat(style.paddingBottom);
+      if (element.clientHeight < Math.min(least, element.scrollHeight)) found.push(`squeezed to ${element.clientHeight} of ${element.scrollHeight} px: ${where(element)}: "${element.innerText.trim().slice(0, 60)}"`);
+    }
+    return found.slice(0, 6);
+  }
+
+  // Text that runs out of the surface it stands on: a long name in a panel, a drawing that keeps the width of an earlier window.
+  const surface = (element) =>
+    above(element).find((one) => {
+      const { display, overflowX, borderLeftWidth, backgroundColor } = getComputedStyle(one);
+      return overflowX !== "visible" || (!display.startsWith("inline") && display !== "contents" && (borderLeftWidth !== "0px" || backgroundColor !== "rgba(0, 0, 0, 0)"));
+    });
+  function spilled() {
+    const found = new Map();
+    const range = document.createRange();
+    const walker = document.createTreeWalker(document.querySelector("main") ?? document.body, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      const element = node.parentElement;
+      if (!node.data.trim() || element.closest("script, style, noscript, template, textarea, select, svg, .visually-hidden, .cm-editor") || !element.checkVisibility({ visibilityProperty: true })) continue;
+      const box = surface(element);
+      if (!box || getComputedStyle(box).overflowX !== "visible" || unseen(element)) continue;
+      range.selectNodeContents(node);
+      const edge = box.getBoundingClientRect().right;
+      const by = Math.max(...[...range.getClientRects()].map(({ right, width }) => (width > 1 ? right - edge : 0)), 0);
+      if (by > 2) found.set(where(element), `runs ${Math.round(by)} px out of ${where(box)}: ${where(element)}: "${node.data.trim().slice(0, 60)}"`);
+    }
+    return [...found.values()].slice(0, 6);
+  }
+
+  // What another size of the window can change.
+  const layout = () => [...overflow(), ...clipped(), ...covered(), ...squeezed(), ...spilled()];
+
   async function axeFinds(options) {
     const { violations } = await axe.run(document, { resultTypes: ["violations"], ...options });
     return violations
@@ -105,8 +155,9 @@
   }
 
   window.pageChecks = {
-    all: async () => [...frame(), ...overflow(), ...clipped(), ...covered(), ...smallText(), ...(await axeFinds({}))],
-    light: () => [...frame(), ...overflow(), ...clipped(), ...covered()],
+    all: async () => [...frame(), ...layout(), ...smallText(), ...(await axeFinds({}))],
+    light: () => [...frame(), ...layout()],
+    layout,
     // What another scheme can change.
     colours: () => axeFinds({ runOnly: ["color-contrast", "link-in-text-block"] }),
     shifts: () => shifts,

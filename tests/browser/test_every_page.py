@@ -24,18 +24,25 @@ from tests.served import daphne
 from tests.unit.webapp.cast import make_user
 from tests.unit.webapp.isolation.world import World, make_world, unfilled
 from tests.unit.webapp.people import make_result
-from webapp.accounts.models import Membership, SignInLink, User
+from webapp.accounts.models import Membership, SignInLink, Team, User
+from webapp.arena.models import Arena
 from webapp.environment import ROOT
 from webapp.fleet.models import Device
+from webapp.knowledge.models import Document
+from webapp.leaderboard.models import Suite as RankedSuite
 from webapp.llm.models import Announcement, Profile
+from webapp.notifications.models import Hook
 from webapp.review import shares
 from webapp.review.models import Share
 from webapp.runs.models import Run
 from webapp.runs.trace.append import append
+from webapp.tasks.models import Suite, Task
 
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
 CHECKS = ROOT / "tests/browser/page_checks.js"
 WIDTHS = (1440, 390)
+LONG = "name_without_a_space_to_break_at_" * 2 + "of_80_letters_"
+LOW = {"width": 1280, "height": 720}  # a small laptop: what takes the height that is left has little
 BROWSERS = 2  # at a time
 MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
 MOST_LIVE_SHIFT = 0.01  # of a page that gets news while somebody reads it
@@ -113,11 +120,15 @@ def look_at(page: Page, url: str, said: list[str]) -> list[str]:
         if page.url.partition("#")[0] != url and "/share/" not in url:
             return [f"led to {page.url}"]
         wrong = page.evaluate("pageChecks.all()")
-        page.emulate_media(color_scheme="dark")
-        wrong += [f"dark: {sentence}" for sentence in page.evaluate("pageChecks.colours()")]
         shift = page.evaluate("pageChecks.shift()")
         if shift > MOST_SHIFT:
             wrong.append(f"shifted by {shift:.3f} while it loaded: {page.evaluate('pageChecks.shifts()')}")
+        if width > LOW["width"]:
+            page.set_viewport_size(LOW)
+            page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+            wrong += [f"at 1280x720: {sentence}" for sentence in page.evaluate("pageChecks.layout()")]
+        page.emulate_media(color_scheme="dark")
+        wrong += [f"dark: {sentence}" for sentence in page.evaluate("pageChecks.colours()")]
         found += [f"{width} px: {sentence}" for sentence in [*wrong, *said]]
     return found
 
@@ -131,8 +142,17 @@ def world(transactional_db) -> Iterator[World]:
     make_result(owner, ratio=2.0, device="cpu")
     Announcement.objects.create(file="llm.toml")
     Profile.objects.create(name="fast", kind="openai", model="m-1", key_variable="EXAMPLE_KEY", details={"max_tokens": 4096})
+    lengthen_names(world)
     yield world
     world.clear()
+
+
+def lengthen_names(world: World) -> None:
+    """Names as long as programs make them, which no page may be widened by."""
+    named = [(Team.objects.filter(pk=world.team.pk), "name"), (Run.objects, "title"), (Document.objects, "title")]
+    named += [(model.objects, "name") for model in (Task, Suite, Arena, Hook, RankedSuite)]
+    for rows, field in named:
+        rows.update(**{field: LONG[: rows.model._meta.get_field(field).max_length]})
 
 
 def another_owner(world: World, name: str) -> User:

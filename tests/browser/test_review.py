@@ -183,7 +183,7 @@ def test_a_verdict_is_seen_by_others_and_can_be_changed(people, run, enter):
     bob.get_by_label("Reason").fill("Only full rows are tried.")
     bob.get_by_role("radio", name=re.compile("questioned")).check()
     bob.get_by_role("button", name="Give the verdict").click()
-    expect(bob.locator("#verdict")).to_contain_text("It is in no ranking.")
+    expect(bob.locator("#verdict")).to_contain_text("It isn't ranked.")
     expect(alice.locator("#verdict")).to_contain_text("Only full rows are tried.")
 
     alice.goto(alice.url.partition("/candidates/")[0] + "/")

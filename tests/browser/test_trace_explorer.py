@@ -44,6 +44,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     page.keyboard.type("variant 7")
     expect(count(page, "find-count")).to_have_text(re.compile(r"^\d+ found$"))
     expect(page.locator(".hits .hit")).not_to_have_count(0)
+    assert count(page, "scroller").evaluate("box => box.clientHeight") >= 180, "the hits leave room for what they lead to, at 1280x720"
     page.keyboard.press("Enter")
     expect(page.locator(".entry.selected")).to_be_in_viewport()
     expect(page.locator(".entry.selected")).to_contain_text("variant 7")

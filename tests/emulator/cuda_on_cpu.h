@@ -158,6 +158,9 @@ inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask,
 inline float atomicAdd(float* at, float value) { float old = *at; *at += value; return old; }
 inline int atomicAdd(int* at, int value) { int old = *at; *at += value; return old; }
 inline unsigned atomicAdd(unsigned* at, unsigned value) { unsigned old = *at; *at += value; return old; }
+inline unsigned long long atomicAdd(unsigned long long* at, unsigned long long value) { auto old = *at; *at += value; return old; }
+template <class T> T atomicMax(T* at, T value) { T old = *at; *at = std::max(old, value); return old; }
+template <class T> T atomicMin(T* at, T value) { T old = *at; *at = std::min(old, value); return old; }
 inline void __threadfence() {}
 
 inline unsigned __float_as_uint(float value) { unsigned bits; std::memcpy(&bits, &value, 4); return bits; }

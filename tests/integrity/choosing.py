@@ -1,8 +1,12 @@
 """Chooses the entries of the corpus that a run on the CPU tries.
 
-Every commit runs the sentinels, the entries whose file or task it changed, and the entries of those groups whose defence it touched. Changes are held
-against the merge base with `main`; on `main` itself, also in a fresh clone of it, against the first parent of HEAD. Where HEAD has no parent to be
-had (a clone of one commit) nothing is known to have changed, and where there is no history at all everything is tried.
+Every commit runs the sentinels, the entries whose file or task it changed, and the entries of those groups whose defence it touched. Programs that
+are timed run once per kind unless the commit touched the clock. A commit that touched machinery which all defences share (the judge, the parties, the
+devices) also runs each kind once, since a break there breaks all of a kind. The rest is left to `make test-corpus`. A source counts as unchanged if
+only its docstrings or comments changed.
+
+Changes are held against the merge base with `main`; on `main` itself, also in a fresh clone of it, against the first parent of HEAD. If HEAD has no
+parent (a clone of one commit), nothing is known to have changed, and without any history everything is tried.
 
     CORPUS=all|changed|sentinels    all of it, or one of the two halves of a commit's choice (default: both)
     CORPUS_PART=i/n                 the ith of n parts of what was chosen, counted from 0
@@ -11,6 +15,7 @@ had (a clone of one commit) nothing is known to have changed, and where there is
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -20,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.integrity.corpus import ROOT, Entry
+from tests.integrity.corpus import ROOT, Entry, is_timed
 
 MAINS = ("origin/main", "main@{upstream}", "main")
 Group = Literal["static", "build", "class", "memory", "state", "clock", "confinement", "numbers", "channel", "honest"]
@@ -42,9 +47,12 @@ STEMS: dict[str, set[Group]] = {
     **dict.fromkeys(("oracle", "widening"), {"numbers", "honest"}),
     **dict.fromkeys(("still", "turns"), {"clock"}),
     **dict.fromkeys(("channel", "layout", "party_failure"), {"channel"}),
-    **dict.fromkeys(("bytecode", "checking", "cli", "doctor", "prepare"), set()),
+    **dict.fromkeys(("bytecode", "checking", "cli", "doctor", "graph", "prepare"), set()),
     **dict.fromkeys(("cuda", "cuda_arena", "cuda_driver", "cuda_early", "cuda_graph", "cuda_party", "cuda_rates", "cuda_shared"), set()),
 }
+
+# Sources that every verification runs through, whatever it refuses.
+MACHINERY = ("devices", "judge", "parties", "startup")
 
 # Groups by number of the taxonomy. An attack on the design is one on the clock where its task is long enough to be worth it, else one on the channel.
 TAXONOMY: tuple[tuple[range, Group], ...] = (
@@ -108,7 +116,36 @@ def _of_source(parts: tuple[str, ...]) -> set[Group] | frozenset[Group]:
     stem = Path(parts[-1]).stem
     if len(parts) > 2 and parts[1] in ROOMS:
         return ROOMS[parts[1]]
+    if _is_machinery(parts):
+        return set()
     return STEMS.get(stem, EVERY)
+
+
+def _is_machinery(parts: tuple[str, ...]) -> bool:
+    path = Path(parts[-1])
+    return len(parts) > 2 and parts[0] == "verifier" and parts[1] in MACHINERY and path.suffix == ".py" and path.stem not in STEMS
+
+
+def touches_machinery(files: Iterable[str]) -> bool:
+    return any(_is_machinery(Path(file).parts) for file in files)
+
+
+def _left_to_corpus(entry: Entry, broken: set[Group]) -> bool:
+    """Returns whether an entry is left to `make test-corpus` unless it is the first of its kind: it is timed, and neither the clock was touched nor a
+    source that may break everything."""
+    return "clock" not in broken and any(is_timed(entry, form) for form in entry.short_forms)
+
+
+def one_of_each_kind(entries: list[Entry]) -> set[str]:
+    """Returns the first entry, by name, of each kind: a number of the taxonomy with its defence and verdict, or an honest task with
+    or without an extension."""
+    first: dict[tuple[str, ...], str] = {}
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        kind = (
+            (entry.task.name, str("build" in groups_of(entry))) if entry.kind == "honest" else (entry.hack, entry.defence, "|".join(entry.verdicts))
+        )
+        first.setdefault(kind, entry.name)
+    return set(first.values())
 
 
 def of_a_commit(entries: list[Entry], changes: Changes, which: str = "") -> list[Entry]:
@@ -120,7 +157,10 @@ def of_a_commit(entries: list[Entry], changes: Changes, which: str = "") -> list
     wanted: set[str] = set() if which == "changed" else set(SENTINELS)
     if which != "sentinels" and changes.files is not None:
         broken = touched(changes.files)
-        wanted |= {entry.name for entry in entries if groups_of(entry) & broken or _paths(entry) & changes.files}
+        kinds = one_of_each_kind(entries)
+        wanted |= {entry.name for entry in entries if _paths(entry) & changes.files}
+        wanted |= {entry.name for entry in entries if groups_of(entry) & broken and (entry.name in kinds or not _left_to_corpus(entry, broken))}
+        wanted |= kinds if touches_machinery(changes.files) else set()
     return [entry for entry in entries if entry.name in wanted]
 
 
@@ -153,7 +193,28 @@ def changes_of(git: Callable[..., str | None], base: str = "") -> Changes:
     if changed is None:
         return Changes(None)
     added = git("ls-files", "--others", "--exclude-standard") or ""
-    return Changes(frozenset(filter(None, [*changed.splitlines(), *added.splitlines()])))
+    return Changes(frozenset(filter(None, [*(file for file in changed.splitlines() if not _reworded(git, base, file)), *added.splitlines()])))
+
+
+def _reworded(git: Callable[..., str | None], base: str, file: str) -> bool:
+    """Returns whether only docstrings and comments of a product's source changed since `base`."""
+    path = ROOT / file
+    if not file.endswith(".py") or file.startswith("tests/") or not path.is_file():
+        return False
+    before = git("show", f"{base}:{file}")
+    try:
+        return before is not None and code_of(before) == code_of(path.read_text(encoding="utf-8"))
+    except SyntaxError:
+        return False
+
+
+def code_of(source: str) -> str:
+    """Returns a source's syntax tree as text, without docstrings. Raises `SyntaxError`."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
 
 
 def ask_git(*arguments: str) -> str | None:

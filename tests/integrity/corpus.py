@@ -18,7 +18,7 @@ from verifier.client import Verifier
 from verifier.integrity.static import inspect_source
 from verifier.jobs import VerifyJob
 from verifier.limits import GIB, Limits
-from verifier.report import Class, Report, Status, Tier
+from verifier.report import Class, Finding, Report, Status, Tier
 from verifier.task import Mode, Precision
 
 HOME = Path(__file__).resolve().parent
@@ -32,6 +32,7 @@ LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timi
 GPU_LIMITS = dataclasses.replace(LIMITS, call=10.0, build=300.0, quick_timing=1.0, memory=16 * GIB)
 ATTEMPTS = {"cheats": 3, "honest": 6}  # a verdict which only says that the machine was too busy is requested again
 PATIENCE = 300.0  # seconds for one verification
+AFTER_THE_CLOCK = ("passed", "inconclusive", "not faster", "class ")
 _FIELD = re.compile(r"#\s*([a-z]+):\s*(.+?)\s*$")
 _FIELDS = {
     "cheats": {"hack", "task", "device", "verdict", "because", "defence", "precision", "mode", "tier", "call", "says"},
@@ -152,6 +153,17 @@ def read_corpus(kind: str = "all") -> list[Entry]:
     kinds = ("cheats", "honest") if kind == "all" else (kind,)
     entries = [read_entry(path) for name in kinds for path in sorted((HOME / name).glob("*.py"))]
     return sorted(entries, key=lambda entry: (entry.task.name, entry.precision, entry.mode, entry.name))
+
+
+def refusals(entry: Entry) -> list[Finding]:
+    return [finding for finding in inspect_source(ast.parse(entry.source), entry.source) if finding.severity == "refuse"]
+
+
+def is_timed(entry: Entry, form: Form) -> bool:
+    """Whether the evaluation reaches the clock: other verdicts end it before, and so does the static stage."""
+    if entry.kind == "cheats" and form == "as is":
+        return not refusals(entry)
+    return any(verdict.startswith(AFTER_THE_CLOCK) for verdict in entry.verdicts) or "timed" in f"{entry.name} {entry.because}"
 
 
 def _is_verdict(text: str) -> bool:

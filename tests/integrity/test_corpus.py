@@ -7,35 +7,19 @@ everything, as does a run on a GPU, CORPUS_PART=i/n a part, and CORPUS_RESULT=FI
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import partial
 
 import pytest
 
 from tests.integrity.choosing import chosen
-from tests.integrity.corpus import Desk, Entry, Form, outcome_row, read_corpus, read_entry
+from tests.integrity.corpus import Desk, Entry, Form, is_timed, outcome_row, read_corpus, read_entry, refusals
 from tests.verifier_data import prepared
-from verifier.integrity.static import inspect_source
-from verifier.report import Finding
 
 try:
     ENTRIES = read_corpus()
 except ValueError as error:
     pytest.fail(str(error), pytrace=False)
-
-AFTER_THE_CLOCK = ("passed", "inconclusive", "not faster", "class ")
-
-
-def refusals(entry: Entry) -> list[Finding]:
-    return [finding for finding in inspect_source(ast.parse(entry.source), entry.source) if finding.severity == "refuse"]
-
-
-def is_timed(entry: Entry, form: Form) -> bool:
-    """Whether the evaluation reaches the clock: other verdicts end it before, and so does the static stage."""
-    if entry.kind == "cheats" and form == "as is":
-        return not refusals(entry)
-    return any(verdict.startswith(AFTER_THE_CLOCK) for verdict in entry.verdicts) or "timed" in f"{entry.name} {entry.because}"
 
 
 def cases(device: str) -> list:

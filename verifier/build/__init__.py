@@ -1,1 +1,1 @@
-"""Building what a program asks for, in a sandbox, once."""
+"""Runs each build that a program requests once, in a sandbox."""

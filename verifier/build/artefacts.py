@@ -1,4 +1,4 @@
-"""Libraries of one program, as they travel from a builder to the judge and from there to runners."""
+"""The libraries of one program, in the format that a builder sends to the judge and the judge sends to runners."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.so")
 AT_IMPORT = "import"
-MAX_FAILURE = 6000  # characters of a compiler's output
+MAX_FAILURE = 6000  # maximum length of a compiler's output, in characters
 
 
 @dataclass
 class Asked:
-    """A build that the program asked for. `failure` holds the compilers' output of a failed build, so that the program's own request fails the same
-    way."""
+    """A build that the program requested. `failure` holds the compiler output of a failed build, which makes the program's own request fail in the
+    same way."""
 
     kind: str
     name: str
     key: str
-    sha256: str  # of sources, flags and files
-    nbytes: int  # of its texts
+    sha256: str  # covers sources, flags and files
+    nbytes: int  # size of its texts
     when: str = AT_IMPORT  # what the program was doing: "import", "construct", "call"
     line: int | None = None
     seconds: float = 0.0
     failure: str = ""
-    request: dict[str, Any] | None = None  # the whole request of a later build, so that it can be repeated without the program
+    request: dict[str, Any] | None = None  # the complete request for a later build, which can then be repeated without the program
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Artefacts:
-    """Libraries of one program: their names, sizes and concatenated bytes, and the builds that the program asked for."""
+    """The libraries of one program: their names, sizes and concatenated bytes, and the builds that the program requested."""
 
     index: list[tuple[str, int]]
     data: bytes
@@ -47,11 +47,11 @@ class Artefacts:
 
     @property
     def later(self) -> list[Asked]:
-        """Returns the builds that the program asked for in a runner."""
+        """Returns the builds that the program requested in a runner."""
         return [one for one in self.asked if one.request is not None]
 
     def with_more(self, other: Artefacts) -> Artefacts:
-        """Merges both; where both have a library of the same name, this object's wins."""
+        """Merges two objects; if both contain a library of the same name, this object's library takes precedence."""
         known = {name for name, _ in self.index}
         index, parts, at = list(self.index), [self.data], 0
         for name, size in other.index:
@@ -62,11 +62,11 @@ class Artefacts:
         return Artefacts(index, b"".join(parts), round(self.seconds + other.seconds, 3), [*self.asked, *other.asked])
 
 
-NONE = Artefacts([], b"", 0.0)  # of a program that builds nothing
+NONE = Artefacts([], b"", 0.0)  # for a program that builds nothing
 
 
 def checked_index(values: object, total: int) -> list[tuple[str, int]]:
-    """Checks the names and sizes that a builder reports and returns them. Raises `ValueError` where they are unsound."""
+    """Checks and returns the names and sizes that a builder reports. Raises `ValueError` if they are invalid."""
     index: list[tuple[str, int]] = []
     if not isinstance(values, list):
         raise ValueError("the builder's list of libraries is malformed")
@@ -81,7 +81,7 @@ def checked_index(values: object, total: int) -> list[tuple[str, int]]:
 
 
 def checked_asked(values: object, most: int = 64) -> list[Asked]:
-    """Checks the list of requested builds from a builder or from an entry of the store. Raises `ValueError`."""
+    """Validates the list of requested builds that a builder or a store entry supplies. Raises `ValueError`."""
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise ValueError("the list of requested builds is malformed")
     return [_asked(value) for value in values[:most]]

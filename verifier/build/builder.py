@@ -1,4 +1,4 @@
-"""The builder: imports a program so that its build requests compile, without a GPU, and hands over the libraries."""
+"""The builder: imports a program without a GPU to trigger its build requests, compiles them, and hands over the libraries."""
 
 # sandboxed: imports programs
 
@@ -28,11 +28,11 @@ class Builder:
         self.home = home
 
     def do_build(self, frame: Frame) -> dict[str, Any]:
-        """Replies with the concatenated bytes of the libraries, their names and sizes, the requested builds, how each was made, and the C++ flags
-        for which a precompiled header was missing. `requests`: builds that the program asks for later, compiled in the same call."""
+        """Replies with the concatenated bytes of the libraries, their names and sizes, the requested builds, notes on how each one was made, and the
+        C++ flags that had no precompiled header. `requests` lists builds that the program requests later; they are compiled in the same call."""
         folder = self._folder(frame)
         at = 0
-        for name, size in frame.message["artefacts"]:  # raw libraries that are compiled already
+        for name, size in frame.message["artefacts"]:  # raw-kernel libraries that are already compiled
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(frame.raw[at : at + size])
             at += size
@@ -49,7 +49,7 @@ class Builder:
         return {"type": "built", "seconds": time.monotonic() - begin, "failure": failure, **self._made(workshop)}
 
     def do_later(self, frame: Frame) -> dict[str, Any]:
-        """Builds one request (raw, as JSON) that a program made in a runner and answers as `do_build` does. The program itself is not loaded."""
+        """Builds one request (raw, as JSON) that a program made in a runner, and replies as `do_build` does. The program itself is not loaded."""
         workshop = Workshop(self._folder(frame), self.home, frame.text("headers"))
         request = BuildRequest.read(json.loads(frame.raw))
         begin = time.monotonic()
@@ -64,7 +64,7 @@ class Builder:
         return folder
 
     def _later(self, workshop: Workshop, request: BuildRequest) -> dict[str, Any] | None:
-        """Returns null, or the reason why there is no library."""
+        """Builds a later request. Returns null if there is a library, otherwise the reason why there is none."""
         before = dict(os.environ)
         os.environ.update(request.environment(os.path.join(self.home, "inline-" + request.key)))
         try:
@@ -84,7 +84,7 @@ class Builder:
         return None
 
     def _raw(self, workshop: Workshop, request: BuildRequest) -> None:
-        """Builds as the embedded helper would. Raises `RuntimeError`."""
+        """Builds a library in the same way as the embedded helper. Raises `RuntimeError`."""
         begin = time.monotonic()
         raw = RawRequest(request.arguments["language"], request.arguments["source"], tuple(request.arguments["flags"]))
         name, data, output = raw_library(raw, self.home)
@@ -108,14 +108,14 @@ class Builder:
         return {"artefacts": names, **told, "raw": b"".join(parts)}
 
     def do_flags(self, frame: Frame) -> dict[str, Any]:
-        """Returns torch's flags for C++ units for each list of `extra` flags."""
+        """Returns torch's C++ flags for each list of `extra` flags."""
         from torch.utils import cpp_extension
 
         from verifier.build.extension import read_ninja
 
         os.environ.update(frame.message["variables"])
         flags: list[list[str]] = []
-        cpp_extension.verify_ninja_availability = lambda: None  # only the file that it would run is read
+        cpp_extension.verify_ninja_availability = lambda: None  # reads only the file that Ninja would run
         cpp_extension._run_ninja_build = lambda folder, *rest, **named: flags.append(read_ninja(folder).words("cflags"))
         cpp_extension._import_module_from_library = lambda *rest: None
         for number, extra in enumerate(frame.message["extra"]):
@@ -125,7 +125,8 @@ class Builder:
         return {"type": "flags", "flags": flags}
 
     def do_precompile(self, frame: Frame) -> dict[str, Any]:
-        """Precompiles the slim header of C++ units under `flags`. Returns its text, and the compiled form as raw bytes. No program is loaded."""
+        """Precompiles the slim header for C++ units with the given `flags`. Returns the header's text and its compiled form as raw bytes. No program
+        is loaded."""
         from torch.utils import cpp_extension
 
         from verifier.build.light import BINDING_HEADER, binding_header

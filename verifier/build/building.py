@@ -1,4 +1,4 @@
-"""Builds one program in a thread of its own, so that the reference can draw inputs and compute the oracle at the same time."""
+"""Builds one program in a separate thread. Meanwhile, the reference can draw inputs and compute the oracle."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from verifier.report import BuildInfo, Status
 from verifier.source import Problem
 
 _COMPILER = re.compile(r"'(?:\S*/)?(?:nvcc|g\+\+|c\+\+|gcc|ninja)'")
-MAX_KERNELS = 64  # in the report
-GRACE = 2.0  # seconds in which the reference must finish a request once the build has failed
+MAX_KERNELS = 64  # maximum number of kernels in the report
+GRACE = 2.0  # time in seconds that the reference has to finish a request after a failed build
 
 
 class BuildFailed(Exception):
-    """The program could not be built. `info` and `problems` are for the report."""
+    """The program could not be built. `info` and `problems` go into the report."""
 
     def __init__(self, status: Status, message: str, info: BuildInfo | None = None, problems: list[Problem] | None = None):
         super().__init__(message)
@@ -40,15 +40,15 @@ class BuildFailed(Exception):
 
 
 class Building:
-    """Starts the build at once. A party dies with the thread that spawned it, so the builder is taken in the judge's own thread. `close` must follow.
-    `begun`: the build of its raw kernels, if one has already started."""
+    """Starts the build immediately. A party dies with the thread that spawned it, so the judge takes the builder from the pool in its own thread.
+    `close` must follow. `begun` is the build of the program's raw kernels, if it has already started."""
 
     def __init__(self, pool: Pool, store: Store, program: Program, headers: Headers | None = None, begun: RawBuild | None = None):
         self.pool = pool
         self.headers = headers
         self.store = store
         self.program = program
-        self.seconds = 0.0  # duration of the stage, including whatever ran beside it
+        self.seconds = 0.0  # duration of the stage, including concurrent work
         self.done = threading.Event()
         self._artefacts: Artefacts | None = None
         self._info: BuildInfo | None = None
@@ -70,8 +70,8 @@ class Building:
         self._thread.start()
 
     def watch(self, party: Party | None) -> None:
-        """Registers the party that works during the build. If the build fails, a request that this party does not finish within `GRACE` is killed
-        with it."""
+        """Registers the party that works concurrently with the build. If the build fails and this party does not finish its request within `GRACE`,
+        both the party and the request are killed."""
         self._watched = party
 
     def raise_failure(self) -> None:
@@ -98,7 +98,7 @@ class Building:
             self.pool.dismiss(self._builder)
             self._builder = None
 
-    # In the thread
+    # Code that runs in the thread
 
     def _work(self) -> None:
         try:
@@ -148,11 +148,11 @@ class Building:
         return artefacts, info
 
     def _resources(self, artefacts: Artefacts) -> list[dict[str, int | float | str]]:
-        """Reads registers, spills, shared memory and stack of each kernel from the machine code."""
+        """Reads each kernel's registers, spills, shared memory and stack from the machine code."""
         return rows(artefacts, self.pool.device) if self.pool.device.kind == "cuda" else []
 
     def _taken(self, frame: Frame) -> tuple[Artefacts, BuildInfo]:
-        """Returns the builder's libraries if its account of them is sound."""
+        """Returns the builder's libraries if its description of them is valid."""
         try:
             index = checked_index(frame.message.get("artefacts"), len(frame.raw))
             asked = checked_asked(frame.message.get("asked"))
@@ -166,7 +166,7 @@ class Building:
 
 
 def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildInfo, source: str) -> BuildFailed:
-    """Explains the program's exception in the builder: compiler errors with the program's lines, or a failed import."""
+    """Explains an exception that the program raised in the builder: either compiler errors with the program's lines, or a failed import."""
     text = str(failure.get("message", ""))
     line = failure.get("line") if isinstance(failure.get("line"), int) else None
     no_compiler = failure.get("class") == "FileNotFoundError" and _COMPILER.search(text) is not None
@@ -189,7 +189,7 @@ def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildI
 
 
 def needs_gpu(failure: dict[str, Any], device: Device) -> bool:
-    """Says whether the program touches a GPU while it is imported. The builder has none, so such a program is judged in the runner."""
+    """Returns whether the program touches a GPU during import. The builder has no GPU, so such a program is judged in the runner."""
     text = f"{failure.get('class')}: {failure.get('message')}"
     return device.kind == "cuda" and any(
         phrase in text
@@ -205,7 +205,7 @@ def rows(artefacts: Artefacts, device: Device) -> list[dict[str, int | float | s
 
 
 def resources_of_cubins(index: object, data: bytes, device: Device) -> list[dict[str, int | float | str]]:
-    """Reads the resources of the kernels that, by the runner's account, Triton compiled. Raises `ValueError` where the account is unsound."""
+    """Reads the resource usage of the Triton kernels that the runner reports as compiled. Raises `ValueError` if its description is invalid."""
     sizes = [pair[1] if isinstance(pair, list) and len(pair) == 2 else -1 for pair in index] if isinstance(index, list) else [-1]
     if any(not isinstance(size, int) or isinstance(size, bool) or size < 0 for size in sizes) or sum(sizes) != len(data):
         raise ValueError("the runner's list of cubins is malformed")

@@ -1,4 +1,4 @@
-"""A party that only compiles raw kernels. It needs no torch, so it starts compiling while other parties still import torch."""
+"""A party that only compiles raw kernels. It does not need torch, so it starts compiling while other parties are still importing torch."""
 
 # sandboxed: compiles what programs ask for
 
@@ -21,7 +21,7 @@ class Compiler:
         self.home = home
 
     def do_compile(self, frame: Frame) -> dict[str, Any]:
-        """Returns the libraries of the requests that compile. The others are left to the program, whose own request then reports the error."""
+        """Returns the libraries of the requests that compile. It does not report failures; the program's own request reports the error."""
         os.environ.update(frame.message["variables"])
         requests = [RawRequest(language, source, tuple(flags)) for language, source, flags in frame.message["requests"]]
         with concurrent.futures.ThreadPoolExecutor(max(len(requests), 1)) as pool:
@@ -31,7 +31,7 @@ class Compiler:
 
 
 def raw_library(request: RawRequest, folder: str) -> tuple[str, bytes, str]:
-    """Returns the library's name, its bytes (none where compilation fails), and in that case the message of the embedded helper."""
+    """Returns the library's name and bytes (empty if compilation fails) and, in that case, the embedded helper's message."""
     arch = os.environ.get("STITCH_CUDA_ARCH", "native")
     name = request.library(arch)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:

@@ -1,8 +1,8 @@
-"""`torch.utils.cpp_extension` (`load_inline` and `load`) built faster: torch still decides what is compiled and how; only its ninja run is replaced.
+"""Builds `torch.utils.cpp_extension` extensions (`load_inline`, `load`) faster. Torch still decides what to compile and how; only ninja is replaced.
 
-torch writes the units and a `build.ninja` with its own flags. Each unit is compiled at the same time as the others: a CUDA unit against light
-headers (`light.py`) and in overlapping steps (`steps.py`), the C++ unit with the bindings against slim headers that are precompiled once a host.
-A unit that does not compile that way is compiled in the ordinary way, and `notes` says so. The flags of device code are never touched.
+torch writes the units and a `build.ninja` with its own flags. All units are compiled concurrently. CUDA units use light headers (`light.py`) and
+overlapping steps (`steps.py`); the C++ unit with the bindings uses slim headers that are precompiled once per host. If a unit does not compile this
+way, it is compiled in the ordinary way and `notes` records the fact. The flags for device code are never changed.
 """
 
 # sandboxed: compiles what programs ask for
@@ -51,11 +51,11 @@ class NinjaFile:
 
 
 class NotOurs(Exception):
-    """Raised for a ninja file that contains something only ninja should run."""
+    """Raised when the ninja file contains something that only ninja should run."""
 
 
 def read_ninja(folder: str) -> NinjaFile:
-    """Raises `NotOurs`."""
+    """Parses the ninja file in a folder. Raises `NotOurs`."""
     try:
         text = Path(folder, "build.ninja").read_text()
     except OSError as error:
@@ -83,17 +83,17 @@ def read_ninja(folder: str) -> NinjaFile:
 
 @dataclass
 class Accelerator:
-    """Replaces `cpp_extension._run_ninja_build`. `headers` is the folder of precompiled headers, read-only, or ""."""
+    """Replaces `cpp_extension._run_ninja_build`. `headers` is the read-only folder of precompiled headers, or ""."""
 
     headers: str
     ordinary: Callable[..., Any] | None = None
     notes: list[str] = field(default_factory=list)
-    wanted: list[list[str]] = field(default_factory=list)  # flags of C++ units for which no precompiled header was there
+    wanted: list[list[str]] = field(default_factory=list)  # C++ flags that had no precompiled header
 
     def install(self, extension: Any) -> None:
-        """`extension`: the module `torch.utils.cpp_extension`."""
+        """Installs the replacement. `extension`: the module `torch.utils.cpp_extension`."""
         self.ordinary, extension._run_ninja_build = extension._run_ninja_build, self.build
-        # Ninja itself is needed for unusual builds only; where it came with the interpreter's packages, it is beside the interpreter.
+        # Ninja itself is needed only for unusual builds. If it was installed as a Python package, its executable is next to the interpreter.
         extension.verify_ninja_availability = lambda: None
         os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
 
@@ -110,7 +110,7 @@ class Accelerator:
             results = list(pool.map(lambda unit: self._unit(ninja, unit), ninja.units))
         failed = [done for done in results if done.returncode != 0]
         if failed:
-            raise RuntimeError(f"{error_prefix}:\n" + "\n".join(done.output for done in failed))  # a compiler's line begins with its file
+            raise RuntimeError(f"{error_prefix}:\n" + "\n".join(done.output for done in failed))  # each line of output begins with its file
         link = [*ninja.words("cxx"), *(unit.target for unit in ninja.units), *ninja.words("ldflags"), "-o", ninja.library]
         done = subprocess.run(link, cwd=ninja.folder, capture_output=True, text=True)
         if done.returncode != 0:
@@ -170,7 +170,7 @@ def _written(files: dict[str, str], ninja: NinjaFile, unit: Unit) -> str:
 
 
 def _include(ninja: NinjaFile) -> str:
-    """torch's include folder among the flags."""
+    """Extracts torch's include folder from the flags."""
     words = ninja.words("cflags")
     for flag, value in zip(words, words[1:], strict=False):
         if flag == "-isystem" and os.path.exists(os.path.join(value, "ATen", "core", "TensorBody.h")):
@@ -189,8 +189,8 @@ def first_error(output: str) -> str:
 
 
 def is_final(output: str, include: str) -> bool:
-    """Whether the errors would be the same with the ordinary headers: only syntax errors, and names that no header declares. This spares a mistyped
-    name a second compilation, which takes most of a minute."""
+    """Returns whether the ordinary headers would give the same errors, that is, syntax errors or names that no header declares. This avoids a second
+    compilation for a mistyped name, which would take most of a minute."""
     if "ptxas" in output and "error" in output:
         return True
     errors = [match["text"] for match in _ERROR.finditer(output)]
@@ -205,7 +205,7 @@ def is_final(output: str, include: str) -> bool:
 
 
 def known_to_headers(name: str, include: str) -> bool:
-    """Whether a name occurs in torch's, CUDA's or the system's headers."""
+    """Returns whether a name occurs in the headers of torch, CUDA, or the system."""
     folders = [include, os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "include"), "/usr/include"]
     folders += os.environ.get("CPLUS_INCLUDE_PATH", "").split(os.pathsep)  # CUTLASS
     command = ["grep", "-rqwF", "--include=*.h", "--include=*.hpp", "--include=*.cuh", name, *filter(os.path.isdir, folders)]

@@ -1,5 +1,5 @@
-"""Precompiled headers for the bindings of extensions. A separate builder makes them once per host; the judge keeps them, and all others read them
-only."""
+"""Precompiled headers for extension bindings. A separate builder makes them once per host. The judge owns them; every other process has read-only
+access."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from verifier.judge.asking import Party
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Pool, data_folder
 
-KEPT = 6  # of about 250 MB each
+KEPT = 6  # about 250 MB each
 SHOWN = f"{INSIDE}/headers"
-# Flags for which a builder may request a header. A builder decides only the flags: the header is made in a sandbox that no program has entered.
+# Flags for which a builder is allowed to request a header. A builder controls only the flags, because the header is compiled in a sandbox that no
+# program has entered.
 _FLAG = re.compile(
     r"-O([0-3sg]|fast)?|-std=[\w+]+|-f(?!plugin)[\w=-]+|-m[\w=.-]+|-W[\w=+-]*|-w|-pthread|-g[0-3]?|-[DU]\w+(=[\w.\"]*)?|-isystem|/[\w./+-]+"
 )
@@ -38,25 +39,25 @@ USUAL: tuple[list[str], ...] = ([], ["-O2"], ["-O3"])  # `extra_cflags` of most 
 @dataclass(frozen=True)
 class Made:
     key: str
-    seconds: float  # of the compiler
+    seconds: float  # compiler time
     nbytes: int
 
 
 class Headers:
-    """`folder/<versions>/<key>/stitch_binding.h` and `.gch`."""
+    """The precompiled headers in a folder, stored as `folder/<versions>/<key>/stitch_binding.h` and `.gch`."""
 
     def __init__(self, data_dir: Path):
         top = data_folder(data_dir, "headers")
-        script = Path(__file__).with_name("light.py").read_bytes()  # the header's text comes from there
+        script = Path(__file__).with_name("light.py").read_bytes()  # the header's text is cut from torch's headers in this folder
         ours = hashlib.sha256("\0".join([*_versions(), sys.prefix, sha256(script)]).encode()).hexdigest()[:24]
         self.folder = top / ours
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        for other in top.iterdir():  # of another torch or compiler
+        for other in top.iterdir():  # folders for other versions of torch or the compiler
             if other != self.folder and not other.name.startswith("."):
                 shutil.rmtree(other, ignore_errors=True)
         self.wanted: dict[str, list[str]] = {}
         self._work: threading.Thread | None = None
-        # Hashing a few hundred megabytes takes about as long as the judge's import of torch.
+        # Hashing a few hundred megabytes takes about as long as importing torch takes in the judge.
         self._checking = threading.Thread(target=self._check, daemon=True)
         self._checking.start()
 
@@ -66,11 +67,11 @@ class Headers:
 
     @property
     def shown(self) -> str:
-        """Returns the path under which a builder sees the folder."""
+        """Returns the path at which a builder sees the folder."""
         return SHOWN if bubblewrap() else str(self.folder)
 
     def want(self, told: object) -> None:
-        """Remembers flags for which a builder lacked a header. Unsound flags are dropped."""
+        """Records flags for which a builder had no precompiled header. Invalid flags are dropped."""
         for flags in told if isinstance(told, list) else []:
             if not isinstance(flags, list) or not all(isinstance(flag, str) for flag in flags):
                 continue
@@ -80,7 +81,7 @@ class Headers:
                 self.wanted[key] = flags
 
     def prepare(self, pool: Pool, extra: tuple[list[str], ...] = USUAL) -> list[Made]:
-        """Makes the missing headers for the usual flags, all in parallel. Raises `PartyFailure`."""
+        """Builds the missing headers for the standard flags, all in parallel. Raises `PartyFailure`."""
         party = pool.take("builder")
         try:
             message = {"extra": list(extra), "variables": party.device.variables("builder")}
@@ -97,7 +98,7 @@ class Headers:
                 pool.give_back(party)
 
     def begin(self, pool: Pool) -> None:
-        """Starts to make one wanted header in a thread of its own. Call it when nothing is measured."""
+        """Starts building one requested header in a separate thread. Call it only while nothing is being measured."""
         if not self.wanted or (self._work is not None and self._work.is_alive()):
             return
         key, flags = next(iter(self.wanted.items()))
@@ -107,7 +108,7 @@ class Headers:
             try:
                 self._made(party, flags)
             except (PartyFailure, OSError):
-                pass  # without it a binding takes some seconds more
+                pass  # without the header, compiling a binding takes a few seconds longer
             finally:
                 self.wanted.pop(key, None)
                 pool.give_back(party)
@@ -140,7 +141,7 @@ class Headers:
         return Made(key, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0, len(frame.raw))
 
     def checked(self) -> Headers:
-        """Returns itself once every entry has been checked against its hash."""
+        """Checks every entry against its hash, then returns this object."""
         self._checking.join()
         return self
 
@@ -151,7 +152,7 @@ class Headers:
         return [entry for entry in self.folder.iterdir() if entry.is_dir()]
 
     def _check(self) -> None:
-        """Removes truncated or damaged entries; they are made again when they are next wanted."""
+        """Removes truncated or damaged entries, which are rebuilt the next time they are requested."""
         for entry in self._entries():
             try:
                 index = json.loads((entry / "index.json").read_text())
@@ -165,8 +166,8 @@ class Headers:
 
 
 def _versions() -> list[str]:
-    """Returns the versions of torch (without importing it, which takes seconds), Python and the compiler."""
-    import importlib.metadata  # a thread's, while parties are started
+    """Returns the versions of torch, Python and the compiler. It does not import torch, because that takes seconds."""
+    import importlib.metadata  # runs in a thread while parties are being started
 
     try:
         torch = importlib.metadata.version("torch")

@@ -1,4 +1,5 @@
-"""`torch.utils.cpp_extension`'s `load_inline` and `load`, and the embedded `stitch_build`: builders compile them, runners only look them up."""
+"""Replaces `load_inline` and `load` of `torch.utils.cpp_extension` and the embedded `stitch_build`. Builders compile; runners only look up
+libraries."""
 
 # sandboxed: loads libraries that programs asked for
 
@@ -28,11 +29,11 @@ TORCHS: tuple[Kind, ...] = ("load_inline", "load")
 
 
 class NotBuilt(RuntimeError):
-    """A failed build, reported to the program as torch would, so that a program with a fallback can go on."""
+    """A failed build. It is reported to the program as torch would report it, which lets a program with a fallback continue."""
 
 
 class Workshop:
-    """The builder's side: compiles each request into `folder`/<key>/ and keeps only the library. `headers`: the folder of precompiled ones."""
+    """The builder's side. Compiles each request into `folder`/<key>/ and keeps only the library. `headers` is the folder of precompiled headers."""
 
     def __init__(self, folder: str, home: str, headers: str = ""):
         self.folder = folder
@@ -56,18 +57,18 @@ class Workshop:
 
     def _asking(self, kind: Kind, extension: ModuleType, toolkit: Any) -> Callable[..., Any]:
         def ask(*arguments: Any, **keywords: Any) -> Any:
-            extension.__dict__["CUDA_HOME"] = toolkit  # where the toolkit is, is the host's to say
+            extension.__dict__["CUDA_HOME"] = toolkit  # the host determines where the toolkit is
             return self.make(request_of(kind, self.plain[kind], arguments, keywords, self.home, changed_since(self.given)))
 
         return ask
 
     def make(self, request: BuildRequest) -> Any:
-        """Builds and returns the module. Raises the compilers' error, which `asked` records too as long as no library resulted."""
+        """Builds and returns the module. Raises the compilers' error. If no library was produced, `asked` also records the error."""
         scratch = os.path.join(os.path.dirname(self.folder), "inline-" + request.key)
         target = os.path.join(self.folder, request.key)
         begin = time.monotonic()
         made = sorted(glob.glob(os.path.join(target, "*.so")))
-        if made:  # asked for once before; torch would look for it where it was
+        if made:  # already requested once; otherwise, torch would look for it in its old location
             return opened(request, made)
         os.makedirs(os.path.join(scratch, "made"), exist_ok=True)
         request.write(scratch)
@@ -84,7 +85,7 @@ class Workshop:
             self.add(request, begin, "" if os.path.isdir(target) else failure)
 
     def add(self, request: BuildRequest, begin: float, failure: str) -> None:
-        """Records a request. A repeated request is recorded once."""
+        """Records a request. A repeated request is recorded only once."""
         seconds = round(time.monotonic() - begin, 3)
         one = Asked(request.kind, request.name, request.key, request.digest, request.nbytes, seconds=seconds, failure=failure[:MAX_FAILURE])
         one.line = calling_line()
@@ -92,7 +93,7 @@ class Workshop:
 
 
 def show_stubs() -> None:
-    """Lets a builder, which has no driver, link against the driver's library."""
+    """Lets a builder, which has no driver installed, link against the driver library."""
     stubs = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "lib64", "stubs")
     if os.path.isdir(stubs):
         os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, [os.environ.get("LIBRARY_PATH"), stubs]))
@@ -109,7 +110,8 @@ def calling_line() -> int | None:
 
 
 def opened(request: BuildRequest, found: list[str], wrap: Callable[[ModuleType], ModuleType] = lambda module: module) -> Any:
-    """Returns what torch's function returns for an existing library. `found`: its paths; the one with the module's name takes precedence."""
+    """Returns what torch's function would return for an existing library. `found` lists the library's paths; a path that contains the module's name
+    takes precedence."""
     named = next((path for path in found if os.path.basename(path) == f"{request.name}.so"), found[0])
     if not request.arguments.get("is_python_module", True):
         import torch
@@ -126,8 +128,8 @@ def opened(request: BuildRequest, found: list[str], wrap: Callable[[ModuleType],
 
 
 class Lookup:
-    """The runner's side: finds what builders made for the same request. A request that was never built ends this process, with a note at `wish` for
-    the judge. `failed` maps the key of a request to the compilers' output. `wrap` is for modules whose calls are watched."""
+    """The runner's side. Finds the libraries that builders made for the same requests. If a request was never built, this process exits and leaves a
+    note for the judge at `wish`. `failed` maps the key of a request to the compiler output. `wrap` wraps modules whose calls are monitored."""
 
     def __init__(self, folder: str, home: str, failed: dict[str, str], wish: int, wrap: Callable[[ModuleType], ModuleType] = lambda module: module):
         self.folder = folder
@@ -163,7 +165,7 @@ class Lookup:
         tell(self.wish, {"request": request.data(), "line": calling_line()})
 
     def after_import(self, module: ModuleType, source: str) -> None:
-        """Hooks the embedded helper where the program contains it verbatim, so that its missing libraries are requested as well."""
+        """If the program contains the embedded helper verbatim, hooks the helper to request its missing libraries as well."""
         plain = getattr(module, "stitch_build", None)
         if plain is None or Path(__file__).with_name("inline_helper.py").read_text().strip() not in source:
             return
@@ -179,8 +181,8 @@ class Lookup:
 
 
 def _with_extension(then: Callable[[ModuleType], None]) -> None:
-    """Installs at once, or when the program imports the module."""
-    if "ninja" not in sys.modules:  # programs ask the build tool's package where it is; a web framework's has the same name
+    """Installs the replacement immediately, or when the program imports the module."""
+    if "ninja" not in sys.modules:  # programs query the build tool's package for its location; a web framework has a package of the same name
         tool = ModuleType("ninja")
         tool.__dict__["BIN_DIR"] = os.path.dirname(sys.executable)
         sys.modules["ninja"] = tool
@@ -191,7 +193,7 @@ def _with_extension(then: Callable[[ModuleType], None]) -> None:
 
 
 class OnImport(importlib.abc.MetaPathFinder):
-    """Calls `then` with the module `name` once something has imported it. The import takes long, and most programs never need it."""
+    """Calls `then` with the module `name` after something has imported that module. The import is slow, and most programs never need it."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]):
         self.name = name
@@ -215,7 +217,7 @@ class OnImport(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def nothing_loaded(extension: Any) -> Iterator[None]:
-    """While this is open, torch compiles an extension and does not load it."""
+    """While the context is open, torch compiles extensions without loading them."""
     plain = extension._import_module_from_library
     extension._import_module_from_library = lambda *rest, **named: None
     try:

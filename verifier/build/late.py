@@ -1,8 +1,8 @@
-"""Builds that a program requests while it runs: in its constructor, in its first forward, or for another shape.
+"""Builds that a program requests while it runs: in its constructor, in its first forward pass, or for a new shape.
 
-Programs of people and agents compile when they are first used, and no compiler may run beside a program. So the runner ends and leaves its request as
-data. A builder without the program compiles it, and a fresh runner starts over from the first trial with the library in place. The sources of such
-builds are inspected like the program's own text and are listed in the report.
+Many programs compile on first use, but a compiler must never run concurrently with a program. Therefore, the runner writes its request as data and
+exits. A builder that has not loaded the program compiles the request, and a fresh runner restarts from the first trial with the library in place. The
+sources of such builds are inspected like the program's own text, and the report lists them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DOING = {"import": "imported", "construct": "constructed"}
 
 
 def asks_later(source: str) -> bool:
-    """Whether a program's text may ask for a build elsewhere than at the top of its module."""
+    """Returns whether a program's text could request a build anywhere other than at the module's top level."""
     names = {"load_inline", "load", "stitch_build"}
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))]
     inner = (node for function in functions if getattr(function, "name", "") != "stitch_build" for node in ast.walk(function))
@@ -46,7 +46,7 @@ def doing(request: str) -> str:
 
 @dataclass
 class Built:
-    """A program with its libraries: those requested at import, then those requested later."""
+    """A program with its libraries: those requested at import, followed by those requested later."""
 
     pool: Pool
     store: Store
@@ -56,7 +56,7 @@ class Built:
     tell: Callable[[str], None] = lambda text: None
 
     def answer(self, failure: PartyFailure) -> None:
-        """Builds what a runner asked for. Raises `BuildFailed`, or `failure` itself where the runner ended for another reason."""
+        """Builds the library that a runner requested. Raises `BuildFailed`. If the runner ended for another reason, raises `failure` itself."""
         if failure.kind == "raised" and failure.error_class == "NotBuilt":
             raise self._unbuilt(failure) from None
         if failure.kind != "wanted" or failure.wish is None:
@@ -80,7 +80,7 @@ class Built:
         self.store.put(self.program.sha, self.artefacts, anew=True)
 
     def findings(self) -> list[Finding]:
-        """Returns findings in the sources of later builds, and the builds that failed without ending the program."""
+        """Returns the findings in the sources of later builds, and the failed builds that the program survived."""
         found: list[Finding] = []
         for one in self.artefacts.asked:
             if one.request is not None:
@@ -102,14 +102,14 @@ class Built:
         return f"{message}: ask for them when the module is imported, or put several kernels into one source"
 
     def _unbuilt(self, failure: PartyFailure) -> BuildFailed:
-        """A build failed, and the program has no fallback."""
+        """Returns the error for a failed build in a program that has no fallback."""
         info = BuildInfo(seconds=self.artefacts.seconds, cached=False)
         missing = self.pool.device.missing_compiler()
         data = {"message": failure.message, "line": failure.line, "class": "RuntimeError"}
         return failure_of(data, "", missing, info, self.program.source)
 
     def _made(self, request: BuildRequest) -> Artefacts:
-        """Takes the library from the store if any program had the same built before."""
+        """Takes the library from the store if any program has already had it built."""
         known = self.store.get(request.digest)
         if known is not None:
             return known
@@ -160,11 +160,11 @@ def requested(artefacts: Artefacts) -> list[RequestedBuild]:
 
 
 def first_error(text: str) -> str:
-    """Finds the line of a compiler's output that says what is wrong."""
+    """Finds the line of compiler output that states the error."""
     lines = text.splitlines() or [""]
     return next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0]).strip()[:300]
 
 
 def late_findings(request: BuildRequest, line: int | None) -> list[Finding]:
-    """Inspects late sources like text of the program itself. Every finding belongs to the line that requested the build."""
+    """Inspects the sources of late builds like the program's own text. Every finding is attributed to the line that requested the build."""
     return [finding for text in request.texts() for finding in native_findings(text, line or 0, spread=False)]

@@ -1,10 +1,11 @@
-"""Light torch headers for one source: a folder that stands before torch's own in the include path and holds, under the names of the umbrella
-headers, only what the source names.
+"""Light torch headers for one source. They are in a folder that precedes torch's own in the include path, and its umbrella headers contain only what
+the source uses by name.
 
-Nothing of torch is replaced: the class `at::Tensor` has the same layout and symbols, but declares only those of its 1,200 generated methods that the
-source calls; of the functions only those that it calls are included. All text is cut out of the installed torch's own headers. Where the cut does not
-fit this torch, `light_headers` raises; where a source needs more than it names, the compiler fails. In both cases the ordinary headers are used.
-Measured on an H200 host with torch 2.11: `torch/extension.h` in a CUDA unit takes 48 s, `ATen/core/TensorBase.h` 4 to 5.
+Nothing in torch is replaced. The class `at::Tensor` has the same layout and symbols, but declares only those of its 1,200 generated methods that the
+source calls. Similarly, only the functions that the source calls are declared. All text is extracted from the headers of the installed torch. If the
+extraction does not work for this torch version, `light_headers` raises an exception. If a source needs more than it names, compilation fails. In both
+cases the ordinary headers are used. Measured on an H200 host with torch 2.11: including `torch/extension.h` in a CUDA unit takes 48 s;
+`ATen/core/TensorBase.h` takes 4 to 5 s.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ import re
 from functools import cache
 
 BINDING_HEADER = "stitch_binding.h"
-# Umbrella headers by which a program includes all of torch; each becomes the one light header.
+# Umbrella headers that include all of torch; the single light header replaces each of them.
 UMBRELLAS = ("torch/extension.h", "torch/torch.h", "torch/all.h", "torch/types.h", "torch/script.h", "ATen/ATen.h")
-# Headers that every operator's header includes and none needs, unless the source itself names what they declare.
+# Headers that every operator's header includes but does not need, unless the source itself names something that they declare.
 _CONTEXTS = {
     "ATen/Context.h": r"\b(globalContext|Context|hasCUDA|manual_seed|detail)\b",
     "ATen/TensorUtils.h": r"\b(TensorArg|TensorGeometryArg|check(Dim|Size|SameSize|SameType|SameGPU|Contiguous|Defined|AllSame\w*|ScalarTypes?))\b",
     "ATen/TracerMode.h": r"\btracer\b",
 }
-# Headers that the umbrella headers bring along beside operators: included where a source names their contents.
+# Headers that the umbrella headers provide in addition to operators; each is included if a source names its contents.
 _ON_DEMAND = {
     "ATen/Dispatch.h": r"\bAT_DISPATCH_(?!V2)|\bAT_PRIVATE_CASE_TYPE|\bAT_DISPATCH_CASE",
     "ATen/Dispatch_v2.h": r"\bAT_DISPATCH_V2\b",
@@ -42,9 +43,9 @@ _ON_DEMAND = {
     "c10/util/complex.h": r"\bc10::complex\b",
     "c10/util/Optional.h": r"\bc10::(optional|nullopt|make_optional)\b",
 }
-# Called not by the source but by torch's headers for lists and values, which some included headers need.
+# Methods that the source does not call, but that torch's headers for lists and values call; some included headers need those.
 _SPARSE = {"_values", "_indices", "values", "indices", "crow_indices", "col_indices", "ccol_indices", "row_indices"}
-# A source that names any of these needs the front end, the binding or autograd, and so the ordinary headers.
+# A source that names any of these uses the front end, the bindings, or autograd, and therefore needs the ordinary headers.
 _FRONT_END = (
     r"\btorch::(nn|autograd|jit|optim|data|indexing|serialize|tensor|Library|CustomClassHolder|class_|from_file|save|load)\b"
     r"|\b(requires_grad\w*|AutogradContext|TensorIterator\w*|TensorIndex|register_hook|TORCH_LIBRARY\w*|STABLE_TORCH_LIBRARY\w*)\b"
@@ -61,7 +62,8 @@ _STANDARD = (
     *("sstream", "stdexcept", "string", "tuple", "type_traits", "unordered_map", "utility", "vector"),
 )
 _BASIC = ("ATen/core/Tensor.h", "c10/core/ScalarType.h", "c10/util/ArrayRef.h", "c10/util/Exception.h")
-# The header that is precompiled once per host: what `PYBIND11_MODULE` and `torch::wrap_pybind_function` need, with the whole class Tensor.
+# The header that is precompiled once per host. It contains everything that `PYBIND11_MODULE` and `torch::wrap_pybind_function` need, with the
+# complete class `Tensor`.
 _BINDING = (*_BASIC, "torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
@@ -70,11 +72,11 @@ _DECLARATION = re.compile(r"^  [\w:<>,&* ]+?[ &]\b(\w+)\(.*\) const;$")
 
 
 class NotLight(Exception):
-    """Says why the ordinary headers must be used."""
+    """Raised when the ordinary headers must be used; the message gives the reason."""
 
 
 def light_headers(source: str, include: str) -> dict[str, str]:
-    """Returns the folder's files by name for a unit `source`. `include` is torch's include folder. Raises `NotLight`."""
+    """Returns the folder's files by name for a unit with the text `source`. `include` is torch's include folder. Raises `NotLight`."""
     code = _code(source)
     beyond = _BEYOND.search(code)
     if beyond:
@@ -100,7 +102,7 @@ def light_headers(source: str, include: str) -> dict[str, str]:
 def binding_header(include: str) -> str:
     """Returns the text of the slim header for C++ units."""
     lines = [f"#include <{name}>" for name in [*_STANDARD, *_BINDING]]
-    # A guard by macro: the precompiled one and the one in a unit's own folder are two files.
+    # It needs a macro guard because the precompiled header and the header in a unit's own folder are separate files.
     return "#ifndef STITCH_BINDING\n#define STITCH_BINDING\n" + "\n".join(lines) + "\n" + _names(include) + "#endif\n"
 
 
@@ -117,7 +119,7 @@ def binding_headers(source: str, include: str) -> dict[str, str]:
 
 
 def precompiled_key(flags: list[str]) -> str:
-    """Returns the key of the precompiled header that fits a C++ command: it covers all flags except include paths and the module's name."""
+    """Returns the key of the precompiled header that matches a C++ command. The key covers all flags except include paths and the module's name."""
     kept: list[str] = []
     skip = False
     for flag in flags:
@@ -131,12 +133,12 @@ def precompiled_key(flags: list[str]) -> str:
 
 
 def _code(source: str) -> str:
-    """Strips comments and strings from a source, since messages name things that are not called. Quoted header names stay."""
+    """Strips comments and strings from a source, because messages can mention functions that are not called. Keeps quoted header names."""
     return _COMMENT.sub(lambda match: match[0] if match[0].endswith(('.h"', '.cuh"')) else " ", source)
 
 
 def _called(code: str, include: str) -> list[str]:
-    """Returns include lines for the operators that a source calls."""
+    """Returns the include lines for the operators that a source calls."""
     headers = [header for header, pattern in _ON_DEMAND.items() if re.search(pattern, code) and os.path.exists(f"{include}/{header}")]
     names = sorted(set(re.findall(r"\b(?:at|torch)::(\w+)\s*\(", code)))
     headers += [f"ATen/ops/{name}.h" for name in names if os.path.exists(f"{include}/ATen/ops/{name}.h")]
@@ -153,7 +155,7 @@ def _read(path: str) -> str:
 
 
 def _names(include: str) -> str:
-    """Returns the part of `torch/types.h` that makes `torch::` mean `at::`, without its includes."""
+    """Returns the part of `torch/types.h` that makes `torch::` an alias of `at::`, without its includes."""
     text = _read(f"{include}/torch/csrc/api/include/torch/types.h")
     found = re.search(r"^namespace torch \{.*?^\} // namespace torch$", text, re.DOTALL | re.MULTILINE)
     if found is None or "using namespace at;" not in found[0]:
@@ -162,7 +164,7 @@ def _names(include: str) -> str:
 
 
 def _device_guard(include: str) -> str:
-    """Returns `ATen/DeviceGuard.h` without the overload for lists, whose header includes all of torch's value types."""
+    """Returns `ATen/DeviceGuard.h` without the overload for lists, because that overload's header includes all of torch's value types."""
     text = _read(f"{include}/ATen/DeviceGuard.h")
     forms = re.findall(
         r"^inline [\w:<>]+ device_of\(const (?:Tensor|std::optional<Tensor>|c10::optional<Tensor>)& \w+\) \{.*?^\}\n", text, re.DOTALL | re.MULTILINE
@@ -171,7 +173,7 @@ def _device_guard(include: str) -> str:
 
 
 def _tensor_body(names: frozenset[str], include: str) -> str:
-    """Returns `ATen/core/TensorBody.h` reduced to the generated methods that `names` holds or that other members of the class call."""
+    """Returns `ATen/core/TensorBody.h`, reduced to the generated methods that are in `names` or that other members of the class call."""
     text = _read(f"{include}/ATen/core/TensorBody.h")
     begin, end = text.find("\nclass TORCH_API Tensor"), text.find("\n};\n", text.find("\nclass TORCH_API Tensor"))
     blocks = list(_BLOCK.finditer(text, end))

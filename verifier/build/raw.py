@@ -1,4 +1,4 @@
-"""Finds a program's raw kernels in its source, so that they compile while torch is still being imported. Nothing is executed here."""
+"""Finds the raw kernels in a program's source, which lets them compile while torch is still being imported. Nothing is executed here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass
 
 MAX_REQUESTS = 16
-# Must match `inline_helper.py`, which programs contain verbatim: a library is named by the hash of its inputs.
+# Must match `inline_helper.py`, which programs contain verbatim, because a library is named by the hash of its inputs.
 CUDA_FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler=-fPIC")
 CPP_FLAGS = ("-O3", "-march=native", "-std=c++17", "-fopenmp", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
 
@@ -21,7 +21,7 @@ class RawRequest:
     flags: tuple[str, ...] = ()
 
     def options(self, arch: str) -> list[str]:
-        """Returns the compiler's options. `arch` as in STITCH_CUDA_ARCH."""
+        """Returns the compiler's options. `arch` has the format of `STITCH_CUDA_ARCH`."""
         base = [*CUDA_FLAGS, "-arch=" + arch] if self.language == "cuda" else [*CPP_FLAGS]
         return [*base, *self.flags]
 
@@ -31,7 +31,7 @@ class RawRequest:
 
 
 def raw_requests(tree: ast.Module) -> list[RawRequest]:
-    """Returns the calls at a module's top level whose arguments are constants."""
+    """Returns the top-level `stitch_build` calls whose arguments are constants."""
     constants: dict[str, object] = {}
     requests: list[RawRequest] = []
     for statement in tree.body:
@@ -63,7 +63,7 @@ def _request(node: ast.Call, constants: dict[str, object]) -> RawRequest | None:
 
 
 def _value(node: ast.expr, constants: dict[str, object]) -> object:
-    """Evaluates a string or a list of strings; null for anything else."""
+    """Evaluates a string or a list of strings; returns null for anything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.Name):

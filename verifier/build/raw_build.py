@@ -1,4 +1,4 @@
-"""Compiles raw kernels in a party without torch while every other party still imports it."""
+"""Compiles raw kernels in a party that does not use torch, while every other party is still importing torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.judge.pool import Pool
 
 
 class RawBuild:
-    """Starts at once. Failures are left to the builder, which then reports them."""
+    """Starts immediately. It does not report failures; the builder reports them later."""
 
     def __init__(self, pool: Pool, requests: list[RawRequest]):
         self.pool = pool
@@ -24,12 +24,12 @@ class RawBuild:
         self._thread.start()
 
     def result(self) -> Artefacts:
-        """Waits for the libraries. Empty where a kernel does not compile."""
+        """Waits for the libraries. The result is empty if any kernel does not compile."""
         self._thread.join()
         return self._artefacts
 
     def close(self) -> None:
-        """Ends the party. Call it from the thread that created this object."""
+        """Ends the party. Must be called from the thread that created this object."""
         self.party.spawned.kill()
         self._thread.join(timeout=10)
         self.pool.dismiss(self.party)

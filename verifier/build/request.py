@@ -1,7 +1,8 @@
-"""A program's build request as data: sources, flags, the files that they include and the environment variables that compilers read.
+"""A program's build request as data: its sources, its flags, the files that they include, and the environment variables that compilers read.
 
-The same request has the same digest in every process and in every spelling: arguments by position or by name, files in a folder of another name,
-verbose or not. So a runner finds what a builder made, and a request travels from a runner to a builder without the program.
+A request has the same digest in every process and in every form: arguments can be positional or named, files can be in a folder with another name,
+and output can be verbose or not. Therefore, a runner can find the library that a builder made, and a runner can pass a request to a builder without
+the program.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from typing import Any, Literal
 
 Kind = Literal["load_inline", "load", "stitch_build"]
 KINDS: tuple[Kind, ...] = ("load_inline", "load", "stitch_build")
-HOME = "/@home@"  # placeholder for a party's own folder, whose name differs between parties where there are no namespaces
-MAX_BYTES = 8 << 20  # total over all texts of a request
+HOME = "/@home@"  # placeholder for a party's own folder, whose name differs between parties on hosts without namespaces
+MAX_BYTES = 8 << 20  # total size of all texts in a request
 MAX_FILES = 256
-# Variables that change what compilers do and that can be passed to another process. The host decides where compilers are.
+# Environment variables that change how compilers behave and that can be passed to another process. The host determines the compilers' locations.
 _SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _FOR_CUDA = ("TORCH_CUDA_ARCH_LIST", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 VARIABLES = (*_FOR_CUDA, "CXXFLAGS", "CFLAGS", "LDFLAGS", *_SEARCHED)
-_NOT_WHAT = ("build_directory", "verbose", "keep_intermediates")  # arguments that choose folders and verbosity, not the result
+_NOT_WHAT = ("build_directory", "verbose", "keep_intermediates")  # arguments that control folders and verbosity but not the result
 _FLAG_LISTS = ("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags")
 _PATH_FLAG = re.compile(r"(?P<flag>-I|-isystem|-iquote|-idirafter|-include|-L|-Wl,-rpath,|)(?P<space> ?)(?P<path>/.*)", re.DOTALL)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
@@ -33,12 +34,13 @@ _OWN_PATH = re.compile(re.escape(HOME) + r"/([^/\s\"',]+)")
 
 
 class RequestError(RuntimeError):
-    """A request that no builder could answer; the sentence is for the program's author."""
+    """A request that no builder could satisfy; the message is for the program's author."""
 
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """`files`: texts by their paths below the home folder, which arguments name as "/@home@/...". For `load`, "sources" are such paths."""
+    """A build request. `files` maps paths relative to the home folder to file contents; arguments write such a path as "/@home@/...". For `load`,
+    "sources" lists such paths."""
 
     kind: Kind
     name: str
@@ -48,7 +50,7 @@ class BuildRequest:
 
     @property
     def digest(self) -> str:
-        """Returns the digest of what is compiled. A module's name counts only where it is visible in the result."""
+        """Returns the digest of everything that is compiled. It includes a module's name only if the name affects the result."""
         sources = [self.files.get(path.removeprefix(HOME + "/"), path) for path in self._paths()]
         folders: dict[str, str] = {}
 
@@ -63,12 +65,12 @@ class BuildRequest:
 
     @property
     def key(self) -> str:
-        """Returns the key that names the folder of the library."""
+        """Returns the key that names the library's folder."""
         return self.digest[:32]
 
     @property
     def named(self) -> bool:
-        """Whether the module's name is more than a file name: operators are registered under it."""
+        """Returns whether the module's name is more than a file name, that is, whether operators are registered under it."""
         return not self.arguments.get("is_python_module", True) or any("TORCH_LIBRARY" in text for text in self.texts())
 
     def _paths(self) -> list[str]:
@@ -92,7 +94,7 @@ class BuildRequest:
 
     @classmethod
     def read(cls, data: object) -> BuildRequest:
-        """Reads a request from a runner's message. Raises `ValueError` where it is unsound."""
+        """Reads a request from a runner's message. Raises `ValueError` if it is invalid."""
         if not isinstance(data, dict) or data.get("kind") not in KINDS or not isinstance(data.get("arguments"), dict):
             raise ValueError("a build request is malformed")
         files, variables, name = data.get("files"), data.get("variables"), data.get("name")
@@ -109,7 +111,7 @@ class BuildRequest:
         return request
 
     def placed(self, home: str) -> dict[str, Any]:
-        """Returns the arguments for torch, assuming that `files` lie below `home`."""
+        """Returns the arguments for torch if `files` are located under `home`."""
         placed: dict[str, Any] = json.loads(json.dumps(self.arguments).replace(HOME, json.dumps(home)[1:-1]))
         return {"name": self.name, **placed}
 
@@ -117,7 +119,7 @@ class BuildRequest:
         return {name: value.replace(HOME, home) for name, value in self.variables.items()}
 
     def write(self, home: str) -> None:
-        """Writes `files` below `home`."""
+        """Writes `files` under `home`."""
         for path, text in self.files.items():
             target = Path(home, path)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,14 +131,14 @@ def _texts(value: object) -> bool:
 
 
 def _argument(value: object) -> bool:
-    """Checks an argument of torch's functions: a string, a boolean, a list of strings, or a mapping of names."""
+    """Returns whether an argument of torch's functions is valid: a string, a boolean, a list of strings, or a mapping of names."""
     if isinstance(value, list):
         return all(isinstance(item, str) for item in value)
     return value is None or isinstance(value, (str, bool, int)) or _texts(value)
 
 
 def given() -> dict[str, str | None]:
-    """Reads this process's own variables before any program changes them."""
+    """Reads this process's environment variables before any program changes them."""
     return {name: os.environ.get(name) for name in VARIABLES}
 
 
@@ -145,7 +147,7 @@ def changed_since(told: dict[str, str | None]) -> dict[str, str]:
 
 
 def raw_request(language: str, source: str, flags: object) -> BuildRequest:
-    """Returns the request of a call of the embedded helper `stitch_build`."""
+    """Returns the request for a call to the embedded helper `stitch_build`."""
     wanted = [str(flag) for flag in flags] if isinstance(flags, (list, tuple)) else []
     return BuildRequest("stitch_build", f"a raw {language} library", {"language": language, "source": source, "flags": wanted})
 
@@ -153,8 +155,8 @@ def raw_request(language: str, source: str, flags: object) -> BuildRequest:
 def request_of(
     kind: Kind, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any], home: str, changed: dict[str, str]
 ) -> BuildRequest:
-    """Returns the request of a call of torch's `function` ("load_inline" or "load") in a process whose own folder is `home`, with those of
-    `VARIABLES` that the program has `changed`. Raises `TypeError` as the call would, and `RequestError`."""
+    """Returns the request for a call to torch's `function` ("load_inline" or "load") in a process whose own folder is `home`. The request includes
+    every variable in `VARIABLES` that the program has `changed`. Raises `TypeError` in the same cases as the call itself, and `RequestError`."""
     bound = inspect.signature(function).bind(*arguments, **keywords).arguments
     defaults = {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
     given = {name: _plain(value) for name, value in bound.items() if name not in _NOT_WHAT and (value is not defaults[name])}
@@ -179,7 +181,7 @@ def request_of(
     request = BuildRequest(kind, name, given, {}, variables)
     folders.follow(request.texts())
     if own and any(f"{HOME}/{path}".startswith(own + "/") for path in folders.files):
-        given["extra_include_paths"] = [*(given.get("extra_include_paths") or []), own]  # torch puts an inline source beside them
+        given["extra_include_paths"] = [*(given.get("extra_include_paths") or []), own]  # torch writes inline sources to the same folder
     return BuildRequest(kind, name, given, folders.files, variables)
 
 
@@ -193,22 +195,22 @@ def _plain(value: Any) -> Any:
 
 
 class _Folders:
-    """The program's own files that its request needs: sources, and what they include from folders that the program has made."""
+    """The program's own files that its request needs: the sources, and any files that they include from folders that the program created."""
 
     def __init__(self, home: str):
         self.home = os.path.realpath(home)
         self.spelled = home
-        self.included: list[str] = []  # folders below home, in their order
+        self.included: list[str] = []  # folders in the home folder, in order
         self.files: dict[str, str] = {}
         self.size = 0
 
     def inside(self, path: str) -> str:
-        """Returns the path relative to home, or "" where it lies elsewhere."""
+        """Returns the path relative to the home folder, or "" if the path is outside it."""
         real = os.path.realpath(os.path.join(self.spelled, path))
         return os.path.relpath(real, self.home) if real.startswith(self.home + os.sep) else ""
 
     def add(self, folder: str) -> str:
-        """Adds an include folder and returns it as arguments name it; unchanged where it is not the program's."""
+        """Adds an include folder and returns it in the form used in arguments. Returns a folder unchanged if it is not the program's."""
         if os.path.realpath(os.path.join(self.spelled, folder)) == self.home:
             path, named = ".", HOME
         else:
@@ -243,7 +245,7 @@ class _Folders:
         return found
 
     def take(self, path: str) -> None:
-        """Takes a file below home and everything it includes."""
+        """Adds a file from the home folder and everything that it includes."""
         if path in self.files:
             return
         try:
@@ -257,7 +259,7 @@ class _Folders:
         self.follow([text], os.path.dirname(path) or ".")
 
     def follow(self, texts: list[str], beside: str = "") -> None:
-        """Takes what `texts` include from the program's folders."""
+        """Adds the files that `texts` include from the program's folders."""
         for text in texts:
             for name in _INCLUDE.findall(text):
                 for folder in dict.fromkeys([*([beside] if beside else []), *self.included]):

@@ -1,8 +1,8 @@
-"""Runs the steps of one nvcc command as nvcc would, except that the host's half and the device's half overlap.
+"""Runs the steps of one nvcc command as nvcc would, but overlaps the host and device halves.
 
-nvcc preprocesses and parses a unit twice, for the host (cudafe++) and for the device (cicc, ptxas), one after the other. The commands come from `nvcc
---dryrun`, so the machine code is nvcc's own. The two halves share only the module's id, which makes internal names unique; it is written beforehand.
-Anything but the plain steps of one architecture is left to nvcc itself.
+nvcc preprocesses and parses a unit twice, sequentially: for the host (cudafe++) and for the device (cicc, ptxas). The commands are taken from `nvcc
+--dryrun`, so the machine code is identical to nvcc's. The two halves share only the module ID, which makes internal names unique; this module writes
+it in advance. If a command has anything beyond the standard steps for a single architecture, it is left to nvcc itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Done:
     returncode: int
-    output: str  # of all steps, in their order
+    output: str  # combined output of all steps, in order
 
 
 @dataclass(frozen=True)
 class Steps:
-    """`variables` for all; `host` and `device` may overlap, `rest` follows."""
+    """The steps of a command. `variables` applies to all steps. `host` and `device` can overlap; `rest` runs afterwards."""
 
     variables: dict[str, str]
     host: list[str]
@@ -35,7 +35,7 @@ class Steps:
 
 
 def run_nvcc(command: list[str], folder: str) -> Done:
-    """`command` begins with the compiler's path and runs in `folder`, which also holds its temporary files."""
+    """Runs an nvcc command. `command` begins with the compiler's path. It runs in `folder`, which also holds its temporary files."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         environment = {**os.environ, "TMPDIR": scratch}
         dry = subprocess.run([*command, "--dryrun"], capture_output=True, text=True, env=environment, cwd=folder)
@@ -49,7 +49,7 @@ def run_nvcc(command: list[str], folder: str) -> Done:
 
 
 def read_steps(text: str) -> Steps | None:
-    """Parses the output of `--dryrun`; null where it is not a single unit for a single architecture."""
+    """Parses the output of `--dryrun`. Returns null unless the output describes a single unit for a single architecture."""
     variables: dict[str, str] = {}
     commands: list[str] = []
     for line in text.splitlines():
@@ -58,7 +58,7 @@ def read_steps(text: str) -> Steps | None:
         assignment = re.fullmatch(r"#\$ (\w+)=(.*)", line)
         if assignment:
             variables[assignment[1]] = assignment[2].strip()
-        elif not line.startswith("#$ rm "):  # the whole folder goes in the end
+        elif not line.startswith("#$ rm "):  # the whole folder is removed at the end
             commands.append(line[3:])
     if len(commands) < 5 or " -E " not in commands[0] or "-D__CUDA_ARCH__=" in commands[0]:
         return None
@@ -76,8 +76,8 @@ def read_steps(text: str) -> Steps | None:
 
 
 def _module_id(command: list[str]) -> str:
-    """Makes an id in nvcc's own form: a hash, and the unit's name with its length. The hash covers the command and the source, so units never share
-    one."""
+    """Creates an ID in nvcc's format: a hash, followed by the unit's name and its length. The hash covers the command and the source, so no two units
+    share an ID."""
     digest = hashlib.sha256("\0".join(command).encode())
     name = "unit"
     for argument in command[1:]:
@@ -97,7 +97,7 @@ def _run(steps: Steps, environment: dict[str, str], folder: str) -> Done:
     for half in halves:
         half.join()
     failed = next((half for half in halves if half.returncode), None)
-    if failed is not None:  # both halves report the same error of the source
+    if failed is not None:  # both halves report the same source error
         return Done(failed.returncode, failed.output)
     rest = _Half(steps.rest, environment, folder)
     rest.run()
@@ -125,5 +125,6 @@ class _Half(threading.Thread):
 
 
 def _unquoted(value: str) -> str:
-    """PATH and similar variables come unquoted. Lists of options come quoted and are only ever expanded in the commands."""
+    """Returns a variable's value. `PATH` and similar variables are unquoted. Option lists are quoted and are used only by expanding them in
+    commands."""
     return value if '"' not in value else " ".join(shlex.split(value))

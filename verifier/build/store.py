@@ -1,4 +1,5 @@
-"""The judge's content-addressed store of what builders made, written once and never by a party; and compiler output trimmed to what helps."""
+"""The judge's content-addressed store of builder output. Each entry is written once and never by a party. This module also trims compiler output to
+the helpful parts."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ import re
 import shutil
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from verifier.build.artefacts import Artefacts, checked_asked, checked_index
@@ -19,14 +22,20 @@ from verifier.source import Problem
 _ERROR = re.compile(
     r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)(?:[:,](?P<column>\d+))?\)?:\s*(?P<kind>fatal error|error|catastrophic error)\s*:?\s*(?P<text>.*)$"
 )
+# Errors that have no source location. They come from the assembler, the linker, or a compiler that rejects its own options.
+_PLACELESS = re.compile(
+    r"^ptxas\s.*?\b(?:error|fatal)\s*:\s*(?P<ptxas>.*)$|(?P<linker>undefined (?:reference to|symbol).*)$"
+    r"|^(?:nvcc|cc1plus|g\+\+|clang\S*)\s*:?\s*(?:fatal )?(?:error|fatal)\s*:\s*(?P<tool>.*)$"
+)
 MAX_TEXT = 4000
 MAX_BYTES = 4 << 30
 STALE_SECONDS = 3600
 
 
 class Store:
-    """`folder/<key>/`: the key holds the program's source (flags stand in it), the compiler, torch, the processor and the architecture. Judges of
-    one host share it; no party ever sees it. It holds at most `limit` bytes and evicts the least recently used entry first."""
+    """A store at `folder/<key>/`. The key covers the program's source (which contains the flags), the compiler, torch, the processor and the
+    architecture. Judges on one host share the store; parties never see it. It holds at most `limit` bytes and evicts the least recently used entry
+    first."""
 
     def __init__(self, folder: Path, *versions: str, limit: int = MAX_BYTES):
         self.folder = folder
@@ -51,13 +60,13 @@ class Store:
             sound = False
         except (OSError, ValueError, TypeError, KeyError):
             sound = False
-        if not sound:  # a torn write, a damaged disk, a changed file: build again
+        if not sound:  # an interrupted write, a damaged disk or a modified file: build again
             shutil.rmtree(entry, ignore_errors=True)
             return None
         return Artefacts(index, data, seconds, asked)
 
     def put(self, program_sha: str, artefacts: Artefacts, anew: bool = False) -> None:
-        """Stores an entry. `anew` replaces an existing entry that holds less."""
+        """Stores an entry. If `anew` is set, it replaces an existing entry that holds less."""
         entry = self.folder / self.key(program_sha)
         scratch = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
         (scratch / "libraries").write_bytes(artefacts.data)
@@ -73,7 +82,7 @@ class Store:
         self._trim()
 
     def _trim(self) -> None:
-        """Evicts entries. Other judges may do the same at the same time, so entries may vanish meanwhile."""
+        """Evicts entries. Other judges may evict concurrently, so entries may vanish in the meantime."""
         entries: list[tuple[float, int, Path]] = []
         now = time.time()
         for entry in self.folder.iterdir():
@@ -95,27 +104,41 @@ class Store:
 
 
 def _digest(index: list[tuple[str, int]], data: bytes) -> str:
-    """Covers the names as well, since they say where in the data a library is."""
+    """Returns a digest that also covers the names, because the names determine the position of each library in the data."""
     return sha256(json.dumps([list(item) for item in index]).encode() + data)
 
 
 def trimmed(text: str) -> str:
-    """Keeps a compiler's errors with the lines that belong to them and drops warnings, notes and include chains."""
+    """Keeps compiler errors together with their lines; drops warnings, notes and include chains."""
     kept: list[str] = []
     keep = False
     for line in text.splitlines():
-        if _ERROR.match(line) or re.search(r"\b(undefined reference|undefined symbol|ptxas (fatal|error)|ld returned)\b|: error\b", line):
+        if _ERROR.match(line) or _PLACELESS.search(line) or re.search(r"\bld returned\b|: error\b", line):
             keep = True
         elif re.search(r":\d+(:\d+)?: (warning|note)|^In file included|^\s+from |: In (member )?(function|instantiation)|: At global scope", line):
             keep = False
         if keep:
             kept.append(line.rstrip())
-    result = "\n".join(kept) or text.strip()
+    result = "\n".join(said_once(kept)) or text.strip()
     return result if len(result) <= MAX_TEXT else result[:MAX_TEXT] + "\n..."
 
 
+def said_once(lines: Sequence[str]) -> list[str]:
+    """Drops errors that have no source location and differ from an earlier error only in numbers. ptxas repeats such errors for every instruction."""
+    seen: Counter[str] = Counter()
+    kept: list[str] = []
+    for line in lines:
+        said = re.sub(r"\d+", "0", line)
+        if _PLACELESS.search(line) is not None and not _ERROR.match(line):
+            seen[said] += 1
+            if seen[said] > 1:
+                continue
+        kept.append(line)
+    return [f"{line} (and {seen[said] - 1} more)" if seen[said := re.sub(r"\d+", "0", line)] > 1 else line for line in kept]
+
+
 def compiler_problems(text: str, program_source: str) -> list[Problem]:
-    """Returns the first errors, with the program line that holds the kernel's source where it can be found."""
+    """Returns the first errors and, if it can be found, the program line that contains the kernel's source."""
     literals = [
         (node.lineno, node.value)
         for node in ast.walk(ast.parse(program_source))
@@ -126,6 +149,8 @@ def compiler_problems(text: str, program_source: str) -> list[Problem]:
     for output in text.splitlines():
         match = _ERROR.match(output)
         if match is None:
+            if (placeless := _PLACELESS.search(output)) is not None:
+                problems.append(Problem(line=None, message=placeless[str(placeless.lastgroup)].strip()[:400]))
             continue
         number = int(match["line"])
         line = None

@@ -1,4 +1,4 @@
-"""What Triton compiled in a runner: its cubins, handed over as evidence for the report's resources."""
+"""Hands over the cubins that Triton made in a runner, as evidence for the resource figures in the report."""
 
 # sandboxed: reads files that a program may have written
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 MAX_FILES = 64
-MAX_BYTES = 8 << 20  # of one
+MAX_BYTES = 8 << 20  # per cubin
 
 
 def cubins() -> dict[str, Any]:
-    """Returns names and sizes of the cubins, and their concatenated bytes."""
+    """Returns the names and sizes of the cubins, and their concatenated bytes."""
     folder = Path(os.environ.get("TRITON_CACHE_DIR") or os.path.join(os.path.expanduser("~"), ".triton", "cache"))
     found: list[tuple[str, bytes]] = []
     for path in sorted(folder.glob("*/*.cubin"))[:MAX_FILES]:

@@ -1,8 +1,8 @@
-"""A runner's request for a missing build. The process leaves it for the judge and ends at once: no compiler runs beside a program, and no program
-beside a compiler.
+"""A runner's request for a missing build. The process leaves a note for the judge and exits immediately, so compilers and programs never run
+concurrently.
 
-The note is written to memory that the judge made, since a program may ask in the middle of a timed call, when only the clock talks to the judge. Its
-content is a stranger's word: data for a builder, and evidence for the report.
+The note is written to memory that the judge created. A program can request a build in the middle of a timed call, when the process communicates only
+with the clock. Its content is untrusted: it serves only as data for a builder and as evidence for the report.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import json
 import os
 from typing import Any
 
-STATUS = 86  # exit status of such a process
+STATUS = 86  # exit status of a process that leaves a note
 SIZE = 16 << 20
 _LENGTH = 8
 
 
 class Wish:
-    """The judge's side. Its size is fixed, whatever a party does with it."""
+    """The judge's side. Its size is fixed, and no party can change it."""
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("wish", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -27,7 +27,7 @@ class Wish:
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
 
     def read(self) -> dict[str, Any] | None:
-        """Returns the note; null where nothing, or nothing sound, was written."""
+        """Returns the note, or null if nothing valid was written."""
         length = int.from_bytes(os.pread(self.fd, _LENGTH, 0), "little")
         if not 0 < length <= SIZE - _LENGTH:
             return None
@@ -45,7 +45,7 @@ class Wish:
 
 
 def tell(fd: int, told: dict[str, Any]) -> None:
-    """Writes the note on the runner's side and exits the process. Raises `ValueError` where the note is too long."""
+    """Called in the runner. Writes the note and exits the process. Raises `ValueError` if the note is too long."""
     data = json.dumps(told).encode()
     if len(data) > SIZE - _LENGTH:
         raise ValueError("a build request is too large")

@@ -1,1 +1,1 @@
-"""What keeps a party from the host: sandbox, limits, filters, and what they say about themselves."""
+"""Isolates a party from the host with a sandbox, limits and filters, and reports the status of each."""

@@ -1,5 +1,5 @@
-"""Binds a party's threads to processors. The judge decides from outside, and a party may not move itself (`seccomp.py`): a program that kept a
-processor to itself would find its caches warm, where eager, which shares one with all sides, finds them cold."""
+"""Binds a party's threads to processors. The judge controls the binding from outside; a party is not allowed to move itself (`seccomp.py`). A program
+that had a processor to itself would benefit from warm caches, whereas eager shares its processor with all other sides and finds the caches cold."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from verifier.confinement.spawned import Spawned
 from verifier.devices.base import Device
 
-ROUNDS = 50  # times that the list of threads is read
-AUTOGRAD = b"pt_autograd"  # how PyTorch names its threads
+ROUNDS = 50  # maximum number of times that the list of threads is read
+AUTOGRAD = b"pt_autograd"  # PyTorch's name for autograd threads
 
 
 class Binding:
-    """Binds one party either to the processors of its device on which sides are timed (`timed_on`) or to the others (`wide_on`), on which all parties
-    start. Both are empty where parties are not bound. On a host that forbids binding, threads stay where they are."""
+    """Binds one party either to the processors on which its device times sides (`timed_on`), or to the other processors (`wide_on`), on which all
+    parties start. Both lists are empty if parties are not bound. On a host that forbids binding, threads stay where they are."""
 
     def __init__(self, spawned: Spawned, device: Device):
         self.spawned = spawned
@@ -26,12 +26,11 @@ class Binding:
         self._main: int | None = None
 
     def spread(self, wide: bool) -> None:
-        """Binds all threads of all its processes to the processors on which nothing is timed, as at its start, or only to those on which it is
-        timed."""
+        """Binds all threads of all the party's processes, either to the processors used for timing or, as at startup, to the others."""
         chosen = self.device.wide_on if wide else self.device.timed_on
         self._stands_on = None
         bound: set[int] = set()
-        for _ in range(ROUNDS if chosen else 0):  # a thread that an unbound thread started meanwhile appears on the next pass
+        for _ in range(ROUNDS if chosen else 0):  # any thread that an unbound thread starts in the meantime appears in the next pass
             fresh = {thread for process in self.spawned.members() for thread in threads_of(process)} - bound
             if not fresh:
                 return
@@ -39,8 +38,8 @@ class Binding:
             bound |= fresh
 
     def stand_on(self, number: int) -> None:
-        """Binds its main thread and autograd's threads, which launch a backward pass, to one of the processors on which it is timed. Its other
-        threads keep all of them; a thread that a call starts inherits the one."""
+        """Binds the party's main thread and autograd's threads, which launch the backward pass, to a single timing processor. Its other threads keep
+        all timing processors; any thread that a call starts inherits the single processor."""
         timed = self.device.timed_on
         if number == self._stands_on or not timed:
             return
@@ -52,7 +51,7 @@ class Binding:
 
 def bind(threads: Iterable[int], processors: list[int]) -> None:
     for thread in threads:
-        with contextlib.suppress(OSError):  # it has ended, or a container allows others
+        with contextlib.suppress(OSError):  # the thread has ended, or a container allows only other processors
             os.sched_setaffinity(thread, processors)
 
 
@@ -66,6 +65,6 @@ def autograd_threads(process: int) -> list[int]:
     found = []
     for thread in threads_of(process):
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{process}/task/{thread}/comm").read_bytes().startswith(AUTOGRAD):  # a program's thread names may not be text
+            if Path(f"/proc/{process}/task/{thread}/comm").read_bytes().startswith(AUTOGRAD):  # a program's thread names might not be text
                 found.append(thread)
     return found

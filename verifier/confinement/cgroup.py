@@ -1,5 +1,5 @@
-"""Memory and process limits, CPU accounting and a sure kill for one party: cgroup v2 where its controllers are there, else v1, else none (rlimits
-remain)."""
+"""Memory limits, process limits, CPU accounting and a reliable kill for one party. Uses cgroup v2 if its controllers are available, and otherwise v1.
+If neither is available, only rlimits apply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _count = itertools.count()
 
 @cache
 def version() -> Literal["v2", "v1", ""]:
-    """Returns the hierarchy in which this process may create groups with limits."""
+    """Returns the hierarchy in which this process can create groups with limits."""
     candidates: tuple[Kind, ...] = ("v2", "v1")
     for candidate in candidates:
         group = Cgroup.create(candidate, 1 << 30, 64)
@@ -32,7 +32,7 @@ def version() -> Literal["v2", "v1", ""]:
 
 
 def layer() -> str:
-    """Names what limits a party on this host, for a report."""
+    """Returns, for a report, the name of the mechanism that limits a party on this host."""
     kind = version()
     if not kind:
         return ""
@@ -41,14 +41,14 @@ def layer() -> str:
 
 
 def lack() -> str:
-    """Says how to get limits where this process may not make a group."""
+    """Explains how to enable limits if this process cannot create a group."""
     if os.getuid() == 0:
         return "cgroup memory and process limits: mount /sys/fs/cgroup writable (a container: --cgroupns=private with a writable cgroup mount)"
     return "cgroup memory and process limits: run as root, or in a delegated group (systemd-run --user --scope -p Delegate=yes ...)"
 
 
 def own_group() -> Path | None:
-    """Returns this process's group in the v2 hierarchy; null where there is none or it lies outside the mount."""
+    """Returns this process's group in the v2 hierarchy, or null if there is no such group or if it is outside the mount."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             if line.startswith("0::/") and ".." not in line:
@@ -58,8 +58,8 @@ def own_group() -> Path | None:
 
 @cache
 def _base() -> Path | None:
-    """Returns the v2 group under which parties' groups are made. Except for the host's root, a group that holds processes cannot delegate
-    controllers, so a process that is alone in a delegated group moves into a leaf of it."""
+    """Returns the v2 group that contains the parties' groups. Except for the host's root group, a group that contains processes cannot delegate
+    controllers. Therefore, a process that is alone in a delegated group moves into a leaf group."""
     if not (ROOT / "cgroup.controllers").exists():
         return None
     own = own_group()
@@ -87,7 +87,7 @@ def _passes_on(folder: Path) -> bool:
 
 @cache
 def _accounting() -> Path | None:
-    """Returns the v1 hierarchy that counts processor time."""
+    """Returns the v1 hierarchy that accounts for processor time."""
     return next((folder for folder in (ROOT / "cpuacct", ROOT / "cpu,cpuacct") if (folder / "cpuacct.usage").exists()), None)
 
 
@@ -103,13 +103,13 @@ def _write(path: Path, value: str) -> bool:
 class Cgroup:
     folders: list[Path]
     kind: Kind
-    procs: list[int] = field(default_factory=list)  # open cgroup.procs files; a child writes "0" to enter
-    usage: int = -1  # open file of the processor time
+    procs: list[int] = field(default_factory=list)  # open cgroup.procs files; a child process writes "0" to join the group
+    usage: int = -1  # open file that reports processor time
     _closing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
     def create(cls, kind: Kind, memory: int, pids: int) -> Cgroup | None:
-        """Creates a fresh group; null where this host does not allow it."""
+        """Creates a new group, or returns null if the host does not allow it."""
         name = f"stitchwork-{os.getpid()}-{next(_count)}"
         if kind == "v2":
             base = _base()
@@ -145,13 +145,13 @@ class Cgroup:
         return group
 
     def enter(self) -> None:
-        """Enters the group. Called in the child between fork and exec."""
+        """Enters the group. Called in the child process between fork and exec."""
         for fd in self.procs:
             os.write(fd, b"0")
 
     def cpu_ns(self) -> int | None:
-        """Returns the processor time in nanoseconds of everything that ever ran in the group. Reading it takes a microsecond. It advances by a
-        scheduler tick (1 to 4 ms) while a thread runs, and becomes exact when the thread stops."""
+        """Returns the processor time, in nanoseconds, of everything that has ever run in the group. Reading it takes one microsecond. The value
+        advances once per scheduler tick (1 to 4 ms) while a thread runs, and becomes exact when the thread stops."""
         if self.usage < 0:
             return None
         try:
@@ -161,7 +161,7 @@ class Cgroup:
             return None
 
     def pids(self) -> list[int]:
-        """Returns the processes that are in the group now."""
+        """Returns the processes that are currently in the group."""
         found: set[int] = set()
         for folder in self.folders:
             with contextlib.suppress(OSError, ValueError):
@@ -169,7 +169,7 @@ class Cgroup:
         return sorted(found)
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel killed something in the group for memory."""
+        """Returns whether the kernel killed any process in the group because of its memory limit."""
         path = self.folders[0] / ("memory.events" if self.kind == "v2" else "memory.oom_control")
         with contextlib.suppress(OSError, ValueError):
             counts = dict(line.split() for line in path.read_text().splitlines())
@@ -187,7 +187,8 @@ class Cgroup:
         return self.kind == "v2" and _write(self.folders[0] / "cgroup.freeze", str(int(frozen)))
 
     def kill(self) -> None:
-        """Kills everything in the group, including what left its session and what was forked while the list was read."""
+        """Kills everything in the group, including processes that have left their session and processes that were forked while the list was being
+        read."""
         if self.kind == "v2" and _write(self.folders[0] / "cgroup.kill", "1"):  # Linux 5.14
             return
         for _ in range(20):
@@ -200,8 +201,8 @@ class Cgroup:
             time.sleep(0.002)
 
     def remove(self) -> bool:
-        """Removes the group and returns whether it is gone. A killed process leaves its group a moment later."""
-        with self._closing:  # reached from a failure in one thread and a regular end in another
+        """Removes the group and returns whether it no longer exists. A killed process leaves its group after a short delay."""
+        with self._closing:  # called both after a failure in one thread and at a regular end in another
             open_files, self.procs, self.usage = [*self.procs, self.usage], [], -1
         for fd in open_files:
             if fd >= 0:

@@ -1,8 +1,9 @@
-"""Landlock: file, TCP, abstract-socket and signal rules that a process puts on itself and cannot take off, by raw system calls.
+"""Landlock rules for files, TCP, abstract sockets and signals. A process imposes them on itself, through raw system calls, and cannot remove them.
 
-Inside a mount namespace it is a second lock on the same door; without bubblewrap it is the only lock on files. A kernel's interface number says what
-it can restrict: 2 renames between folders, 3 truncation, 4 TCP, 5 device control, 6 abstract sockets and signals. Number 1 cannot allow a rename
-between two folders, which compilers and caches need, so it is not used. (Source: the kernel's documentation, userspace-api/landlock.)
+Inside a mount namespace, Landlock is a second layer of protection; without bubblewrap, it is the only protection for files. The kernel's ABI version
+determines what can be restricted: version 2 adds renames between folders, 3 truncation, 4 TCP, 5 device control, and 6 abstract sockets and signals.
+Version 1 is not used because it cannot allow renames between folders, which compilers and caches need. (Source: the kernel's documentation,
+userspace-api/landlock.)
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ SCOPES = 1 << 0 | 1 << 1  # abstract unix sockets, signals
 
 READ = READ_FILE | READ_DIR | EXECUTE
 CHANGE = WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM | REFER | TRUNCATE
-DEVICE = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEVICE  # a GPU's node is opened for reading and writing, then used only through ioctl
+DEVICE = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEVICE  # a GPU's node is opened for reading and writing, but used only through ioctl
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
 
 
 @cache
 def abi() -> int:
-    """Returns the kernel's interface number; 0 where Landlock is missing or switched off."""
+    """Returns the kernel's ABI version, or 0 if Landlock is missing or disabled."""
     version: int = _libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION_FLAG))
     return max(version, 0)
 
@@ -43,14 +44,14 @@ def supported() -> bool:
 
 
 def lack() -> str:
-    """Says why Landlock cannot be used here and how to get it."""
+    """Explains why Landlock cannot be used here and how to enable it."""
     if abi() == 0:
         return "Landlock: this kernel has none (Linux 5.19 or newer, with landlock among the modules of the boot parameter lsm=)"
     return f"Landlock: interface {abi()} of this kernel refuses renames between folders (Linux 5.19 or newer)"
 
 
 def layer() -> str:
-    """Names what it restricts on this host, for a report."""
+    """Returns, for a report, what Landlock restricts on this host."""
     what = ["files"]
     if abi() >= 4:
         what.append("TCP")
@@ -60,9 +61,9 @@ def layer() -> str:
 
 
 def restrict(rules: dict[str, Any]) -> None:
-    """Confines the calling thread, and every thread and process it starts from now on. `rules`: lists of paths `read` (with execution), `write` (all
-    but device nodes), `device` and `update` (write to existing files); paths that do not exist are left out. `inward` also forbids TCP, abstract
-    sockets and signals to whatever is outside. Raises `OSError`."""
+    """Confines the calling thread and every thread or process that it starts later. `rules` contains lists of paths for `read` (including execution),
+    `write` (everything except device nodes), `device`, and `update` (writing to existing files). Paths that do not exist are skipped. `inward` also
+    forbids TCP, abstract sockets, and signals to processes outside the domain. Raises `OSError`."""
     version = abi()
     files = _files(version)
     inward = bool(rules.get("inward"))
@@ -85,7 +86,7 @@ def restrict(rules: dict[str, Any]) -> None:
 
 
 def _files(version: int) -> int:
-    """Returns every right that this kernel can restrict. A right that is not handled would be granted everywhere."""
+    """Returns every right that this kernel can restrict. A right that is not listed as handled would be granted everywhere."""
     bits = 16 if version >= 5 else 15 if version >= 3 else 14
     return (1 << bits) - 1
 
@@ -98,7 +99,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str, access: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             access &= _OF_FILES
-        rule = struct.pack("<Qi", access, fd)  # packed: no padding behind the descriptor
+        rule = struct.pack("<Qi", access, fd)  # packed: no padding after the descriptor
         if libc.syscall(_ADD, ruleset, ctypes.c_uint(_PATH_BENEATH), rule, ctypes.c_uint(0)) != 0:
             raise OSError(ctypes.get_errno(), f"landlock_add_rule {path}")
     finally:

@@ -1,4 +1,4 @@
-"""Describes what confines a party on this host, layer by layer, for reports."""
+"""Describes each layer that confines a party on this host, for reports."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from verifier.confinement import cgroup, landlock, seccomp
 from verifier.confinement.probe import probe
 
-if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
+if TYPE_CHECKING:  # a judge starts its first parties before it has imported pydantic
     from verifier.report import Protection
 
-_failed: dict[str, str] = {}  # layers that this host offers but that a party failed to apply, with the error
+_failed: dict[str, str] = {}  # layers that this host supports but that a party failed to apply, with the error
 
 
 def layer_failed(layer: str, error: str) -> None:
-    """Records that a party could not apply a layer, which it says before any stranger's source runs in it. Reports list the layer as missing from
-    then on."""
+    """Records that a party could not apply a layer. The party reports this before it runs any stranger's source. From then on, reports list the layer
+    as missing."""
     _failed[layer] = error[:200]
 
 
 def protection() -> Protection:
-    """Returns what confines a party on this host."""
+    """Returns the layers that confine a party on this host."""
     from verifier.report import Protection
 
     layers: list[str] = []

@@ -1,8 +1,8 @@
-"""Tests whether this host can confine a stranger's source, and says what to do where it cannot.
+"""Tests whether this host can confine a stranger's source. If it cannot, explains how to fix that.
 
-It fails closed: where bubblewrap does not work, or does not answer in time, no stranger's source runs. The answer holds for a few seconds and not for
-the life of a process, since a host may be busy or about to get what it lacks. `SANDBOX=none` (`--no-sandbox`) is the only way around it, and every
-result shows it.
+The probe fails closed: if bubblewrap does not work, or does not answer in time, no stranger's source runs. A result is valid for only a few seconds,
+not for the life of a process, because a host may be busy or may soon be set up correctly. `SANDBOX=none` (`--no-sandbox`) is the only way to bypass
+the probe, and every result records that it was used.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
-SECONDS = 60.0  # for a process that does nothing; a longer wait counts as no answer
-AGAIN = 5.0  # seconds after which a host that lacks something is probed again
+SECONDS = 60.0  # timeout for a process that does nothing; a longer wait counts as no answer
+AGAIN = 5.0  # seconds after which a failed probe is repeated
 CHOICE = "SANDBOX"
-_EXTRA = "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict"  # path at which the package installs it, not loaded
+_EXTRA = "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict"  # installation path in the package; the profile is not loaded there
 PROFILE = f"apt-get install apparmor-profiles && ln -s {_EXTRA} /etc/apparmor.d/ && systemctl reload apparmor"
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _CLONE, _MOST = Path("/proc/sys/kernel/unprivileged_userns_clone"), Path("/proc/sys/user/max_user_namespaces")
 
 
 class NoSandbox(OSError):
-    """No stranger's source can run on this host. The message says what to do."""
+    """Raised when no stranger's source can run on this host. The message explains what to do."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The result of a probe: `path` of bubblewrap where it works, else `why` it does not."""
+    """The result of a probe: the `path` of bubblewrap if it works; otherwise, the reason (`why`) that it does not."""
 
     path: str = ""
     why: str = ""
@@ -43,12 +43,12 @@ _last: tuple[float, Probe] | None = None
 
 
 def waived() -> bool:
-    """Whether an operator has waived the sandbox on this host."""
+    """Returns whether an operator has waived the sandbox on this host."""
     return os.environ.get(CHOICE) == "none"
 
 
 def probe() -> Probe:
-    """Returns the last result; a failure is at most `AGAIN` seconds old."""
+    """Returns the last result; a failed result is at most `AGAIN` seconds old."""
     global _last
     if waived():
         return Probe(why=f"{CHOICE}=none: switched off by whoever started this")
@@ -75,7 +75,7 @@ def look() -> Probe:
 
 
 def refusal(printed: str) -> str:
-    """Says why bubblewrap does not work on this host and how to make it work."""
+    """Explains why bubblewrap does not work on this host and how to make it work."""
     said = (printed.strip().splitlines() or ["without a word"])[0][:200]
     if contained():
         fix = "start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
@@ -102,7 +102,7 @@ def _reads(path: Path) -> str:
 
 
 def required() -> str:
-    """Returns the path of bubblewrap, or "" where an operator has waived it. Raises `NoSandbox`."""
+    """Returns bubblewrap's path, or "" if an operator has waived the sandbox. Raises `NoSandbox`."""
     found = probe()
     if found.path or waived():
         return found.path
@@ -113,7 +113,7 @@ def required() -> str:
 
 
 def system_binds() -> list[str]:
-    """Returns bubblewrap's arguments that show the system's own files."""
+    """Returns the bubblewrap arguments that expose the system's own files."""
     arguments: list[str] = []
     for path in SYSTEM:
         if os.path.islink(path):

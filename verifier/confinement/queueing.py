@@ -1,4 +1,5 @@
-"""Measures how long a party's threads wait for a processor, by the kernel's own count. A preempted call says nothing about the program."""
+"""Measures how long a party's threads wait for a processor, using the kernel's own counters. The time of a preempted call says nothing about the
+program."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from verifier.confinement.spawned import Spawned
 
 
 def waited_ns(files: list[int]) -> int:
-    """Returns how long the threads behind these open files have been runnable without running, in ns."""
+    """Returns the time in ns that the threads behind these open files have spent runnable but not running."""
     total = 0
     for file in files:
         with contextlib.suppress(OSError, IndexError, ValueError):  # a thread that has ended
@@ -21,8 +22,8 @@ def waited_ns(files: list[int]) -> int:
 
 @contextlib.contextmanager
 def queueing(spawned: Spawned) -> Iterator[list[int]]:
-    """Opens one file for each thread of the party's interpreter; its second figure is the nanoseconds in which the thread was runnable but not
-    running. Returns none where the kernel does not count them."""
+    """Opens one file per thread of the party's interpreter. The second number in each file is the time in ns during which the thread was runnable but
+    not running. Returns an empty list if the kernel does not provide these counters."""
     main, files = spawned.main_pid(), []
     try:
         for thread in threads_of(main) if main is not None else []:

@@ -1,4 +1,4 @@
-"""Confines a party in bubblewrap. Only where an operator has waived it, the party is a process with limits, and every result says so."""
+"""Confines a party in bubblewrap. If an operator has waived the sandbox, the party is a plain process with limits, and every result says so."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ from verifier.startup import bytecode, cutlass
 
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.parties.party as party; sys.path.pop(0); party.main(sys.argv[2])"
 
-# Makes the heap behave the same in every party from its first call on. glibc adapts its thresholds to the history of a process, and its memalign
-# takes fresh pages for a dozen calls before it reuses freed ones: a call that faults in 16 MiB took 4 to 35 ms here instead of 1. So thresholds are
-# fixed, and each party starts with a heap whose pages it has touched (`party.grow_heap`).
+# Makes the heap behave the same in every party from the first call. glibc adapts its thresholds to the history of a process, and its memalign takes
+# fresh pages for about a dozen calls before it reuses freed ones. A call that faults in 16 MiB took 4 to 35 ms here instead of 1 ms. Therefore, the
+# thresholds are fixed, and each party touches the pages of its heap when it starts (`party.grow_heap`).
 HEAP = 256 << 20
 ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864:glibc.malloc.hugetlb=1"
 
 
 @dataclass(frozen=True)
 class PartySpec:
-    """What a party is started with, apart from its role, which it is told later."""
+    """Everything that is needed to start a party except its role, which it receives later."""
 
     limits: Limits
-    binds: Sequence[Bind] = ()  # paths that it reads, beside those of every party
+    binds: Sequence[Bind] = ()  # paths that this party reads, in addition to the paths that every party reads
     writable: Sequence[Bind] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    # A ceiling on private memory, so that an allocation fails where it stands in the source. Not with CUDA, which reserves address space.
+    # A ceiling on private memory, which makes an excessive allocation fail at its line in the source. Not used with CUDA, because CUDA reserves
+    # address space.
     data_limit: bool = False
-    prefix: Sequence[str] = ()  # a profiler's command line inside the sandbox
+    prefix: Sequence[str] = ()  # a profiler's command line, which runs inside the sandbox
     bare: bool = False  # imports no torch
-    extensions: bool = True  # also imports what builds extensions
-    early: bool = False  # its device is initialised while it imports
-    placed: bool = False  # the judge says on which processors it runs; without bubblewrap it may else choose them itself
-    permit: int | None = None  # the descriptor of a `verifier.parties.permit.Permit`, without which it touches no device
+    extensions: bool = True  # also imports the modules that build extensions
+    early: bool = False  # initialises its device while it imports
+    placed: bool = False  # the judge binds the party to processors; otherwise, without bubblewrap, the party can choose them itself
+    permit: int | None = None  # the descriptor of a `verifier.parties.permit.Permit`, which the party needs before it touches a device
 
 
 def spawn(spec: PartySpec) -> Spawned:
-    """Starts a party. Raises `OSError`, and `NoSandbox` where the host cannot confine one."""
+    """Starts a party. Raises `OSError`, or `NoSandbox` if the host cannot confine a party."""
     spec = replace(spec, binds=[*spec.binds, *bytecode.bind(), *cutlass.bind()])
     wrap = required()
     ours, theirs = pair()
@@ -96,7 +97,8 @@ def spawn(spec: PartySpec) -> Spawned:
 
 
 def _boot(spec: PartySpec, fd: int, wrap: str, home: str) -> dict[str, Any]:
-    """Returns what the party reads first (`verifier.parties.party.main`): its channel, its limits, and what it imports."""
+    """Returns the first message that the party reads (`verifier.parties.party.main`). It specifies the party's channel, its limits and its
+    imports."""
     return {
         "fd": fd,
         "rlimits": _rlimits(spec.limits, spec.data_limit),
@@ -115,14 +117,14 @@ def _boot(spec: PartySpec, fd: int, wrap: str, home: str) -> dict[str, Any]:
 
 
 def _environment(home: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns a party's whole environment; nothing of the judge's is in it."""
+    """Returns a party's complete environment, which contains nothing from the judge's environment."""
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "GLIBC_TUNABLES": ALLOCATOR,
         "HOME": home,
         "TMPDIR": home,
         "LANG": "C.UTF-8",
-        "USER": "party",  # the sandbox has no passwd file, and torch asks for the user's name
+        "USER": "party",  # the sandbox has no passwd file, and torch asks for the user name
         "LOGNAME": "party",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
@@ -135,17 +137,17 @@ def _rlimits(limits: Limits, data_limit: bool) -> dict[str, int]:
     if data_limit:
         found["RLIMIT_DATA"] = int(limits.memory * 0.9)
     if os.getuid() != 0:
-        found["RLIMIT_NPROC"] = limits.processes + 4096  # counted for the whole user: only a ceiling against fork bombs
+        found["RLIMIT_NPROC"] = limits.processes + 4096  # the kernel counts processes for the whole user, so this only stops fork bombs
     return found
 
 
 def _wrapping(wrap: str, environment: dict[str, str], spec: PartySpec) -> list[str]:
-    """Returns bubblewrap's arguments up to the seccomp filter. Binds are mounted in this order, later ones over earlier ones."""
+    """Returns the bubblewrap arguments that precede the seccomp filter. Binds are mounted in this order; later binds cover earlier ones."""
     argv = [wrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"]
     for name, value in environment.items():
         argv += ["--setenv", name, value]
     argv += system_binds()
-    # Before the interpreter: its folders may themselves lie under /tmp.
+    # These come before the interpreter, whose folders may themselves be under /tmp.
     argv += ["--perms", "1777", "--size", str(spec.limits.temporary), "--tmpfs", "/tmp"]
     for path in interpreter_folders():
         argv += ["--ro-bind", path, path]
@@ -157,13 +159,13 @@ def _wrapping(wrap: str, environment: dict[str, str], spec: PartySpec) -> list[s
         argv += [option, bind.source, bind.target]
     for bind in spec.writable:
         argv += ["--bind", bind.source, bind.target]
-    # The root and /dev are bubblewrap's own file systems without a size limit, so nobody may write there.
+    # The root and /dev are bubblewrap's own file systems. They have no size limit, so nobody is allowed to write to them.
     return [*argv, "--perms", "1777", "--size", str(spec.limits.temporary), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
 def _filter(loopback: bool) -> int:
-    """Returns a file with the seccomp filter for bubblewrap, positioned at its beginning. Nobody chooses processors there: OpenMP, which would do so
-    for all sides alike, cannot see the machine's topology."""
+    """Returns a file that contains the seccomp filter for bubblewrap, positioned at its beginning. No code in the sandbox chooses processors. OpenMP
+    would make the same choice for all sides, but it cannot see the machine's topology."""
     fd = os.memfd_create("seccomp", 0)
     os.write(fd, seccomp.program(loopback, placed=True))
     os.lseek(fd, 0, os.SEEK_SET)

@@ -1,7 +1,7 @@
-"""A seccomp filter in classic BPF: system calls that a party may never make, on x86-64 and arm64.
+"""A seccomp filter in classic BPF. It blocks system calls that a party must never make, on x86-64 and arm64.
 
-Denied calls fail with EPERM, so that a Python traceback names the line; a foreign architecture kills the process. Setting a priority is ignored, and
-so is setting processor affinity where the judge does that or where OpenMP cannot.
+Denied calls fail with EPERM, so a Python traceback shows the line. A call for a foreign architecture kills the process. Attempts to set a priority
+are ignored. Attempts to set processor affinity are ignored if the judge sets it or if OpenMP cannot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 
 _ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# name: (x86_64, aarch64); None where the architecture has no such call
+# name: (x86_64, aarch64); None if the architecture has no such call
 _DENIED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -58,8 +58,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-_AFFINITY = (203, 122)  # sched_setaffinity: where the judge decides on which processors a party runs (`verifier/confinement/binding.py`)
-# No party may outrank another one on the same processor.
+_AFFINITY = (203, 122)  # sched_setaffinity is ignored if the judge binds parties to processors (`verifier/confinement/binding.py`)
+# No party is allowed a higher priority than another party on the same processor.
 _PRIORITY = {
     "setpriority": (141, 140),
     "sched_setparam": (142, 118),
@@ -67,7 +67,7 @@ _PRIORITY = {
     "sched_setattr": (314, 274),
     "ioprio_set": (251, 30),
 }
-_IGNORED = 0x00050000  # the call returns 0 and does nothing, so that a library which places its threads goes on
+_IGNORED = 0x00050000  # the call returns 0 and has no effect, which lets a library that pins its threads continue
 _SOCKET = (41, 198)
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
@@ -88,10 +88,11 @@ def supported() -> bool:
 
 
 def program(loopback: bool = False, placed: bool = False, unix: bool = True) -> bytes:
-    """Returns the filter as an array of `struct sock_filter`, as `bwrap --seccomp` and `prctl` take it. `loopback` allows sockets of all families,
-    for a profiler that talks to itself by TCP in a network namespace with only its own loopback; it also allows setting affinity and priority, since
-    nothing is timed there. `placed`: the judge binds the party to processors; otherwise the party may do so itself, as OpenMP does with its threads
-    on the CPU. `unix`: whether named sockets may be opened, which is safe where namespaces leave no name to find. Socket pairs are always allowed."""
+    """Returns the filter as an array of `struct sock_filter`, the format that `bwrap --seccomp` and `prctl` accept. `loopback` allows sockets of all
+    families, for a profiler that uses TCP internally in a network namespace that has only its own loopback. It also allows setting affinity and
+    priority, because nothing is timed in that case. `placed` means that the judge binds the party to processors. Otherwise, the party can do so
+    itself, as OpenMP does with its threads on the CPU. `unix` allows opening named sockets, which is safe if namespaces hide all socket names. Socket
+    pairs are always allowed."""
     machine = platform.machine()
     column = 0 if machine == "x86_64" else 1
     code: list[tuple[int, int, int, int]] = [
@@ -101,7 +102,7 @@ def program(loopback: bool = False, placed: bool = False, unix: bool = True) -> 
         (_LD, 0, 0, _NR),
     ]
     if machine == "x86_64":
-        code += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _errno(errno.ENOSYS))]  # the x32 numbering would slip past
+        code += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _errno(errno.ENOSYS))]  # the x32 system-call numbers would bypass the filter
     for numbers in _DENIED.values():
         number = numbers[column]
         if number is not None:
@@ -109,7 +110,7 @@ def program(loopback: bool = False, placed: bool = False, unix: bool = True) -> 
     ignored = [] if loopback else [*_PRIORITY.values(), *([_AFFINITY] if placed else [])]
     for numbers in ignored:
         code += [(_JEQ, 0, 1, numbers[column]), (_RET, 0, 0, _IGNORED)]
-    # glibc falls back to clone, whose flags a filter can read; clone3 passes them behind a pointer.
+    # glibc falls back to clone, whose flags a filter can read; clone3 passes its flags through a pointer.
     code += [(_JEQ, 0, 1, _CLONE3[column]), (_RET, 0, 0, _errno(errno.ENOSYS))]
     if not loopback and not unix:
         code += [(_JEQ, 0, 1, _SOCKET[column]), (_RET, 0, 0, _errno(errno.EPERM))]
@@ -131,9 +132,9 @@ class _Program(ctypes.Structure):
 
 
 def install(placed: bool = False) -> None:
-    """Confines the calling process for good (used where there is no bubblewrap). Raises `OSError`."""
+    """Permanently confines the calling process (used if bubblewrap is not available). Raises `OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
-    code = program(placed=placed, unix=False)  # the host's sockets, including its database's, are visible
+    code = program(placed=placed, unix=False)  # the host's sockets are visible, including the database's
     buffer = ctypes.create_string_buffer(code, len(code))
     descriptor = _Program(len(code) // 8, ctypes.addressof(buffer))
     if libc.prctl(38, 1, 0, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS

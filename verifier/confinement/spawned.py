@@ -1,4 +1,4 @@
-"""A confined process as the host sees it: its output, freezing, processor time, and the end of everything that belongs to it."""
+"""A confined process from the host's point of view: its output, freezing, processor time, and the termination of all its processes."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from verifier.confinement import cgroup
 from verifier.limits import Limits
 
 GUARD_SECONDS = 0.2
-ROUNDS = 50  # passes over a party's processes while it is stopped without a freezer
-SURVIVAL = 30.0  # seconds after SIGKILL; a process that is still there is held by a driver, and the device cannot be trusted
+ROUNDS = 50  # number of passes over a party's processes when it is stopped without a freezer
+SURVIVAL = 30.0  # seconds after SIGKILL; if a process still exists then, a driver is holding it, and the device cannot be trusted
 
 
 @dataclass
 class Spawned:
-    """A confined process: its channel, its truncated output, and the means to end all of it."""
+    """A confined process: its channel, its truncated output, and the means to kill everything in it."""
 
     process: subprocess.Popen[bytes]
     channel: Channel
     limits: Limits
     group: cgroup.Cgroup | None
-    folder: str  # private folder of a party without namespaces
+    folder: str  # private folder of a party that has no namespaces
     wrapped: bool
     printed: bytearray = field(default_factory=bytearray)
     total: int = 0
     flooded: bool = False
     drain: threading.Thread | None = None
-    over: Literal["", "memory", "processes"] = ""  # the limit that it exceeded, where no cgroup enforces limits
+    over: Literal["", "memory", "processes"] = ""  # the limit that the party exceeded, if no cgroup enforces limits
     ended: bool = False
 
     def start_drain(self) -> None:
@@ -47,7 +47,7 @@ class Spawned:
             threading.Thread(target=self._guard, daemon=True).start()
 
     def _guard(self) -> None:
-        """Polls the limits where there is no cgroup: rlimits do not bound the number of root's processes, nor CUDA's memory."""
+        """Polls the limits if there is no cgroup, because rlimits bound neither root's process count nor CUDA's memory."""
         page = os.sysconf("SC_PAGE_SIZE")
         while not self.ended and self.process.poll() is None:
             family = family_of(self.process.pid)
@@ -55,7 +55,7 @@ class Spawned:
             for pid in family:
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     _, all_pages, file_pages = Path(f"/proc/{pid}/statm").read_text().split()[:3]
-                    resident += (int(all_pages) - int(file_pages)) * page  # CUDA's libraries alone are gigabytes
+                    resident += (int(all_pages) - int(file_pages)) * page  # CUDA's libraries alone occupy gigabytes
             if resident > self.limits.memory or len(family) > self.limits.processes:
                 self.over = "memory" if resident > self.limits.memory else "processes"
                 self.kill()
@@ -63,7 +63,7 @@ class Spawned:
             time.sleep(GUARD_SECONDS)
 
     def _drain(self) -> None:
-        """Reads what the party prints, so that it never blocks, and keeps the end of it."""
+        """Reads everything that the party prints, so the party never blocks, and keeps the end of the output."""
         assert self.process.stdout is not None
         keep = self.limits.output
         fd = self.process.stdout.fileno()
@@ -89,7 +89,7 @@ class Spawned:
         return bytes(self.printed[-self.limits.output :]).decode(errors="replace")
 
     def freeze(self) -> None:
-        """Freezes everything that belongs to the party, including what it starts meanwhile, until `thaw` or its end."""
+        """Freezes everything in the party, including processes that it starts in the meantime, until `thaw` is called or the party ends."""
         self._still(True)
 
     def thaw(self) -> None:
@@ -100,7 +100,7 @@ class Spawned:
         return self.group.pids() if self.group is not None else family_of(self.process.pid)
 
     def main_pid(self) -> int | None:
-        """Returns the pid of the interpreter, which runs below bubblewrap's two processes; null where the host does not tell."""
+        """Returns the pid of the interpreter, which runs below bubblewrap's two processes. Returns null if the host does not reveal the pid."""
         family = family_of(self.process.pid)
         at = 2 if self.wrapped else 0
         return family[at] if len(family) > at else None
@@ -109,7 +109,7 @@ class Spawned:
         if self.ended or (self.group is not None and self.group.freeze(frozen)):
             return
         told: set[int] = set()
-        for _ in range(ROUNDS):  # a process started meanwhile is on the next list
+        for _ in range(ROUNDS):  # a process that is started in the meantime appears in the next list
             inside = self.members()
             if told.issuperset(inside):
                 return
@@ -119,7 +119,7 @@ class Spawned:
             told.update(inside)
 
     def kill(self) -> None:
-        """Sends SIGKILL to everything that belongs to the party. Safe from any thread and more than once."""
+        """Sends SIGKILL to all processes of the party. It can be called from any thread, and more than once."""
         family = family_of(self.process.pid) if self.group is None and not self.wrapped else []
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -127,13 +127,13 @@ class Spawned:
             self.group.kill()
         with contextlib.suppress(OSError):
             self.process.kill()
-        for pid in family:  # processes that left the session; a namespace ends as a whole
+        for pid in family:  # processes that have left the session; a namespace is killed as a whole
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
     def end(self) -> int | None:
-        """Kills what is left, frees everything, and returns the exit status (negative: a signal). Processes that do not die are remembered
-        (`survivors`)."""
+        """Kills any remaining processes, frees all resources, and returns the exit status (negative for a signal). Processes that do not die are
+        recorded in `survivors`."""
         if self.ended:
             return self.process.returncode
         status = self.process.poll()
@@ -164,17 +164,17 @@ class Spawned:
         return self.group.pids() if self.group is not None else [pid for pid in family if _alive(pid)]
 
     def cpu_ns(self) -> int | None:
-        """Returns the processor time of everything in the party up to now, in nanoseconds; null where the host does not tell."""
+        """Returns the processor time, in nanoseconds, that everything in the party has used so far. Returns null if the host does not report it."""
         if self.group is not None and (used := self.group.cpu_ns()) is not None:
             return used
         total = 0
         for pid in family_of(self.process.pid):
             with contextlib.suppress(OSError):
-                total += time.clock_gettime_ns((~pid << 3) | 2)  # the CPU-time clock of another process, as clock_getcpuclockid(3) makes it
+                total += time.clock_gettime_ns((~pid << 3) | 2)  # the CPU-time clock of another process, encoded as in clock_getcpuclockid(3)
         return total
 
     def exit_status(self, seconds: float = 2.0) -> int | None:
-        """Returns the status with which the party ended by itself (128 + n or negative for signal n), or null."""
+        """Returns the status with which the party exited on its own (128 + n, or negative, for signal n). Otherwise, returns null."""
         try:
             return wait(self.process, seconds)
         except subprocess.TimeoutExpired:
@@ -182,7 +182,7 @@ class Spawned:
 
 
 class MainProcess:
-    """A party's interpreter alone, as something to freeze: processes that it has started go on."""
+    """The interpreter of a party as a unit that can be frozen separately; the processes that it has started keep running."""
 
     def __init__(self, spawned: Spawned):
         self.spawned = spawned
@@ -209,11 +209,11 @@ class MainProcess:
 
 
 def wait(process: subprocess.Popen[bytes], seconds: float) -> int:
-    """Waits like `Popen.wait`, but without its polling, which sleeps up to 50 ms beyond a process's end. Raises `subprocess.TimeoutExpired`."""
+    """Waits like `Popen.wait`, but without polling, which can sleep up to 50 ms after a process has ended. Raises `subprocess.TimeoutExpired`."""
     if process.poll() is None:
         try:
             fd = os.pidfd_open(process.pid)
-        except OSError:  # Linux before 5.3, or a sandbox that forbids it
+        except OSError:  # Linux before 5.3, or a sandbox that forbids the call
             return process.wait(timeout=seconds)
         try:
             waiting = select.poll()
@@ -228,7 +228,7 @@ _unkillable: set[int] = set()
 
 
 def survivors() -> list[int]:
-    """Returns processes of ended parties that still exist."""
+    """Returns the processes that still exist although their party has ended."""
     _unkillable.intersection_update({pid for pid in _unkillable if _alive(pid)})
     return sorted(_unkillable)
 
@@ -241,7 +241,7 @@ def _alive(pid: int) -> bool:
 
 
 def family_of(pid: int) -> list[int]:
-    """Returns a process and its descendants, for hosts without cgroups."""
+    """Returns a process and its descendants. Used on hosts without cgroups."""
     found = [pid]
     for parent in found:
         with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Decides which of this host's files a party sees: as arguments of bubblewrap, and as rules for Landlock."""
+"""Decides which of the host's files a party can see, as bubblewrap arguments and as Landlock rules."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from verifier.confinement.probe import SYSTEM, SYSTEM_FILES, probe
 from verifier.devices.base import Bind
 
 PACKAGE = Path(__file__).resolve().parents[1]
-INSIDE = "/opt/stitchwork"  # where a sandbox shows the package `verifier`, the only visible part of the checkout
-# What a party without namespaces may read beside the interpreter: the machine's topology, and nothing of another process.
+INSIDE = "/opt/stitchwork"  # the path of the package `verifier` in a sandbox; it is the only visible part of the checkout
+# Paths that a party without namespaces can read in addition to the interpreter: the machine's topology, but nothing about other processes.
 MACHINE = (
     *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/sys/kernel", "/proc/sys/vm"),
     *("/proc/driver", "/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/kernel/mm"),
@@ -25,14 +25,14 @@ NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "
 
 
 def bubblewrap() -> str:
-    """Returns bubblewrap's path where it works here, else an empty string. Parties use `required`."""
+    """Returns bubblewrap's path if it works here; otherwise, returns an empty string. Parties use `required`."""
     return probe().path
 
 
 @cache
 def sealed_proc() -> list[str]:
-    """Seals a party's /proc: only entries of its own processes stay writable, since the CUDA driver writes to each of them when it starts. Without
-    this, bubblewrap leaves the other files writable for root, who owns them, even without a capability."""
+    """Seals a party's /proc. Only entries for the party's own processes stay writable, because the CUDA driver writes to each of them when it starts.
+    Without this seal, root, who owns the other files, could write to them even without capabilities."""
     arguments: list[str] = []
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
         if entry.is_symlink() or entry.name.isdecimal():
@@ -52,7 +52,8 @@ def _writable(path: str) -> bool:
 
 @cache
 def interpreter_folders() -> tuple[str, ...]:
-    """Returns the folders that the interpreter and its packages need: real prefix, virtual environment, site-packages; parents before children."""
+    """Returns the folders that the interpreter and its packages need (real prefix, virtual environment, site-packages). Parent folders come before
+    their children."""
     paths = sysconfig.get_paths()
     candidates = {sys.base_prefix, sys.base_exec_prefix, sys.prefix, paths["purelib"], paths["platlib"], paths["stdlib"], paths["platstdlib"]}
     candidates |= {os.path.dirname(os.path.realpath(sys.executable))}
@@ -68,7 +69,8 @@ def interpreter_folders() -> tuple[str, ...]:
 
 @cache
 def path_folders() -> tuple[str, ...]:
-    """Returns the folders of PYTHONPATH with packages that a party needs; never a checkout. `python -I` ignores PYTHONPATH, so a party is told."""
+    """Returns the PYTHONPATH folders that contain packages a party needs, but never a checkout. `python -I` ignores PYTHONPATH, so these folders are
+    passed to the party explicitly."""
     folders = [os.path.realpath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     return tuple(
         f for f in folders if any(os.path.isdir(os.path.join(f, name)) for name in ("torch", "numpy", "pydantic")) and f != str(PACKAGE.parent)
@@ -76,21 +78,22 @@ def path_folders() -> tuple[str, ...]:
 
 
 def import_path() -> list[str]:
-    """Returns where a party finds the package `verifier`, followed by what PYTHONPATH adds."""
+    """Returns the path at which a party finds the package `verifier`, followed by the additional folders from PYTHONPATH."""
     wrap = bool(bubblewrap())
     added = [f"{INSIDE}/path{index}" if wrap else folder for index, folder in enumerate(path_folders())]
     return [INSIDE if wrap else str(PACKAGE.parent), *added]
 
 
 def rules(wrapped: bool, home: str, binds: list[Bind], writable: list[Bind], inward: bool) -> dict[str, Any] | None:
-    """Returns Landlock's rules for a party: exactly what its sandbox shows. Without namespaces they alone keep it from other files."""
+    """Returns a party's Landlock rules, which match the paths that its sandbox exposes. Without namespaces, these rules are all that protects other
+    files from the party."""
     if not landlock.supported():
         return None
     read = [*SYSTEM, *SYSTEM_FILES, *interpreter_folders(), *import_path()[1:]]
     if wrapped:
         read += [INSIDE, "/proc", *(bind.target for bind in binds if not bind.device)]
-        write, device = [home, "/dev/shm", *(bind.target for bind in writable)], ["/dev"]  # its /dev holds only its own nodes
-        update = ["/proc"]  # it shows only the party's own processes, and the rest is sealed; a rule for /proc/self would not hold for its children
+        write, device = [home, "/dev/shm", *(bind.target for bind in writable)], ["/dev"]  # the party's /dev holds only its own nodes
+        update = ["/proc"]  # shows only the party's own processes, and everything else is sealed; a rule for /proc/self would not cover its children
     else:
         read += [str(PACKAGE), *MACHINE, *(bind.source for bind in binds if not bind.device)]
         write, device = [home, "/dev/shm", *(bind.source for bind in writable)], [*NODES, *(bind.source for bind in binds if bind.device)]

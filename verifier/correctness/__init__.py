@@ -1,1 +1,1 @@
-"""Decides whether an output is right: trials, bounds, expectations."""
+"""Decides whether an output is right, by means of trials, bounds and expectations."""

@@ -1,5 +1,8 @@
-"""Compares many small tensors at once. A model may have hundreds of running averages, and on a GPU each separate comparison costs a dozen launches
-and a wait. Unusual tensors (not finite, off, large, complex) are left to the functions of `verifier.correctness.bounds`."""
+"""Compares many small tensors in one batch.
+
+A model may have hundreds of running averages. On a GPU, each separate comparison costs a dozen kernel launches and one synchronisation. Unusual
+tensors (non-finite, far off, large, or complex) are left to the functions in `verifier.correctness.bounds`.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ import torch
 
 from verifier.correctness.bounds import Judgement, chaotic_error, deviation, judge
 
-SMALL = 1 << 16  # elements
+SMALL = 1 << 16  # maximum number of elements
 FEW = 4  # number of tensors below which batching gains nothing
 
 
 def distances(values: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> list[float | None]:
-    """Returns `correctness.distance` of each pair, zero for equal integer tensors; null for a pair that must be compared alone."""
+    """Returns `correctness.distance` for each pair: zero for equal integer tensors, and null for a pair that must be compared separately."""
     found: list[float | None] = [None] * len(values)
     groups: dict[tuple[torch.dtype, torch.dtype, torch.device], list[int]] = {}
     for index, (a, b) in enumerate(zip(values, expected, strict=True)):
@@ -28,14 +31,14 @@ def distances(values: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) 
             sizes = torch.tensor([values[index].numel() for index in members], device=a.device)
             owner = torch.repeat_interleave(sizes, output_size=a.numel())
             waiting.append((members, _floating(a, b, owner, sizes) if dtype.is_floating_point else _exact(a, b, owner, sizes)))
-    for members, errors in waiting:  # all are launched before the first is awaited
+    for members, errors in waiting:  # all kernels are launched before the first result is awaited
         for index, error in zip(members, errors.tolist(), strict=True):
             found[index] = None if math.isnan(error) else error
     return found
 
 
 def _floating(a: torch.Tensor, b: torch.Tensor, owner: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
-    """Returns the norm of each tensor; NaN where an element is not finite."""
+    """Returns the norm of each tensor, or NaN if any element is not finite."""
     a, b = a.double(), b.double()
     squares = torch.zeros(len(sizes), dtype=torch.float64, device=a.device).index_add_(0, owner, b.square())
     rms = (squares / sizes).sqrt_()
@@ -50,7 +53,7 @@ def _exact(a: torch.Tensor, b: torch.Tensor, owner: torch.Tensor, sizes: torch.T
 
 
 def deviations(values: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> list[tuple[float, float]]:
-    """Returns `correctness.deviation` of each pair."""
+    """Returns `correctness.deviation` for each pair."""
     near = distances(values, expected)
     pairs = zip(values, expected, near, strict=True)
     return [(error, 0.0) if error is not None and error <= chaotic_error(a.dtype) else deviation(a, b) for a, b, error in pairs]
@@ -59,7 +62,7 @@ def deviations(values: Sequence[torch.Tensor], expected: Sequence[torch.Tensor])
 def judgements(
     values: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], limits: Sequence[float], shares: Sequence[float] | None = None
 ) -> list[Judgement]:
-    """Returns `correctness.judge` of each."""
+    """Returns `correctness.judge` for each pair."""
     near = distances(values, expected)
     found = []
     for a, b, limit, share, error in zip(values, expected, limits, shares or [0.0] * len(limits), near, strict=True):

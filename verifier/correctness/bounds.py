@@ -1,14 +1,15 @@
-"""Decides whether an output is right, by a bound that follows the errors of PyTorch and of plain arithmetic, both against fp64.
+"""Decides whether an output is right. The bound is derived from the errors of PyTorch and of plain arithmetic, both measured against fp64.
 
-The norm is ``max |a-b| / (|b| + rms(b))``: relative for large elements, and relative to the tensor's size for small ones, so that neither an
-absolute tolerance lets tiny outputs pass nor a cancelled element fails a sound program.
+The norm is ``max |a-b| / (|b| + rms(b))``: relative for large elements, and relative to the tensor's size for small ones. As a result, tiny outputs
+do not pass because of an absolute tolerance, and a sound program does not fail because an element cancels out.
 
-The bound is ``max(K * error of PyTorch at the same policy, W * error of plain arithmetic, ULPS * epsilon)``. Plain arithmetic is what the policy's
-format does to this task with these inputs when every operator rounds once and sums one term after another (`verifier.parties.oracle.Rough`); it is
-measured where the rest of the bound is exceeded. So a reordered or a naive sum passes, and TF32, fp16 or bf16 arithmetic under fp32 does not:
-`bench/error_bounds.py` shows the margins.
+The bound is ``max(K * error of PyTorch under the same policy, W * error of plain arithmetic, ULPS * epsilon)``. The error of plain arithmetic is the
+effect of the policy's format on this task with these inputs if every operator rounds once and sums one term after another
+(`verifier.parties.oracle.Rough`). It is measured only if the rest of the bound is exceeded. Therefore, a reordered or naive sum passes, but TF32,
+fp16 or bf16 arithmetic does not pass as fp32; `bench/error_bounds.py` shows the margins.
 
-Non-floating outputs are equal, except for as many elements as rounding decides otherwise in PyTorch itself (an argmax between equals).
+Non-floating outputs must be equal, except that as many elements may differ as rounding decides differently in PyTorch itself (for example, an argmax
+over equal values).
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ from verifier.layout import Spec
 from verifier.passes import native
 from verifier.task import Precision
 
-K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32 the operands' rounding dominates, equally for all
-W, W_FEW = 1.5, 3.0  # the second value applies where few elements decide the largest error: one draw then says less about the next
+K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32, the rounding of operands dominates and affects all programs equally
+W, W_FEW = 1.5, 3.0  # the second value applies if a few elements determine the largest error, because one draw then says less about the next
 ULPS = 16.0
-STEADY = 1.5  # largest over smallest drawn error, up to which many elements are taken to decide
-SMALL = 4096  # outputs with fewer elements are drawn more often
+STEADY = 1.5  # up to this ratio of largest to smallest drawn error, many elements are assumed to determine the error
+SMALL = 4096  # outputs with fewer elements get more draws
 DRAWS, SMALL_DRAWS = 3, 8
-NO_ORACLE = 256 * 2.0**-23  # used where fp64 cannot judge (a task that does not run in fp64, chaos) and outputs are compared with eager itself
-NO_ORACLE_ULPS = 8.0  # the same for types of 16 bit
-CHAOTIC, CHAOTIC_16 = 1e-2, 0.5  # an element of eager that is further off than this took another decision; rounding alone does not explain it
-FLIPPED = 0.05  # share of elements up to which such decisions can be distinguished from noise
+NO_ORACLE = 256 * 2.0**-23  # used if fp64 cannot judge (because it does not run, or because of chaos) and outputs are compared with eager itself
+NO_ORACLE_ULPS = 8.0  # the same for 16-bit types
+CHAOTIC, CHAOTIC_16 = 1e-2, 0.5  # an eager element with a larger error reflects a different decision, which rounding alone does not explain
+FLIPPED = 0.05  # up to this share of elements, such decisions can be distinguished from noise
 NORM = f"max |a-b| / (|b| + rms(b)); bound max({K['fp32-strict']:g} x PyTorch's error, {W:g} x plain arithmetic's, {ULPS:g} ulp)"
-CHUNK = 1 << 18  # elements widened to fp64 at a time, so that they stay in the cache
-GPU_CHUNK = 1 << 26  # on a GPU: few launches, and 0.5 GiB each instead of twice the size of the tensor
-LEAST = 1e-30  # of what an error is relative to
-SQUARABLE = 1e-12  # root mean square above which squares that underflow fp32 do not matter
+CHUNK = 1 << 18  # number of elements widened to fp64 at a time, chosen to fit in the cache
+GPU_CHUNK = 1 << 26  # on a GPU: few launches, and 0.5 GiB per launch instead of twice the tensor's size
+LEAST = 1e-30  # lower limit for the divisor of a relative error
+SQUARABLE = 1e-12  # root mean square above which fp32 underflow of squares is negligible
 
 
 @dataclass
 class Judgement:
-    """The judgement of one tensor. `error` is null where shape, dtype or finiteness already differ."""
+    """The judgement on one tensor. `error` is null if shape, dtype or finiteness already differ."""
 
     ok: bool
     error: float | None = None
@@ -70,7 +71,7 @@ def root_mean_square(tensor: torch.Tensor) -> float:
 
 
 def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
-    """Computes the norm over the elements where `expected` is finite; infinite where the finite masks differ."""
+    """Computes the norm over the elements for which `expected` is finite. The result is infinite if the finite masks differ."""
     a, b = _flat(value), _flat(expected)
     if (near := native.distance(a, b)) is not None or (near := _finite_distance(a, b)) is not None:
         return near
@@ -95,9 +96,9 @@ def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
-    """Computes the same where all elements are finite, else null: by a kernel of the judge or, for two tensors of the same type of at most 32 bits,
-    in half the passes of `distance`. The difference of two close numbers is exact in their own type, and the quotient needs no more digits than it is
-    shown with."""
+    """Computes the same norm if all elements are finite; otherwise, returns null. It uses one of the judge's kernels. For two tensors of the same
+    type of at most 32 bits, it instead makes half as many passes as `distance`. The difference of two close numbers is exact in their own type, and
+    the quotient needs no more digits than are shown."""
     if (near := native.distance(a, b, finite=True)) is not None:
         return near
     if a.dtype != b.dtype or a.dtype not in _NARROW:
@@ -111,16 +112,17 @@ def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
         if rms < LEAST:
             scale.clamp_min_(LEAST)
         low, high = map(float, torch.aminmax((x - y).div_(scale)))
-        if not math.isfinite(high - low):  # the difference, or what it is divided by, is beyond fp32
+        if not math.isfinite(high - low):  # the difference or the divisor exceeds the fp32 range
             return None
         worst = max(worst, -low, high)
     return worst
 
 
 def euclidean(flat: torch.Tensor) -> float:
-    """Computes the norm of a one-dimensional tensor of fp32 or less; not finite where an element is not. It works in fp64 piece by piece, since
-    `vector_norm` widens its whole argument in extra memory. On a GPU, a tensor of more than one piece is first reduced in fp32, which reads it once
-    instead of five times and is right to some millionths; fp64 follows where squares may have left fp32's range."""
+    """Computes the norm of a one-dimensional tensor of fp32 or a narrower type. The result is not finite if any element is not. It works in fp64, one
+    piece at a time, because `vector_norm` would make a wide copy of its whole argument. On a GPU, a tensor of more than one piece is first reduced in
+    fp32, which reads it once instead of five times and has a relative error of a few millionths. The fp64 reduction follows if squares may have
+    exceeded the fp32 range."""
     step = chunk(flat)
     pieces = range(0, flat.numel(), step)
     for kind in (torch.float32, torch.float64) if flat.is_cuda and len(pieces) > 1 else (torch.float64,):
@@ -132,7 +134,8 @@ def euclidean(flat: torch.Tensor) -> float:
 
 
 def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two tensors of the same type are equal, with NaN equal to NaN. Works piece by piece, since a mask of the whole may take gigabytes."""
+    """Returns whether two tensors of the same type are equal, treating NaN as equal to NaN. It works one piece at a time because a mask of the whole
+    tensor could take gigabytes."""
     if left.shape != right.shape:
         return False
     if native.same_bits(left, right):
@@ -148,8 +151,8 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def relative(value: torch.Tensor, expected: torch.Tensor, rms: float) -> torch.Tensor:
-    """Returns the norm of every element; infinite where only one of the two is finite, or where they are infinities of different signs. `rms` is that
-    of the whole tensor, of which `expected` may be a part."""
+    """Returns the norm of every element. The norm is infinite if only one of the two values is finite, or if they are infinities of different signs.
+    `rms` refers to the whole tensor; `expected` may be only a part of it."""
     a, b = value.double(), expected.double()
     off = (a - b).abs_().div_((b.abs() + rms).clamp_min_(1e-300))
     same = (a == b) | (a.isnan() & b.isnan())
@@ -158,16 +161,17 @@ def relative(value: torch.Tensor, expected: torch.Tensor, rms: float) -> torch.T
 
 @dataclass
 class Survey:
-    """The elements that are further off than a limit."""
+    """The elements whose error exceeds a limit."""
 
     share: float
-    wrong: int  # the share as a count
-    rest: float  # the largest error of the others
-    first: int  # in the order of the shape; -1 where there is none
+    wrong: int  # number of such elements
+    rest: float  # the largest error among the other elements
+    first: int  # index of the first such element in shape order; -1 if there is none
 
 
 def survey(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Survey:
-    """Surveys a tensor in pieces, since the whole in fp64 would take many times its size. A complex number counts as two elements."""
+    """Surveys a tensor one piece at a time, because an fp64 copy of the whole would take many times its size. A complex number counts as two
+    elements."""
     a, b = _flat(value), _flat(expected)
     size = chunk(b)
     total, count = 0.0, 0
@@ -201,8 +205,8 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 
 def deviation(value: torch.Tensor, expected: torch.Tensor, most: float = FLIPPED) -> tuple[float, float]:
-    """Returns the error of a run that follows the task, and the share of elements in which it takes another decision than fp64 (an index, a
-    threshold). Those elements are left out of the error, unless their share exceeds `most`: then the whole is noise."""
+    """Returns the error of a run that follows the task, and the share of elements for which it makes a different decision from fp64 (an index, a
+    threshold). Those elements are excluded from the error unless their share exceeds `most`, in which case the whole tensor is noise."""
     if not _continuous(value):
         return 0.0, float((value != expected.to(value.dtype)).double().mean()) if value.numel() else 0.0
     chaotic = chaotic_error(value.dtype)
@@ -222,7 +226,7 @@ def _continuous(tensor: torch.Tensor) -> bool:
 
 
 def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, precision: Precision = "fp32-strict") -> float:
-    """Computes the bound from PyTorch's error and, where they were measured, from those of plain arithmetic, one per draw."""
+    """Computes the bound from PyTorch's error and from the errors of plain arithmetic (one per draw), if they were measured."""
     drawn = [error for error in plain_errors if math.isfinite(error)]
     steady = len(drawn) > 1 and max(drawn) <= STEADY * min(drawn)
     plain = (W if steady else W_FEW) * max(drawn, default=0.0)
@@ -230,19 +234,20 @@ def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, preci
 
 
 def tolerated(own_share: float, plain_share: float, numel: int) -> float:
-    """Returns the share of elements that may take another decision: none where neither PyTorch nor plain arithmetic has any."""
+    """Returns the share of elements that may reflect a different decision. The share is zero if neither PyTorch nor plain arithmetic has any such
+    elements."""
     share = max(own_share, plain_share)
     return min(4 * share + 2 / max(numel, 1), 4 * FLIPPED) if share > 0 else 0.0
 
 
 def no_oracle(dtype: torch.dtype) -> float:
-    """Returns the bound for a comparison with eager itself."""
+    """Returns the bound for a comparison with eager's own result."""
     return max(NO_ORACLE, NO_ORACLE_ULPS * epsilon(dtype)) if dtype in (torch.float16, torch.bfloat16) else min(NO_ORACLE, 256 * epsilon(dtype))
 
 
 def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: float = 0.0) -> Judgement:
-    """Judges the program's `value` against `expected` (fp64 where floating). Non-floating tensors must be equal. At most `share` of the elements may
-    be further off, where rounding decides."""
+    """Judges the program's `value` against `expected` (fp64 for floating-point tensors). Non-floating tensors must be equal. At most `share` of the
+    elements may have larger errors, to allow for decisions by rounding."""
     if not value.numel():
         return Judgement(True, 0.0, limit)
     if not _continuous(value):
@@ -273,13 +278,13 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
 
 
 def counted(wrong: int, value: torch.Tensor) -> str:
-    """Counts elements; a complex number is two."""
+    """Formats an element count; a complex number counts as two elements."""
     numel = value.numel() * (2 if value.is_complex() else 1)
     return f"{wrong:,} of {numel:,} {'element is' if numel == 1 else 'elements are'} off"
 
 
 def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
-    """Compares non-finite elements: both tensors must have the same kind in the same places. NaN is never a wildcard."""
+    """Compares non-finite elements. Both tensors must have the same kind of value in the same positions. NaN is never a wildcard."""
     if all_finite(value) and all_finite(expected):
         return ""
     a, b = _flat(value), _flat(expected)
@@ -293,7 +298,7 @@ def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
 
 
 def _element(value: torch.Tensor, expected: torch.Tensor, number: int) -> tuple[float, float, list[int]]:
-    """Returns both values at the `number`-th element in the order of the shape, and its position; a complex number is two elements."""
+    """Returns both values at the `number`-th element in shape order, and the element's position. A complex number counts as two elements."""
     a, b = (torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in (value, expected))
     index = position(number, tuple(b.shape))
     return float(a[index]), float(b[index]), list(index)
@@ -303,17 +308,23 @@ def _first(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
     return position(int(mask.to(torch.uint8).argmax()), shape)
 
 
+_LEFT = {"neg": "negated", "conj": "conjugated"}
+
+
 def same_form(value: Spec, expected: Spec, name: str) -> str:
-    """Says how shape or dtype differ; empty if they agree. Strides may differ: no caller of the task can tell."""
+    """Describes how shape or dtype differ, or how a view leaves work to its reader. Returns an empty string if the tensors agree. Strides may differ
+    because no caller of the task can observe them."""
     if value.shape != expected.shape:
         return f"{name} has shape {list(value.shape)} instead of {list(expected.shape)}"
     if value.dtype != expected.dtype:
         return f"{name} has dtype {value.dtype} instead of {expected.dtype}"
+    if value.left is not None and value.left != expected.left:
+        return f"{name} is a view whose elements are still to be {_LEFT[value.left]} by its reader: return it resolved (torch.resolve_{value.left})"
     return ""
 
 
 def position(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the coordinates of the `index`-th element in the order of the shape."""
+    """Returns the coordinates of the `index`-th element in shape order."""
     place = []
     for size in reversed(shape):
         place.append(index % size)

@@ -1,7 +1,7 @@
-"""Decides whether a task is stochastic: another seed gives another output, and the order of atomic additions does not explain it.
-
-cuDNN's transposed convolutions, among others, add with atomics: two calls of the same model with the same seed and the same inputs differ in their
-last bits. Such a task is not deterministic, but it draws no random numbers, and its outputs are compared like any other's.
+"""Decides whether a task is stochastic, that is, whether another seed gives an output whose difference cannot be explained by the order of atomic
+additions. For example, cuDNN's transposed convolutions add with atomics, so two calls of the same model with the same seed and the same inputs differ
+in their last bits. A task that uses them is not deterministic, but it draws no random numbers, and its outputs are compared like those of any other
+task.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import torch
 from verifier.correctness.examining import equal
 from verifier.correctness.fingerprint import Fingerprint
 
-NEAR = 1e-3  # root mean square of a difference over that of the output: rounding stays far below it, random draws far above
-CHUNK = 1 << 24  # elements at a time, in fp64
-NEAR_HALF = 3e-2  # outputs of 16 bits
+NEAR = 1e-3  # ratio of the RMS of a difference to the RMS of the output: rounding stays far below it, and random draws are far above it
+CHUNK = 1 << 24  # number of elements processed at a time, in fp64
+NEAR_HALF = 3e-2  # for 16-bit outputs
 
 
 def stochastic(one: Sequence[torch.Tensor | Fingerprint], two: Sequence[torch.Tensor | Fingerprint], drew: bool) -> bool:
-    """Compares `one` and `two`, outputs for the same inputs under different seeds. `drew`: a call used a seeded generator. A model's private
-    generators are recognised by how far apart its outputs are."""
+    """Compares `one` and `two`, which are outputs for the same inputs under different seeds. `drew` says whether a call used a seeded generator. A
+    model's private generators are detected by the size of the difference."""
     pairs = [(a, b) for a, b in zip(one, two, strict=True) if not equal(a, b)]
     return bool(pairs) and (drew or not all(near(a, b) for a, b in pairs))
 
 
 def near(one: torch.Tensor | Fingerprint, two: torch.Tensor | Fingerprint) -> bool:
-    """Whether rounding alone may explain the difference of two tensors. Tensors of gigabytes have only fingerprints, which cannot refute it, so they
-    count as near."""
+    """Returns whether rounding alone could explain the difference between two tensors. Tensors of gigabytes have only fingerprints, which cannot show
+    how far apart they are, so such tensors count as near."""
     if isinstance(one, Fingerprint) or isinstance(two, Fingerprint):
         return True
     if one.shape != two.shape or one.dtype != two.dtype:
@@ -35,10 +35,10 @@ def near(one: torch.Tensor | Fingerprint, two: torch.Tensor | Fingerprint) -> bo
     if one.is_complex():
         one, two = torch.view_as_real(one), torch.view_as_real(two)
     if not one.is_floating_point():
-        return one.numel() > 0 and float(torch.count_nonzero(one != two)) / one.numel() <= NEAR  # an index among nearly equal values
+        return one.numel() > 0 and float(torch.count_nonzero(one != two)) / one.numel() <= NEAR  # for indices among nearly equal values
     apart = size = 0.0
     for a, b in zip(one.reshape(-1).split(CHUNK), two.reshape(-1).split(CHUNK), strict=True):
-        same = (a == b) | (a.isnan() & b.isnan())  # infinities have no difference
+        same = (a == b) | (a.isnan() & b.isnan())  # the difference between two infinities is undefined
         apart += float(torch.where(same, 0.0, a.double() - b.double()).square().sum())
         size += float(a[a.isfinite()].double().square().sum())
     return apart <= (NEAR_HALF if one.element_size() < 4 else NEAR) ** 2 * size

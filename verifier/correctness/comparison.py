@@ -1,4 +1,4 @@
-"""Compares a call's outputs with what they must be and makes a `Trial` of it."""
+"""Compares a call's outputs with the expected outputs and creates a `Trial` from the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verifier.report import Trial
 from verifier.timing.call import Call
 
 _DRAWS = random.SystemRandom()
-TIMED_ROWS = 128  # for outputs of timed calls, of which there are many
+TIMED_ROWS = 128  # for the outputs of timed calls, because there are many of them
 
 
 def compare_outputs(
@@ -29,8 +29,8 @@ def compare_outputs(
     shares: list[float] | None = None,
     quantiles: list[tuple[float, ...] | None] | None = None,
 ) -> Trial:
-    """Finds the worst output of a call. `quantiles`: of errors, where known. Shapes, dtypes and structure are compared first; a list and a tuple of
-    outputs count as the same structure."""
+    """Finds the output with the largest error in a call. `quantiles` contains the error quantiles, if known. Shapes, dtypes and structure are
+    compared first; a list of outputs and a tuple of outputs count as the same structure."""
     names = leaf_names(form.tree)
     shares = shares or [0.0] * len(bounds)
     if describe(call.tree) != describe(form.tree):
@@ -46,7 +46,7 @@ def compare_outputs(
     for leaf, value, reference, alternative, limit, share in zip(names, call.outputs, references, alternatives, bounds, shares, strict=True):
         judgement: Judgement = judge(value, reference, limit, share)
         if not judgement.ok and not value.is_floating_point():
-            judgement = judge(value, alternative, limit, share)  # a tie that fp64 breaks differently from eager
+            judgement = judge(value, alternative, limit, share)  # a tie that fp64 breaks differently than eager
         if not judgement.ok:
             error = finite(judgement.error)
             return Trial(name=name, seed=seed, ok=False, output=leaf, error=error, bound=limit, norm=NORM, detail=f"{leaf}: {judgement.detail}")

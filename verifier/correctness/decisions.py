@@ -1,7 +1,8 @@
-"""How often rounding decides something: an index between near equals, a threshold, which of two neighbours is nearer.
+"""Measures how often rounding decides something: the index of one of several nearly equal values, a threshold, or which of two neighbours is nearer.
 
-Where that happens once in some hundred calls, the few trials hardly ever meet it, and a timed call that does would refuse a sound program. Near
-ties are as much rarer as errors are smaller, so they are counted with errors many times those of plain arithmetic, and scaled down.
+If that happens once in several hundred calls, the few trials hardly ever encounter it. If a timed call then encounters it, a sound program would be
+refused. Near ties become rarer in proportion to the size of the errors. Therefore, they are counted with errors that are many times larger than those
+of plain arithmetic, and the count is scaled down.
 """
 
 from __future__ import annotations
@@ -14,27 +15,28 @@ import torch
 
 from verifier.correctness.bounds import FLIPPED, survey
 
-TIMES = (4.0, 16.0, 64.0, 256.0, 512.0, 1024.0)  # plain arithmetic's errors, the smallest first
-STEEP = 4.0  # times as many as proportion to the errors gives: then elements are off because errors have grown, not by decisions
-ROOM = 4.0  # a sound program's errors may be so many times plain arithmetic's
-DOUBT = 1e-4  # probability with which a sound program has more decisions than are allowed
+TIMES = (4.0, 16.0, 64.0, 256.0, 512.0, 1024.0)  # factors applied to plain arithmetic's errors, in ascending order
+STEEP = 4.0  # if the count grows this much faster than the errors, larger errors are the cause, and not decisions
+ROOM = 4.0  # factor by which a sound program's errors may exceed those of plain arithmetic
+DOUBT = 1e-4  # probability that a sound program makes more decisions than allowed
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """The decisions in one output: `elements` that one of them changes, and `rate`, how many a call of plain arithmetic has."""
+    """The decisions in one output. `elements` is the number of elements that one decision changes, and `rate` is the number of decisions per call in
+    plain arithmetic."""
 
     elements: int
     rate: float
 
     def allowed(self, calls: int = 1) -> int:
-        """Elements that may be off in so many calls together; one decision in any case."""
+        """Returns how many elements may be off in `calls` calls in total. The number is never below the elements of a single decision."""
         return self.elements * max(1, most(ROOM * self.rate * calls))
 
 
 def measured(counts: Sequence[tuple[float, int]]) -> Decisions | None:
-    """Makes `counts`, elements that are off with errors so many times larger, into decisions; null where there are none, where a single size of
-    errors shows any, and where they grow much faster than the errors."""
+    """Estimates decisions from `counts`, which pairs each number of wrong elements with the factor on the errors. Returns null if no elements are
+    off, if only one factor shows any, or if their number grows much faster than the errors."""
     seen = [(times, count) for times, count in sorted(counts) if count]
     steep = any(more > STEEP * count * larger / times for (times, count), (larger, more) in zip(seen, seen[1:], strict=False))
     if len(seen) < 2 or steep:
@@ -44,7 +46,7 @@ def measured(counts: Sequence[tuple[float, int]]) -> Decisions | None:
 
 
 def off(value: torch.Tensor, expected: torch.Tensor, limit: float) -> int:
-    """Counts elements that are further off than `limit`; those that differ, where they are not floating."""
+    """Counts the elements whose error exceeds `limit`. For non-floating tensors, counts the elements that differ."""
     if value.shape != expected.shape or not value.numel():
         return 0
     if not value.is_floating_point() and not value.is_complex():
@@ -53,12 +55,12 @@ def off(value: torch.Tensor, expected: torch.Tensor, limit: float) -> int:
 
 
 def told_apart(count: int, value: torch.Tensor) -> int:
-    """`count`, or none where so many elements are off that decisions cannot be told from errors that have grown."""
+    """Returns `count`, or zero if so many elements are off that decisions cannot be distinguished from larger errors."""
     return count if count <= FLIPPED * value.numel() else 0
 
 
 def most(mean: float) -> int:
-    """Returns the number that a Poisson variable of this mean exceeds with a probability of at most `DOUBT`."""
+    """Returns the number that a Poisson variable with this mean exceeds with a probability of at most `DOUBT`."""
     if mean > 1000:
         return math.ceil(mean + 4 * math.sqrt(mean))
     number, chance = 0, math.exp(-mean)

@@ -1,4 +1,4 @@
-"""Checks one call of the program: its outputs, its inputs, its memory, the outputs of the call before, and the state."""
+"""Checks one call of the program: its outputs, its inputs, its memory, the previous call's outputs, and the state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from verifier.correctness.batches import judgements
-from verifier.correctness.bounds import NORM, same_values
+from verifier.correctness.bounds import NORM, judge, no_oracle, same_values
 from verifier.correctness.comparison import compare_outputs, finite
 from verifier.correctness.expectation import Expected
 from verifier.correctness.fingerprint import Fingerprint, fingerprint
@@ -35,23 +35,23 @@ class Made:
 
 
 class Examiner:
-    """Remembers the outputs of the previous call, which the next one must not change."""
+    """Remembers the outputs of the previous call, which the next call must not change."""
 
     def __init__(self, reference: ReferenceSession):
         self.reference = reference
         self.last: tuple[list[torch.Tensor | Fingerprint], list[str]] | None = None
-        self.calls: list[Made] = []  # calls of the present object
+        self.calls: list[Made] = []  # the calls made on the current object
 
     def accept(self, call: Call, expected: Expected) -> None:
-        """Accepts a call as right: the next one must not change its outputs."""
+        """Accepts a call as correct. From now on, the next call must not change its outputs."""
         self.last = ([kept(output) for output in call.outputs], expected.run.aliased)
 
     def pass_over(self) -> None:
-        """Passes over a call: the next one may change its outputs. The outputs that the runner holds are still checked in the end."""
+        """Skips a call. The next call is allowed to change its outputs. Any outputs that the runner holds are still checked at the end."""
         self.last = None
 
     def begin(self) -> None:
-        """Begins a new object of the program and forgets what the previous one returned."""
+        """Starts with a new object of the program and forgets the outputs of the previous object."""
         self.last, self.calls = None, []
 
     def note(self, call: Call, aliased: list[str]) -> None:
@@ -59,7 +59,8 @@ class Examiner:
         self.calls.append(Made(call.specs, [fingerprint(output) for output in call.outputs], aliased))
 
     def overwritten(self, caller: Caller) -> str:
-        """Says which outputs that the runner still holds have changed; empty if none has. As many of the last calls are held as fit."""
+        """Reports which of the outputs that the runner still holds have changed. Returns an empty string if none has. The runner holds the most
+        recent calls, as many as fit in memory."""
         room = HELD_BYTES
         for number in reversed(range(len(self.calls))):
             made = self.calls[number]
@@ -76,7 +77,7 @@ class Examiner:
         return ""
 
     def examine(self, name: str, seed: int, call: Call, expected: Expected, runner: Party, state: list[str]) -> Trial:
-        """Checks a call. `state`: the program's names for the entries that the task changes."""
+        """Checks a call. `state` contains the program's names for the entries that the task changes."""
         trial = compared(name, seed, call, expected, self.reference.precision)
         if not trial.ok:
             return trial
@@ -84,14 +85,14 @@ class Examiner:
         changed = [index for index, intact in enumerate(call.inputs_intact) if not intact and index not in expected.run.changed_inputs]
         if changed:
             return trial.model_copy(update={"ok": False, "output": f"input {changed[0]}", "detail": f"the program changes its input {changed[0]}"})
-        detail = shared(call, expected) or self._stale(call)
+        detail = changes_off(call, expected) or shared(call, expected) or self._stale(call)
         if detail:
             return trial.model_copy(update={"ok": False, "detail": detail})
         off = self._state(expected, runner, state) if self.reference.mutated else None
         return trial if off is None else trial.model_copy(update=off)
 
     def _stale(self, call: Call) -> str:
-        """Checks that outputs of the previous call are unchanged, unless the task itself hands out views of its inputs."""
+        """Checks that the previous call's outputs are unchanged, unless the task itself returns views of its inputs."""
         if call.again is None or self.last is None or len(call.again) != len(self.last[0]):
             return ""
         for index, (now, then) in enumerate(zip(call.again, self.last[0], strict=True)):
@@ -100,11 +101,11 @@ class Examiner:
         return ""
 
     def _state(self, expected: Expected, runner: Party, theirs: list[str]) -> dict[str, Any] | None:
-        """Returns what is off as fields of a `Trial`, or null. `theirs`: the program's names."""
+        """Returns incorrect state as fields of a `Trial`, or null if the state is correct. `theirs`: the program's names."""
         names = self.reference.mutated
         answer = runner.ask("state", {"names": theirs}, self.reference.limits.call).message
         if answer.get("specs") is None:
-            return {"ok": False, "output": names[0], "detail": f"the state dict has no {names[0]!r}, which the task changes"}
+            return {"ok": False, "output": names[0], "detail": f"the program has no {names[0]!r}, which the task changes"}
         specs = read_specs(answer["specs"])
         for name, spec, leaf in zip(names, specs, expected.state, strict=True):
             if spec.shape != tuple(leaf.reference.shape):
@@ -132,8 +133,22 @@ def compared(name: str, seed: int, call: Call, expected: Expected, precision: Pr
     return trial
 
 
+def changes_off(call: Call, expected: Expected) -> str:
+    """Describes how an input that the task changes (a cache that the caller owns) differs from what eager makes of it. Returns an empty string if
+    none does. Such inputs have no fp64 value of their own, so the bound is that of a comparison with eager, or of the outputs if theirs is wider."""
+    limits = [leaf.limit + leaf.error for leaf in expected.leaves if leaf.floating]
+    share = max((leaf.tolerated for leaf in expected.leaves), default=0.0)
+    for index, wanted in expected.run.after.items():
+        own = expected.values.tensors[index]
+        limit = max([no_oracle(wanted.dtype), *limits]) if wanted.is_floating_point() or wanted.is_complex() else 0.0
+        judgement = judge(call.after.get(index, own), wanted, limit, share)
+        if not judgement.ok:
+            return f"input {index}, which the task changes, is not changed as the task does: {judgement.detail}"
+    return ""
+
+
 def shared(call: Call, expected: Expected) -> str:
-    """Finds outputs that share memory with something else where the task's do not: a later write would overwrite them."""
+    """Finds outputs that share memory with something else although the task's outputs do not; a later write would overwrite them."""
     names = leaf_names(expected.outputs.tree)
     for name, words, allowed in zip(names, call.shared, expected.run.aliased, strict=False):
         for of in filter(None, words.split("|")):
@@ -149,7 +164,7 @@ def shared(call: Call, expected: Expected) -> str:
 
 
 def _kind(of: str) -> str:
-    """Returns the kind of an owner that `verifier.parties.owning.owners` names; all names of the state are one kind."""
+    """Returns the kind of an owner that `verifier.parties.owning.owners` names. All state names are of one kind."""
     if of in ("", ITSELF, EARLIER):
         return of
     word, _, number = of.partition(" ")
@@ -157,12 +172,12 @@ def _kind(of: str) -> str:
 
 
 def borrowed(words: str) -> bool:
-    """Whether the task itself hands out memory that later calls may write to."""
+    """Returns whether the task itself returns memory that later calls can write to."""
     return any(_kind(of) in ("input", "state") for of in words.split("|"))
 
 
 def equal(left: torch.Tensor | Fingerprint, right: torch.Tensor | Fingerprint) -> bool:
-    """Compares with NaN equal to NaN."""
+    """Compares tensors, treating NaN as equal to NaN."""
     if isinstance(left, Fingerprint) or isinstance(right, Fingerprint):
         return left == right
     return left.dtype == right.dtype and same_values(left, right)

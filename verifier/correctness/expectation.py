@@ -1,9 +1,8 @@
-"""What one call of the task must return: the reference's fp64 result with a bound for every output, and eager's own result beside it."""
+"""The expected result of one call of the task: the reference's fp64 result with a bound for each output, and eager's own result."""
 
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,13 +17,13 @@ from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Run, Values
 
-REACH = 0.5  # errors beyond it need no bound
-SHORT = "OutOfMemoryError"  # failures of the device, which say nothing about the task's inputs
+REACH = 0.5  # larger errors do not need a bound
+SHORT = "OutOfMemoryError"  # a device failure, which says nothing about the task's inputs
 
 
 @dataclass
 class Expected:
-    """What one call of the task returns, and what is needed to measure plain arithmetic on it."""
+    """The expected result of one call of the task, together with the data needed to measure plain arithmetic for that call."""
 
     run: Run
     leaves: list[Leaf]
@@ -40,43 +39,47 @@ class Expected:
         return self.run.outputs
 
     def in_reach(self, error: float | None) -> bool:
-        """Whether plain arithmetic could explain an error of this size; null means an error in elements that are not floating. Where fp64 gives only
-        zeros, a relative error says nothing."""
+        """Returns whether plain arithmetic could explain an error of this size. A null error means an error in non-floating elements. If fp64 gives
+        only zeros, a relative error is meaningless."""
         noisy = any(not leaf.precise for leaf in [*self.leaves, *self.state])
         return error is None or error < REACH or noisy or any(_vanishes(leaf.reference) for leaf in self.state)
 
 
 class Skipped(Exception):
-    """Raised for a distribution on which the task itself fails."""
+    """Raised for a distribution on which the task itself fails. `anew` means that another process has taken over, with the state as constructed."""
+
+    def __init__(self, reason: str, anew: bool = False):
+        super().__init__(reason)
+        self.anew = anew
 
 
 class Expectations:
-    """Asks the reference, and remembers what later calls are judged by."""
+    """Queries the reference and remembers the data needed to judge later calls."""
 
     def __init__(self, reference: ReferenceSession, draws: random.Random, first_inputs: Callable[[], Values] | None = None):
         self.reference = reference
         self.draws = draws
-        self.first_inputs = first_inputs  # inputs of the first trial, which may have to be drawn again
-        self.first: Expected | None = None  # expectation of the first trial; one of gigabytes is not kept but made anew
-        self.first_rng: int | None = None  # of the first trial
+        self.first_inputs = first_inputs  # inputs of the first trial; they may have to be drawn again
+        self.first: Expected | None = None  # expectation of the first trial; it is recomputed, not kept, if it takes gigabytes
+        self.first_rng: int | None = None  # seed of the first trial's generators
         self.timed_appeal = False
-        self.bounds: list[float] = []  # per output, the largest over trials with the task's inputs; PyTorch's own errors; tolerated shares
+        self.bounds: list[float] = []  # for each output, the maximum over trials with the task's inputs; PyTorch's own errors; tolerated shares
         self.errors: list[float] = []
         self.shares: list[float] = []
-        self.quantiles: list[tuple[float, ...] | None] = []  # of errors against eager
+        self.quantiles: list[tuple[float, ...] | None] = []  # quantiles of errors relative to eager
         self.no_oracle = ""  # why fp64 could not run
         self.inherited = Inherited()
-        self.decisions: list[Decisions | None] = []  # per output, with the task's inputs; measured on demand
-        self.noise = False  # the task's outputs are rounding noise under the weights of its constructor
-        self.noisy_state: set[int] = set()  # entries of the state that are noise
+        self.decisions: list[Decisions | None] = []  # for each output, with the task's inputs; measured on demand
+        self.noise = False  # with the weights from the task's constructor, its outputs are rounding noise
+        self.noisy_state: set[int] = set()  # state entries that are noise
 
     def place(self) -> str:
-        """Says where fp64 was computed, or why it was not."""
+        """Returns where fp64 was computed, or why it was not available."""
         return self.no_oracle or self.reference.oracle_place or self.reference.pool.device.name
 
     def expect(self, values: Values, rng: int, strict: bool) -> Expected:
-        """Runs the reference, fp64 first, then eager. Each starts from the state that its own earlier calls have left, just as the program does: the
-        rounding that eager has accumulated in an average is no part of what the average must be. Raises `Skipped` where the task fails on these
+        """Runs the reference, first in fp64, then in eager. Each run starts from the state that its own earlier calls left, as the program does.
+        Rounding errors that eager has accumulated in an average must not affect the expected average. Raises `Skipped` if the task fails on these
         inputs and `strict` is false."""
         reference = self.reference
         before = reference.exact
@@ -87,14 +90,15 @@ class Expectations:
             if failure.kind != "raised":
                 raise
             if not strict and failure.error_class != SHORT:
-                raise Skipped("the task does not accept such inputs") from None
+                raise Skipped("the task does not accept such inputs", reference.outlive()) from None
             self.no_oracle = f"no fp64: {failure.error_class}: {first_lines(failure.message)[:200]}"
         try:
             eager = reference.eager(values, rng)
         except PartyFailure as failure:
             if failure.kind == "raised" and failure.error_class != SHORT and not strict:
+                anew = reference.outlive()
                 reference.rollback()
-                raise Skipped("the task does not accept such inputs") from None
+                raise Skipped("the task does not accept such inputs", anew) from None
             raise
         if oracle is not None and [s.shape for s in oracle.outputs.specs] != [s.shape for s in eager.outputs.specs]:
             oracle = None
@@ -124,14 +128,14 @@ class Expectations:
         if floating and not error <= chaotic_error(own.dtype):
             if not strict:
                 raise Skipped("PyTorch itself is far from fp64 for these inputs")
-            # The output is noise and fp64 cannot judge, unless plain arithmetic turns out to be as far away (`appeal`).
+            # The output is noise, so fp64 cannot judge it unless plain arithmetic turns out to be equally far away (`appeal`).
             return Leaf(own, own, error, 0.0, no_oracle(own.dtype), precise=False)
         limit = bound(error, [], own.dtype, self.reference.precision) if floating else 0.0
         return Leaf(precise, own, error, share, limit, tolerated(share, 0.0, own.numel()))
 
     def appeal(self, expected: Expected) -> None:
-        """Widens the bounds to the error of plain arithmetic on this task with these inputs. It is measured only on demand, since it takes further
-        fp64 runs. The reference is in the state after its eager call, both before and afterwards."""
+        """Widens the bounds to cover the error of plain arithmetic on this task with these inputs. It is measured only on demand because it takes
+        further fp64 runs. Before and after this method, the reference is in the state that its eager call left."""
         if expected.appealed or expected.oracle is None:
             return
         expected.appealed = True
@@ -143,9 +147,9 @@ class Expectations:
         after, reference.exact = reference.exact, expected.before
         errors: list[list[float]] = [[] for _ in exact]
         shares = [0.0] * len(exact)
-        begin = time.monotonic()
+        begin = reference.clock()
         for draw in range(SMALL_DRAWS if small else DRAWS):
-            if draw and time.monotonic() - begin > self.reference.limits.oracle / 4:
+            if draw and reference.clock() - begin > self.reference.limits.oracle / 4:
                 break
             try:
                 rough = reference.oracle(expected.values, expected.rng, rough=self.draws.getrandbits(32))
@@ -172,7 +176,7 @@ class Expectations:
         for index, (leaf, tensor, drawn, share) in enumerate(zip(leaves, exact, errors, shares, strict=True)):
             own = leaf.alternative
             if own.dtype in (torch.float64, torch.complex128):
-                # Plain arithmetic was that of the inputs' type; the task's own fp64 steps are more accurate.
+                # Plain arithmetic used the type of the inputs, but the task's own fp64 steps are more accurate.
                 finer = torch.finfo(own.dtype).eps / max((torch.finfo(s.torch_dtype).eps for s in expected.values.specs if s.floating), default=1.0)
                 drawn = [error * min(finer, 1.0) for error in drawn]
             if not own.is_floating_point() and not own.is_complex():
@@ -189,8 +193,9 @@ class Expectations:
                 self.noise = True
 
     def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float], list[tuple[float, ...] | None]]:
-        """Returns bounds, shares and quantiles (`verifier.correctness.spread`) for outputs of timed calls, which are compared with eager's: the
-        largest bound seen with the task's own inputs plus eager's own error, with room for calls that were not among the trials."""
+        """Returns bounds, shares and quantiles (`verifier.correctness.spread`) for the outputs of timed calls, which are compared with eager's
+        outputs. The bound is the largest one observed with the task's own inputs, plus eager's own error and a margin for calls that were not among
+        the trials."""
         if appeal and not self.timed_appeal:
             self.timed_appeal = True
             if self.first_rng is not None and self.first_inputs is not None:
@@ -203,8 +208,8 @@ class Expectations:
         return limits, [min(2 * share, 0.5) for share in self.shares], self.quantiles
 
     def _decisions(self, expected: Expected) -> list[Decisions | None]:
-        """Measures how often rounding decides something, by errors many times plain arithmetic's. The reference is in the state after its eager call,
-        both before and afterwards."""
+        """Measures how often rounding decides something, using errors that are many times larger than those of plain arithmetic. Before and after
+        this method, the reference is in the state that its eager call left."""
         reference, oracle = self.reference, expected.oracle
         if oracle is None:
             return []
@@ -212,9 +217,9 @@ class Expectations:
         counts: list[list[tuple[float, int]]] = [[] for _ in exact]
         reference.rollback()
         after, reference.exact = reference.exact, expected.before
-        begin = time.monotonic()
+        begin = reference.clock()
         for times in TIMES:
-            if time.monotonic() - begin > self.reference.limits.oracle / 4:
+            if reference.clock() - begin > self.reference.limits.oracle / 4:
                 break
             try:
                 found = reference.oracle(expected.values, expected.rng, self.draws.getrandbits(32), times).outputs.tensors
@@ -231,8 +236,8 @@ class Expectations:
         return [measured(seen) for seen in counts]
 
     def recall(self, values: Values) -> Expected:
-        """Restores the first trial's expectation and the reference's state after it: the model is constructed anew and called once. `values`: its
-        inputs."""
+        """Restores the first trial's expectation and the reference's state after it. To do so, constructs the model again and calls it once.
+        `values` contains the inputs of that trial."""
         rng = self.first_rng
         assert rng is not None
         self.reference.take_state(self.reference.state_tensors)
@@ -243,7 +248,7 @@ class Expectations:
         return self.first
 
     def remember(self, expected: Expected) -> None:
-        """Remembers what `timed_bounds` needs of a trial with the task's own inputs."""
+        """Remembers the data that `timed_bounds` needs from a trial with the task's own inputs."""
         if self.first_rng is None:
             self.first_rng = expected.rng
             self.first = expected if not large(expected.outputs.nbytes) else None
@@ -258,7 +263,8 @@ class Expectations:
         self.quantiles = [self._beside_eager(leaf, old, fresh) for leaf, old in zip(leaves, known, strict=True)]
 
     def _beside_eager(self, leaf: Leaf, before: tuple[float, ...] | None, fresh: bool) -> tuple[float, ...] | None:
-        """Returns limits of quantiles for a comparison with eager, which has errors itself: the largest over trials. Null where a trial had none."""
+        """Returns limits on the quantiles for a comparison with eager, which has errors of its own. The limits are maxima over the trials. Returns
+        null if any trial had no limits."""
         found = leaf.quantiles(self.reference.precision)
         if found is None or (before is None and not fresh):
             return None
@@ -267,14 +273,14 @@ class Expectations:
 
 
 def continued(oracle: Run | None, eager: Run) -> list[torch.Tensor] | None:
-    """Returns fp64's own state for its next call; null where that call has to begin with eager's."""
+    """Returns fp64's own state for its next call, or null if that call has to start with eager's state."""
     if oracle is None or [tensor.shape for tensor in oracle.state] != [tensor.shape for tensor in eager.state]:
         return None
     return None if large(sum(tensor.nbytes for tensor in oracle.state)) else oracle.state
 
 
 def _decides(leaf: Leaf, drawn: list[float], share: float) -> bool:
-    """Whether plain arithmetic takes other decisions than fp64, or is altogether far from it."""
+    """Returns whether plain arithmetic makes different decisions than fp64, or is far from it overall."""
     own = leaf.alternative
     return own.is_floating_point() and (share > 0 or max(drawn, default=0.0) > chaotic_error(own.dtype))
 

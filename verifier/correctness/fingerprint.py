@@ -1,4 +1,4 @@
-"""Detects changes to a tensor of gigabytes without keeping a copy, by two sums over all its bits."""
+"""Detects changes to a tensor of several gigabytes without keeping a copy, using two sums over all its bits."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch
 
 from verifier.passes import native
 
-CHUNK = 1 << 25  # numbers at a time: a quarter of a GiB as int64
+CHUNK = 1 << 25  # number of int64 values processed at a time: a quarter of a GiB
 _RANDOM = random.SystemRandom()
-_KEYS = (_RANDOM.getrandbits(61) | 1, _RANDOM.getrandbits(61) | 1)  # secret of this process: a program cannot know which changes would go unseen
+_KEYS = (_RANDOM.getrandbits(61) | 1, _RANDOM.getrandbits(61) | 1)  # a secret of this process: a program cannot know which changes go undetected
 
 
 @dataclass(frozen=True)
 class Fingerprint:
     shape: tuple[int, ...]
     dtype: torch.dtype
-    sums: tuple[int, ...]  # sums over every word and over its position, each times a secret number, modulo 2^64
+    sums: tuple[int, ...]  # one sum over all words and one over words with their positions, each multiplied by a secret number, modulo 2^64
 
 
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
-    """Computes the fingerprint of any dense tensor. Needs about 0.5 GiB of extra memory, or a copy where the tensor is not contiguous."""
+    """Computes the fingerprint of any dense tensor. It needs about 0.5 GiB of extra memory, or a copy if the tensor is not contiguous."""
     words = _words(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
     if (found := native.fingerprint(words, _KEYS)) is not None:
         return Fingerprint(tuple(tensor.shape), tensor.dtype, found)

@@ -1,8 +1,9 @@
-"""Makes further inputs for trials beside those that the task's own function draws. Every tensor varies, whatever its type.
+"""Generates additional inputs for trials, beyond those drawn by the task's own function. Every tensor varies, regardless of its type.
 
-Floating inputs come from other distributions. Integers stay within the range of the task's own and vary as text does: skewed, repeated, in another
-order; where all are equal, they become lower. Booleans are drawn. Where the task fails on a distribution, a narrower domain is tried before the
-distribution is dropped: first the signs of the task's own numbers, then their range.
+Floating-point inputs are drawn from other distributions. Integers stay within the range of the task's own integers and vary as text does: they are
+skewed, repeated or reordered. If all integers are equal, they are lowered; if all are zero or all are one, they are redrawn like booleans. If the
+task fails on a distribution, narrower domains are tried before the distribution is dropped: first the widest one that each input bears by itself
+(`MIXED`), then one that keeps the signs of the task's own numbers, and then one that keeps their range.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import torch
 
 from verifier.correctness.bounds import position, root_mean_square
 
-DISTRIBUTIONS = ("heavy-tailed", "negative", "spiked", "tiny", "large")  # the most telling first
-SPIKES = (-1.5, 6.0, -0.25)  # in units of the input's root mean square
-EACH = 6  # inputs of which one element changes alone; further inputs change together
-RUN = 8  # length of a run of equal integers, where they are repeated
-FEW = 16  # tensor size below which three elements are a large part
-LEAST = 2  # smallest value of integers that are all equal and yet vary
-SKEW = 4.0  # power of a uniform number: half of the numbers lie in the lowest sixteenth of the range
+DISTRIBUTIONS = ("heavy-tailed", "negative", "spiked", "tiny", "large")  # the most revealing distributions first
+SPIKES = (-1.5, 6.0, -0.25)  # in multiples of the input's root mean square
+EACH = 6  # number of inputs for which one element is changed separately; any further inputs are changed together
+RUN = 8  # length of a run of equal integers
+FEW = 16  # tensor size below which a few elements are a large part of it
+LEAST = 2  # smallest value below which integers that are all equal can be lowered
+SKEW = 4.0  # exponent applied to a uniform number: half of the results are in the lowest sixteenth of the range
 
 Floats = Literal["any", "signs", "range"]
 Discrete = Literal["drawn", "permuted", "own"]
@@ -31,18 +32,24 @@ Discrete = Literal["drawn", "permuted", "own"]
 
 @dataclass(frozen=True)
 class Domain:
-    """The domain within which inputs of a distribution stay."""
+    """The domain that restricts the inputs of a distribution."""
 
     floats: Floats
     discrete: Discrete
+    mixed: bool = False  # each input has a domain of its own
 
     def describe(self) -> str:
+        if self.mixed:
+            return "each input as far as the task goes"
         said = {"any": "", "signs": "signs kept", "range": "range kept"}[self.floats]
         return ", ".join(part for part in (said, {"drawn": "", "permuted": "integers permuted", "own": "integers kept"}[self.discrete]) if part)
 
 
+MIXED = Domain("any", "drawn", mixed=True)
+
+
 def domains(tensors: Sequence[torch.Tensor]) -> list[Domain]:
-    """Returns the domains that make a difference for such inputs, the widest first."""
+    """Returns the domains that make a difference for such inputs, from widest to narrowest."""
     floating = [tensor for tensor in tensors if _floating(tensor)]
     discrete = [tensor for tensor in tensors if not _floating(tensor)]
     floats: tuple[Floats, ...] = ("any", "signs", "range") if floating else ("any",)
@@ -50,11 +57,12 @@ def domains(tensors: Sequence[torch.Tensor]) -> list[Domain]:
     return [Domain(one, other) for one in floats for other in (kinds if discrete else ("drawn",))] if tensors else []
 
 
-def vary(name: str, tensors: Sequence[torch.Tensor], domain: Domain, generator: torch.Generator) -> bool:
-    """Replaces inputs in place by ones of the same shapes and types from another distribution. Returns whether any has changed."""
+def vary(name: str, tensors: Sequence[torch.Tensor], within: Domain | Sequence[Domain | None], generator: torch.Generator) -> bool:
+    """Replaces inputs in place with values from another distribution, keeping shapes and types. `within` is the domain of all inputs or of each one;
+    an input without a domain stays unchanged. Returns whether any input has changed."""
     changed = False
-    for tensor in tensors:
-        if not tensor.numel():
+    for tensor, domain in zip(tensors, [within] * len(tensors) if isinstance(within, Domain) else within, strict=True):
+        if domain is None or not tensor.numel():
             continue
         if _floating(tensor):
             real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
@@ -77,7 +85,7 @@ def _vary_floats(name: str, tensor: torch.Tensor, domain: Floats, generator: tor
         reshape_distribution(name, tensor, generator)
     elif domain == "signs":
         own = tensor.clone()
-        if name == "negative":  # in its place: as many large numbers as small ones
+        if name == "negative":  # in place of "negative": large numbers are as common as small ones
             tensor.copy_(_uniform(tensor.shape, generator).to(tensor.device).mul_(4 * _scale(own)))
         else:
             reshape_distribution(name, tensor, generator)
@@ -88,7 +96,7 @@ def _vary_floats(name: str, tensor: torch.Tensor, domain: Floats, generator: tor
 
 
 def _within(name: str, tensor: torch.Tensor, generator: torch.Generator) -> bool:
-    """Draws from another distribution between the smallest and the largest of the input's own numbers."""
+    """Draws from another distribution, between the minimum and the maximum of the input's own numbers."""
     own = tensor[tensor.isfinite()]
     low, high = (float(own.min()), float(own.max())) if own.numel() else (0.0, 0.0)
     if low == high:
@@ -109,7 +117,7 @@ def _within(name: str, tensor: torch.Tensor, generator: torch.Generator) -> bool
 
 
 def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator) -> None:
-    """Replaces a floating input in place by one of the same shape from another distribution, whether or not the task can handle it."""
+    """Replaces a floating-point input in place with values of the same shape from another distribution, even if the task cannot handle them."""
     if name == "negative":
         tensor.abs_().neg_()
         return
@@ -118,7 +126,8 @@ def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Gener
         return
     scale = _scale(tensor)
     if name == "spiked":
-        # The task's own inputs but for a few elements: a program that looks at part of its input to tell a test from a measurement sees no test.
+        # Only a few elements of the task's own inputs change. As a result, a program that examines part of its input to detect a test does not detect
+        # this one.
         for index, spike in zip(_places(tensor, generator), SPIKES, strict=False):
             tensor[index] = spike * scale
         return
@@ -131,7 +140,8 @@ def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Gener
 
 
 def _places(tensor: torch.Tensor, generator: torch.Generator) -> list[tuple[int, ...]]:
-    """Picks a few elements of the second half; none where the tensor is so small that they would be a large part of it."""
+    """Picks a few elements from the second half; `one_element` changes the first. A program that examines one half does not see what happens in the
+    other. Picks none if the tensor is so small that they would be a large part of it."""
     if tensor.numel() < FEW:
         return []
     at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()
@@ -139,7 +149,7 @@ def _places(tensor: torch.Tensor, generator: torch.Generator) -> list[tuple[int,
 
 
 def _scale(tensor: torch.Tensor) -> float:
-    """Returns the root mean square of the task's own input, so that units are kept."""
+    """Returns the root mean square of the task's own input, which preserves the scale."""
     scale = root_mean_square(tensor) if tensor.numel() else 1.0
     return scale if math.isfinite(scale) and scale > 0 else 1.0
 
@@ -167,7 +177,7 @@ def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator)
     if low == high:
         return _lower(name, tensor, low, generator)
     if _offsets(tensor):
-        # Where one part ends and the next begins: anything but an ascending order may lead outside of what they point into.
+        # Boundaries between consecutive parts. If they did not ascend, they could point outside the tensor that they index.
         inner = _between(low, high, _uniform(tensor.shape, generator), tensor).sort().values
         inner[0], inner[-1] = low, high
         return inner
@@ -181,7 +191,7 @@ def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator)
     part = _uniform(tensor.shape, generator)
     if name == "heavy-tailed":
         part.pow_(SKEW)
-    elif name == "tiny":  # runs of equal ones, and most of them the same
+    elif name == "tiny":  # runs of equal integers; most runs have the same value
         flat = part.view(-1)
         first = torch.arange(flat.numel(), device=flat.device) // RUN * RUN
         part = torch.where(flat[first] < 0.5, flat[0], flat[first]).view(part.shape)
@@ -189,8 +199,11 @@ def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator)
 
 
 def _lower(name: str, tensor: torch.Tensor, number: int, generator: torch.Generator) -> torch.Tensor:
-    """Integers that are all `number`, such as the position of a decoding step or the lengths of full rows: a lower one is a position or a length as
-    well, where a larger one may lead outside of what it points into. Those below two stay."""
+    """Lowers integers that are all equal to `number`, such as the position of a decoding step or the lengths of full rows. A lower value is also a
+    valid position or length, whereas a larger value could point outside the tensor that it indexes. Zeros and ones are redrawn like booleans, which
+    they may stand for (a mask, the type of a token). If the task has no place for the other value, a narrower domain follows."""
+    if number in (0, 1):
+        return _drawn_bits(name, tensor.bool(), generator).to(tensor.dtype)
     if number < LEAST:
         return tensor
     if name == "spiked" and tensor.numel() >= FEW:
@@ -204,7 +217,7 @@ def _lower(name: str, tensor: torch.Tensor, number: int, generator: torch.Genera
 
 
 def _between(low: int, high: int, part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Maps `part` in [0, 1) to integers of the type of `like` from `low` to `high`; both ends occur where there is room."""
+    """Maps `part` in [0, 1) to integers from `low` to `high` in the type of `like`. Both limits occur if there are enough elements."""
     drawn = (part.double() * (float(high) - float(low) + 1.0)).floor_().to(torch.int64).add_(low).clamp_(low, high)
     if drawn.numel() > 1:
         drawn.view(-1)[0], drawn.view(-1)[-1] = high, low
@@ -212,12 +225,12 @@ def _between(low: int, high: int, part: torch.Tensor, like: torch.Tensor) -> tor
 
 
 def _permutation(tensor: torch.Tensor, low: int, high: int) -> bool:
-    """Whether every number of the range occurs exactly once: a permutation."""
+    """Returns whether every number in the range occurs exactly once, which makes the tensor a permutation."""
     return high - low + 1 == tensor.numel() and bool((tensor.flatten().sort().values.diff() == 1).all())
 
 
 def _offsets(tensor: torch.Tensor) -> bool:
-    """Whether the numbers ascend from zero without being a permutation: offsets at which parts of something else begin."""
+    """Returns whether the numbers ascend from zero without being a permutation. Such numbers are offsets at which parts of another tensor begin."""
     if tensor.dtype == torch.bool or tensor.dim() != 1 or tensor.numel() < 2 or int(tensor[0]) != 0:
         return False
     steps = tensor.diff()
@@ -232,11 +245,11 @@ def _drawn_bits(name: str, tensor: torch.Tensor, generator: torch.Generator) -> 
         return made
     part = _uniform(tensor.shape, generator).to(tensor.device)
     columns = tensor.shape[-1] if tensor.dim() else 1
-    if name == "tiny" and columns > 1:  # rows of various lengths, as padding makes them
+    if name == "tiny" and columns > 1:  # rows of different lengths, as with padding
         ends = (part[..., :1] * (columns - 1)).floor() + 1
         return (torch.arange(columns, device=tensor.device) < ends).expand(tensor.shape).clone()
     made = part < {"negative": 0.1, "large": 0.9}.get(name, 0.5)
-    if columns > 1:  # many tasks fail on a row that is all true or all false
+    if columns > 1:  # many tasks fail on a row that is entirely true or entirely false
         made[..., 0], made[..., -1] = True, False
     return made
 
@@ -245,24 +258,28 @@ def _drawn_bits(name: str, tensor: torch.Tensor, generator: torch.Generator) -> 
 
 
 def changeable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """Returns which inputs change an element in each trial: each by itself, those beyond `EACH` together."""
+    """Returns groups of inputs; each trial changes an element in one group. Each of the first `EACH` inputs forms its own group, and the remaining
+    inputs form one group together."""
     found = [index for index, tensor in enumerate(tensors) if tensor.numel()]
     rest = found[EACH:]
     return [[index] for index in found[:EACH]] + ([rest] if rest else [])
 
 
-def one_element(tensor: torch.Tensor, seed: int) -> torch.Tensor | None:
-    """Returns a copy in which one element, far from the beginning, has another value that is plausible among the tensor's own numbers; null for
-    integers that are all zero or all one, since nothing says what other values would mean."""
+def one_element(tensor: torch.Tensor, seed: int, wide: bool = False) -> torch.Tensor | None:
+    """Returns a copy in which one element of the first half is replaced by a different value that is plausible among the tensor's own numbers. With
+    `wide`, a floating-point value may have any sign and size. Returns null if all integers are zero or negative, because a larger value may point
+    outside the tensor that it indexes."""
     if tensor.is_complex():
-        parts = one_element(torch.view_as_real(tensor), seed)
+        parts = one_element(torch.view_as_real(tensor), seed, wide)
         return None if parts is None else torch.view_as_complex(parts)
     draws = random.Random(seed)
     changed = tensor.clone(memory_format=torch.preserve_format)
     order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride()[axis])
     flat = changed.view(-1) if changed.is_contiguous() else changed.permute(order).view(-1)
-    at = draws.randrange(flat.numel() // 2, flat.numel())
-    if changed.is_floating_point():
+    at = draws.randrange((flat.numel() + 1) // 2)
+    if changed.is_floating_point() and wide and tensor.numel() >= FEW and float(flat[at]) != (spike := min(SPIKES) * _scale(tensor)):
+        flat[at] = spike
+    elif changed.is_floating_point():
         low, high = flat.min(), flat.max()
         flat[at] = (
             torch.where(flat[at] - low > high - flat[at], low, high) if bool(low < high) else flat[at] * 1.25 + (0.0 if bool(flat[at]) else 0.25)
@@ -275,7 +292,7 @@ def one_element(tensor: torch.Tensor, seed: int) -> torch.Tensor | None:
         other = torch.nonzero(flat != flat[at])
         if other.numel():
             flat[at] = flat[other[draws.randrange(len(other))]].reshape(())
-        elif int(flat[at]) >= LEAST:
+        elif int(flat[at]) > 0:
             flat[at] = draws.randrange(int(flat[at]) // 2, int(flat[at]))
         else:
             return None
@@ -283,7 +300,7 @@ def one_element(tensor: torch.Tensor, seed: int) -> torch.Tensor | None:
 
 
 def _moved_boundary(offsets: torch.Tensor, draws: random.Random) -> bool:
-    """Moves the boundary between two neighbouring parts in place; false where no part has room."""
+    """Moves the boundary between two neighbouring parts in place. Returns false if no part has room."""
     inner = list(range(1, offsets.numel() - 1))
     draws.shuffle(inner)
     for at in inner[:64]:

@@ -1,4 +1,4 @@
-"""One output of a call, or one entry of the state: its expected value, and how far a program's may deviate, as a whole and in its parts."""
+"""One output of a call or one entry of the state: its expected value, and how far a program's value may deviate, both overall and in its parts."""
 
 from __future__ import annotations
 
@@ -7,34 +7,38 @@ from dataclasses import dataclass, field
 
 import torch
 
-from verifier.correctness import spread
+from verifier.correctness import slices, spread
 from verifier.correctness.bounds import relative, root_mean_square
+from verifier.correctness.slices import Axis
 from verifier.correctness.spread import Rows, Spread
 from verifier.judge.memory import large
 from verifier.task import Precision
 
 _DRAWS = random.SystemRandom()  # a program cannot know which rows are checked
-MANY_DECIDED = 0.05  # share of elements decided by rounding above which quantiles include them
-COARSE = 16  # integers must span at least this many times their largest rounding difference; a smaller span suggests an order
-CLUSTERS = 4  # factor on the number of whole rows that PyTorch, or plain arithmetic, decides differently
+MANY_DECIDED = 0.05  # if rounding decides more than this share of elements, the quantiles include them
+COARSE = 16  # minimum ratio of the integers' range to their largest rounding difference; a smaller ratio suggests an ordering
+CLUSTERS = 4  # factor on the number of whole rows that PyTorch or plain arithmetic decides differently
 
 
 @dataclass
 class Leaf:
-    """The value to compare with, and the bound."""
+    """The expected value and the bound."""
 
     reference: torch.Tensor
-    alternative: torch.Tensor  # eager's own
-    error: float  # of eager against `reference`
-    share: float  # share of elements in which eager decides differently
+    alternative: torch.Tensor  # eager's own value
+    error: float  # error of eager relative to `reference`
+    share: float  # share of elements that eager decides differently
     limit: float
-    tolerated: float = 0.0  # share of elements that may be off by more
-    precise: bool = True  # whether `reference` is fp64's
+    tolerated: float = 0.0  # share of elements that may have larger errors
+    precise: bool = True  # whether `reference` was computed in fp64
     plain: list[Spread] = field(default_factory=list)  # plain arithmetic's errors, one per draw
     plain_step: int = 0  # the largest integer difference in plain arithmetic
     plain_clusters: int = 0
+    plain_slices: list[list[torch.Tensor]] = field(default_factory=list)
     _rows: Rows | None = None
     _own: Spread | None = None
+    _axes: list[Axis] | None = None
+    _own_slices: list[torch.Tensor] = field(default_factory=list)
 
     @property
     def floating(self) -> bool:
@@ -42,27 +46,41 @@ class Leaf:
 
     @property
     def own(self) -> Spread | None:
-        """Returns the spread of eager's errors over a fixed sample of rows; null where it says nothing."""
-        if self._own is None and self.precise and self.reference is not self.alternative and self.tolerated <= MANY_DECIDED:
+        """Returns the spread of eager's errors over a fixed sample of rows, or null if it is not informative."""
+        if self._own is None and self._informative:
             self._rows = self._rows or spread.rows_of(self.alternative, _DRAWS)
             self._own = spread.spread(self.alternative, self.reference, self._rows) if self._rows is not None else None
         return self._own
 
+    @property
+    def _informative(self) -> bool:
+        return self.precise and self.reference is not self.alternative and self.tolerated <= MANY_DECIDED
+
+    @property
+    def axes(self) -> list[Axis]:
+        """Returns a fixed sample of slices along every dimension. It is empty if eager's errors are not informative."""
+        if self._axes is None and self.floating and self._informative and not large(self.reference.nbytes):
+            self._axes = slices.axes_of(self.alternative, _DRAWS)
+            self._own_slices = slices.errors(self.alternative, self.reference, self._axes)
+        return self._axes or []
+
     def add_plain(self, rough: torch.Tensor) -> None:
-        """Adds one more draw of plain arithmetic, in fp64 where floating."""
+        """Adds another draw of plain arithmetic, in fp64 for floating-point tensors."""
         if not self.floating:
             self.plain_step = max(self.plain_step, _step(rough, self.reference))
         if self.precise and self.own is not None and self._rows is not None:
             self.plain.append(spread.spread(rough, self.reference, self._rows))
+        if self.precise and self.axes:
+            self.plain_slices.append(slices.errors(rough, self.reference, self.axes))
         self.plain_clusters = max(self.plain_clusters, self._clusters(rough))
 
     def quantiles(self, precision: Precision) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """Returns the limits of the quantiles, and eager's own quantiles."""
+        """Returns the limits on the quantiles, and eager's own quantiles."""
         own = self.own
         return None if own is None else (spread.limits(own, self.plain, self.alternative.dtype, precision), own.quantiles)
 
     def finer(self, value: torch.Tensor, precision: Precision) -> str:
-        """Says how a `value` is wrong although its largest error is within the bound; empty if it is not."""
+        """Describes how a `value` is wrong although its largest error is within the bound. Returns an empty string if it is right."""
         if self.tolerated > 0 and not large(value.nbytes):
             most = max(self._clusters(self.alternative), self.plain_clusters)
             found = self._clusters(value)
@@ -70,17 +88,30 @@ class Leaf:
                 return f"{found:,} rows are wrong as wholes, where rounding decides single elements"
         if not self.floating:
             return self._too_far(value)
+        if not self.precise and self.error == 0.0:
+            return self._beside_eager(value)
         own = self.own
-        if own is None or self._rows is None:
+        if own is not None and self._rows is not None:
+            seen = spread.spread(value, self.reference, self._rows)
+            said = spread.beyond(seen, spread.limits(own, self.plain, value.dtype, precision))
+            decided = min(self.tolerated * self._rows.length, 1.0)
+            said = said or spread.stray_rows(seen, own, self.plain, value.dtype, decided)
+            if said:
+                return said
+        if not self.axes:
             return ""
-        seen = spread.spread(value, self.reference, self._rows)
-        said = spread.beyond(seen, spread.limits(own, self.plain, value.dtype, precision))
-        decided = min(self.tolerated * self._rows.length, 1.0)
-        return said or spread.stray_rows(seen, own, self.plain, value.dtype, decided)
+        off = slices.errors(value, self.reference, self.axes)
+        return slices.stray(off, [self._own_slices, *self.plain_slices], self.axes, value.dtype, self.tolerated)
+
+    def _beside_eager(self, value: torch.Tensor) -> str:
+        """Checks a value that fp64 cannot judge. The bound for the largest error beside eager holds for most elements and rows too, each relative to
+        its own row."""
+        self._rows = self._rows or spread.rows_of(self.alternative, _DRAWS)
+        return spread.beyond(spread.spread(value, self.reference, self._rows), [self.limit] * 4) if self._rows is not None else ""
 
     def _too_far(self, value: torch.Tensor) -> str:
-        """Checks integers. A rounded integer may fall on the other side of a boundary, but no further off than PyTorch's own or plain arithmetic's.
-        An index that rounding decides may have any value."""
+        """Checks integers. A rounded integer may fall on the other side of a boundary, but its error must not exceed PyTorch's own or plain
+        arithmetic's. An index that rounding decides may have any value."""
         if value.dtype == torch.bool or not value.numel() or self.tolerated == 0:
             return ""
         usual = max(_step(self.alternative, self.reference), self.plain_step)
@@ -101,7 +132,7 @@ class Leaf:
 
 
 def _step(value: torch.Tensor, expected: torch.Tensor) -> int:
-    """Returns the largest difference of integers."""
+    """Returns the largest difference between the integers of two tensors."""
     if value.dtype == torch.bool or not value.numel():
         return 0
     return int((value.to(torch.int64) - expected.to(torch.int64)).abs().max())

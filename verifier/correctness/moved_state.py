@@ -1,8 +1,7 @@
-"""Compares the state that a program has after its timed calls, such as running averages, with eager's."""
+"""Compares the state that a program has after its timed calls (for example, its running averages) with eager's state."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import torch
@@ -17,25 +16,26 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import fetch
 from verifier.layout import read_specs
 
-# Two sound programs' rounding differs by less over all calls. Updates that are left out once an average has settled differ by the noise of a batch
-# alone: a thousandth for thousands of elements. Where rounding may differ by more, it is measured, and where it cannot be measured, it is granted.
+# Over all calls, the rounding of two sound programs differs by less. If updates are skipped after an average has settled, the only difference is the
+# batch noise: a thousandth for thousands of elements. Larger rounding differences are measured if possible, and are otherwise tolerated.
 STATE_OFF, GRANTED = 1e-4, 1e-2
 
-REPLAYED = 60  # calls after which an average with the usual momentum of 0.1 has forgotten its initial value
+REPLAYED = 60  # number of calls after which an average with the usual momentum of 0.1 has forgotten its initial value
 
 
 @dataclass
 class Drift:
-    """How far apart two sound programs may be in an entry of the state after many calls."""
+    """The distance that two sound programs can have in one state entry after many calls."""
 
     limit: float
-    tolerated: float  # share of elements that may be off by more
+    tolerated: float  # share of elements that may have larger errors
     apart: float  # root mean square error of eager or plain arithmetic
 
 
 def state_off(program: Party, eager: Party, trials: Trials) -> str:
-    """Says how the program's state after all calls differs from eager's, which saw the same inputs; empty if it does not. A program that can tell
-    timed calls from checked ones could skip its updates. Entries that random numbers change are left out."""
+    """Describes how the program's state after all calls differs from the state of eager, which processed the same inputs. Returns an empty string if
+    it does not differ. Otherwise, a program that can distinguish timed calls from checked ones could skip its updates. Entries that depend on random
+    numbers are no exception, because both sides have made the same calls from the same seeds."""
     names = trials.reference.mutated
     if not names:
         return ""
@@ -44,15 +44,13 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
     for party, theirs in ((program, trials.state_names()), (eager, names)):
         specs = party.ask("state", {"names": theirs}, patience).message.get("specs")
         if specs is None:
-            return f"the state dict has no {names[0]!r}, which the task changes"
+            return f"the program has no {names[0]!r}, which the task changes"
         states.append(fetch(party, "state", read_specs(specs), "held", patience))
     drifted: list[Drift] | None = None
     for index, (name, got, expected) in enumerate(zip(names, *states, strict=True)):
-        if index in trials.unsteady:
-            continue
         if got.shape != expected.shape:
             return f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}"
-        noise = index in trials.expectations.noisy_state  # between two sound programs its sign and size vary
+        noise = index in trials.expectations.noisy_state  # its sign and size vary between two sound programs
         limit = NOISE_ROOM if noise else state_limit(expected.dtype)
         judgement = judge(got, expected, limit)
         if not judgement.ok:
@@ -65,22 +63,22 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
 
 
 def state_limit(dtype: torch.dtype, off: float = STATE_OFF) -> float:
-    """Returns the limit for an entry of the state. Running averages in 16 bits settle within a few units in the last place, at different values for
-    each program; a skipped update shows as half of the value or more."""
+    """Returns the limit for a state entry. Running averages in 16 bits settle within a few units in the last place, at different values for each
+    program. A skipped update shows up as an error of at least half the value."""
     return max(off, ULPS * epsilon(dtype))
 
 
 def judge_drifted(got: torch.Tensor, expected: torch.Tensor, limit: float, drift: Drift, noise: bool) -> Judgement:
     judgement = judge(got, expected, max(limit, min(drift.limit, NOISE_ROOM)), drift.tolerated)
     if noise and not judgement.ok and float((got.double() - expected.double()).abs().max()) <= NOISE_ROOM * drift.apart:
-        return Judgement(True)  # eager's own noise may happen to cancel
+        return Judgement(True)  # eager's own noise may happen to cancel out
     return judgement
 
 
 def drifts(trials: Trials) -> list[Drift]:
-    """Measures the drift of every entry by calls with the task's inputs in eager, in fp64 and in plain arithmetic, each continuing from its own
-    state. A decision by rounding stays in an average for dozens of calls, so more of it shows than after the first trials. Measured only where a
-    state is off; empty where fp64 does not run or takes gigabytes."""
+    """Measures the drift of every entry over calls with the task's inputs, in eager, in fp64 and in plain arithmetic. Each run continues from its own
+    state. A rounding decision stays in an average for dozens of calls, so its effect is more visible than after the first trials. The drift is
+    measured only if a state is off. The result is empty if fp64 does not run or takes gigabytes."""
     reference = trials.reference
     if trials.expectations.no_oracle:
         return []
@@ -100,9 +98,9 @@ def _replayed(trials: Trials) -> list[Drift]:
     plain: list[torch.Tensor] | None = None
     exact: list[torch.Tensor] | None = None
     own: list[torch.Tensor] = []
-    begin = time.monotonic()
+    begin = reference.clock()
     for _ in range(REPLAYED):
-        if time.monotonic() - begin > trials.limits.oracle / 4:
+        if reference.clock() - begin > trials.limits.oracle / 4:
             break
         values, rng = reference.inputs(draws.getrandbits(32)), draws.getrandbits(32)
         if large(values.nbytes):
@@ -121,7 +119,7 @@ def _replayed(trials: Trials) -> list[Drift]:
 def _drift(own: torch.Tensor, exact: torch.Tensor, plain: torch.Tensor, trials: Trials) -> Drift:
     error, share = deviation(own, exact, MOST_DECIDED)
     rough, flipped = deviation(plain, exact, MOST_DECIDED)
-    room = min(2 * tolerated(share, flipped, own.numel()), 0.5)  # the program and eager each decide for themselves
+    room = min(2 * tolerated(share, flipped, own.numel()), 0.5)  # the program and eager decide independently
     if not own.is_floating_point() or not own.numel():
         return Drift(0.0, room, 0.0)
     apart = max(root_mean_square(own.double() - exact), root_mean_square(plain - exact))

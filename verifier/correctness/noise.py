@@ -1,11 +1,13 @@
-"""How far an entry of the state may deviate from fp64's where rounding decides: averages of zero-mean values, and whatever depends on a decision.
+"""How far a state entry may deviate from its fp64 value if rounding decides. Averages of zero-mean values and everything that depends on a decision
+are affected.
 
-Batch statistics of zero-mean values are rounding noise, and so are their averages. A program whose arithmetic is sound may have more noise
-than plain arithmetic: a folded `x * scale + shift` rounds `shift` once for all elements, where the rounding of each averages out by the square root
-of their number. The value must only remain noise here; trials with random weights check the same entries exactly.
+Batch statistics of zero-mean values are rounding noise, and so are their averages. A program with sound arithmetic may have more noise than plain
+arithmetic. For example, a folded `x * scale + shift` rounds `shift` once for all elements. By contrast, the errors from rounding each element
+separately average out with the square root of the number of elements. In this case, the value only has to remain noise; trials with random weights
+check the same entries exactly.
 
-A batch of two close elements is normalised to plus and minus one, or to minus and plus one: rounding decides. Whatever follows moves with it, in
-a few elements or in all by a little, and by more in one run than in the next ten.
+A batch of two close elements is normalised either to plus and minus one or to minus and plus one, and rounding decides which. Everything downstream
+changes as well: in a few elements or slightly in all of them, and possibly by more in one run than in the next ten.
 """
 
 from __future__ import annotations
@@ -20,21 +22,21 @@ from verifier.correctness.bounds import FLIPPED, bound, chaotic_error, deviation
 from verifier.task import Precision
 
 NOISE_ROOM = 1024
-DECIDED = 16.0  # factor on plain arithmetic's error, in place of `correctness.W`, where it decides something differently from fp64
-MOST_DECIDED = 2 * FLIPPED  # share of eager's elements up to which decisions can be distinguished from noise here, where plain arithmetic tells more
+DECIDED = 16.0  # factor on plain arithmetic's error, instead of `correctness.W`, if plain arithmetic decides something differently than fp64
+MOST_DECIDED = 2 * FLIPPED  # like `FLIPPED`, for eager's elements; higher in this case because plain arithmetic provides further evidence
 
 
 @dataclass
 class Allowance:
     limit: float
-    tolerated: float  # share of elements that may be off by more
+    tolerated: float  # share of elements that may have larger errors
     noise: bool  # no digit is meaningful
 
 
 def allowance(own: torch.Tensor, exact: torch.Tensor, drawn: list[float], share: float, precision: Precision, decided: bool) -> Allowance | None:
-    """Computes the allowance for a floating entry that is `own` in eager and `exact` in fp64, from plain arithmetic's errors and share. `decided`: in
-    the same call plain arithmetic decides something differently from fp64, in this entry or another. Null where eager is far from fp64 and nothing
-    explains it."""
+    """Computes the allowance for a floating-point entry from the errors and the share of plain arithmetic. The value of the entry is `own` in eager
+    and `exact` in fp64. `decided` says whether plain arithmetic decided something differently than fp64 in the same call, in this entry or another
+    one. Returns null if eager is far from fp64 for no known reason."""
     chaotic = chaotic_error(own.dtype)
     error, flipped = deviation(own, exact, MOST_DECIDED)
     worst = max(drawn, default=0.0)
@@ -49,14 +51,15 @@ def allowance(own: torch.Tensor, exact: torch.Tensor, drawn: list[float], share:
 
 
 class Inherited:
-    """The error that plain arithmetic has left in the state since it was set. In an average it persists after the next call without growing."""
+    """The error that plain arithmetic has accumulated in the state since the state was set. In an average, this error persists after the next call
+    but does not grow."""
 
     def __init__(self) -> None:
-        self.errors: dict[int, tuple[float, float]] = {}  # for each entry: the largest error, and the size to which it is relative
+        self.errors: dict[int, tuple[float, float]] = {}  # for each entry: the largest error, and the magnitude to which it is relative
         self.decided = False
 
     def add(self, state: Sequence[torch.Tensor], errors: Sequence[list[float]]) -> list[list[float]]:
-        """Adds the errors of one more call that led to fp64's `state`, including the inherited error."""
+        """Adds the errors of one more call, which produced fp64's `state`, including the inherited error."""
         return [self._with(index, exact, drawn) for index, (exact, drawn) in enumerate(zip(state, errors, strict=True))]
 
     def _with(self, index: int, exact: torch.Tensor, drawn: list[float]) -> list[float]:

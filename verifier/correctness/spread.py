@@ -1,8 +1,9 @@
 """The spread of errors over a tensor: quantiles over elements and over rows, in addition to the largest error.
 
-A single bound for the largest error is as wide as the worst row makes it: where a divisor nearly cancels, PyTorch itself is far off, and all other
-rows could be computed in 16 bits. So errors are also measured relative to the row of each element. Their quantiles, and each row's error, are
-compared with those of PyTorch and plain arithmetic in the same places. For large tensors a sample of rows is checked, a different one each time.
+A single bound for the largest error must be as wide as the worst row requires. If a divisor nearly cancels in that row, PyTorch itself is far off,
+and all other rows could be computed in 16 bits. Therefore, errors are also measured relative to the row of each element. Their quantiles, and each
+row's error, are compared with those of PyTorch and plain arithmetic at the same positions. For large tensors, a different sample of rows is checked
+each time.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ import torch
 from verifier.correctness.bounds import ULPS, K, epsilon
 from verifier.task import Precision
 
-SHORT, LONG = 16, 1024  # elements of a row: shorter and longer rows are regrouped
-BLOCK = 64  # elements that replace rows which are too short
-ROWS = 1024  # rows that are checked
-LEAST = 256  # elements below which quantiles say nothing
+SHORT, LONG = 16, 1024  # elements per row: shorter and longer rows are regrouped
+BLOCK = 64  # elements per group; such groups replace rows that are too short
+ROWS = 1024  # maximum number of rows that are checked
+LEAST = 256  # number of elements below which quantiles are meaningless
 QUANTILES = (0.5, 0.9)
-W = 3.0  # times plain arithmetic's quantile
+W = 3.0  # factor on the quantile of plain arithmetic
 ROOM = 16.0  # factor on the error of PyTorch or plain arithmetic in the same row
-STRAY = 0.02  # share of rows that may be off by more, since both errors are partly chance
-FAINT = 2.0**-20  # part of the root mean square over all rows; smaller rows are measured by this size
-DEEP = 8  # least number of elements of a row for which "more than half" means something
+STRAY = 0.02  # share of rows that may have larger errors, because both errors are partly due to chance
+FAINT = 2.0**-20  # fraction of the root mean square over all rows; in rows smaller than this, errors are relative to this value
+DEEP = 8  # minimum row length for which "more than half" is meaningful
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The elements that are checked: `count` runs of `length` elements, by their starts in the flat tensor."""
+    """The elements that are checked: `count` runs of `length` elements; `starts` holds their positions in the flat tensor."""
 
     starts: torch.Tensor
     length: int
@@ -50,7 +51,7 @@ class Spread:
 
 
 def rows_of(tensor: torch.Tensor, draws: random.Random, most: int = ROWS) -> Rows | None:
-    """Samples at most so many rows of a large tensor; null where a tensor has too few elements."""
+    """Samples at most `most` rows of a large tensor. Returns null if the tensor has too few elements."""
     numel = tensor.numel() * (2 if tensor.is_complex() else 1)
     if numel < LEAST or not (tensor.is_floating_point() or tensor.is_complex()):
         return None
@@ -65,7 +66,7 @@ def rows_of(tensor: torch.Tensor, draws: random.Random, most: int = ROWS) -> Row
 
 
 def spread(value: torch.Tensor, expected: torch.Tensor, rows: Rows) -> Spread:
-    """Computes the spread. Elements that are not finite in either tensor are left out: their masks are compared elsewhere."""
+    """Computes the spread. Excludes elements that are not finite in either tensor, because their masks are compared elsewhere."""
     a, b = (_taken(tensor, rows) for tensor in (value, expected))
     finite = a.isfinite() & b.isfinite()
     a, b = torch.where(finite, a, 0.0), torch.where(finite, b, 0.0)
@@ -77,7 +78,7 @@ def spread(value: torch.Tensor, expected: torch.Tensor, rows: Rows) -> Spread:
 
 
 def _taken(tensor: torch.Tensor, rows: Rows) -> torch.Tensor:
-    """[rows, length] in fp64."""
+    """Returns the rows in fp64 with the shape [rows, length]."""
     flat = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).reshape(-1)
     runs = flat[: flat.numel() // rows.length * rows.length].view(-1, rows.length)
     at = (rows.starts // rows.length).to(flat.device)
@@ -89,14 +90,14 @@ def _quantiles(values: torch.Tensor) -> tuple[float, ...]:
 
 
 def limits(own: Spread, plain: Sequence[Spread], dtype: torch.dtype, precision: Precision) -> tuple[float, ...]:
-    """Computes the limit of each quantile from PyTorch's own and, where measured, plain arithmetic's."""
+    """Computes the limit on each quantile from PyTorch's own quantile and, if measured, from that of plain arithmetic."""
     least = ULPS * epsilon(dtype)
     drawn = [max((one.quantiles[at] for one in plain), default=0.0) for at in range(len(own.quantiles))]
     return tuple(max(K[precision] * mine, W * rough, least) for mine, rough in zip(own.quantiles, drawn, strict=True))
 
 
 def beyond(found: Spread, most: Sequence[float]) -> str:
-    """Says which quantile exceeds its limit; empty if none does."""
+    """Reports which quantile exceeds its limit. Returns an empty string if none does."""
     kinds = [f"{q:.0%} of the {what}" for what in ("elements", "rows") for q in QUANTILES]
     for kind, error, limit in zip(kinds, found.quantiles, most, strict=True):
         if error > limit:
@@ -105,8 +106,8 @@ def beyond(found: Spread, most: Sequence[float]) -> str:
 
 
 def stray_rows(found: Spread, own: Spread, plain: Sequence[Spread], dtype: torch.dtype, decided: float) -> str:
-    """Says how many rows are further off than PyTorch and plain arithmetic in the same rows; empty if none is. `decided`: share of rows in which
-    rounding may decide something."""
+    """Reports how many rows have larger errors than PyTorch and plain arithmetic have in the same rows. Returns an empty string if none has.
+    `decided` is the share of rows in which rounding may decide something."""
     least = ULPS * epsilon(dtype)
     usual = torch.stack([own.each, *(one.each for one in plain)]).max(0).values.mul(ROOM).clamp_min(least)
     off = int((found.each > usual).sum())
@@ -116,7 +117,7 @@ def stray_rows(found: Spread, own: Spread, plain: Sequence[Spread], dtype: torch
 
 
 def clusters(wrong: torch.Tensor) -> int:
-    """Counts rows in which more than half of the elements are wrong. `wrong`: booleans in the shape of an output."""
+    """Counts rows in which more than half of the elements are wrong. `wrong` holds booleans in the shape of an output."""
     length = wrong.shape[-1] if wrong.dim() else 1
     if wrong.dim() < 2 or length < DEEP:
         return 0

@@ -1,4 +1,4 @@
-"""Plans the trial calls: inputs of several distributions and shapes, other weights, fresh and old addresses."""
+"""Plans the trial calls: inputs from several distributions and with several shapes, other weights, and fresh and reused addresses."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from typing import Any, Literal
 import torch
 
 from verifier.correctness.expectation import Expectations, Expected
-from verifier.correctness.inputs import DISTRIBUTIONS, Domain, changeable, domains, one_element
+from verifier.correctness.inputs import DISTRIBUTIONS, MIXED, Domain, changeable, domains, one_element
 from verifier.correctness.not_a_number import NAME
 from verifier.judge.session import ReferenceSession, StateEntry, Values
 from verifier.randomising import randomised
 
 Weights = list[torch.Tensor]
 Kind = Literal["own", "distribution", "weights", "not a number", "numbers", "constructed again"]
-NUMBERS: dict[str, type] = {"other numbers": float, "other flags": bool}
-SMALLER = 0.75  # of a float among the arguments
+NUMBERS: dict[str, type] = {"other numbers": float, "other integers": int, "other flags": bool}
+SMALLER = 0.75  # factor on a float argument
 AGAIN = "the first inputs, constructed again"
-GIVEN_UP = 2  # failed distributions after which a domain is not tried again
+GIVEN_UP = 2  # number of failed distributions after which a domain is no longer tried
 PLAIN = Domain("any", "own")
 
 
 @dataclass
 class Way:
-    """One way to draw what a step needs, if the task can handle it; the widest is tried first. `draw` returns null where there is nothing to vary."""
+    """One way to draw the inputs for a step, if the task can handle it. The widest way is tried first. `draw` returns null if there is nothing to
+    vary."""
 
     draw: Callable[[], Values | None]
     weights: Callable[[], Weights] | None = None
     detail: str = ""
     domain: Domain | None = None
-    wide: tuple[bool, bool] | None = None  # of `weights`: the last arguments of `other_weights`
+    wide: tuple[bool, bool] | None = None  # for `weights`: the last arguments of `other_weights`
 
 
 @dataclass
 class Step:
-    """One planned call. Its inputs may take gigabytes, so they are drawn when its turn comes and are not kept. `fresh`: inputs lie at another address
-    than before; otherwise new contents lie at old addresses. `needed`: there is no verdict without this call, however slow the task is."""
+    """One planned call. The inputs may take gigabytes, so they are drawn when the step runs and are not kept. With `fresh`, the inputs have a new
+    address; otherwise, new contents are written to old addresses. With `needed`, there is no verdict without this call, however slow the task is."""
 
     name: str
     seed: int
@@ -52,7 +53,7 @@ class Step:
 
 @dataclass
 class Plan:
-    """Orders trials so that cheap and telling ones come first. `first_inputs` draws those that the task was prepared with."""
+    """Orders trials so that cheap and revealing trials come first. `first_inputs` draws the inputs that the task was prepared with."""
 
     reference: ReferenceSession
     draws: random.Random
@@ -61,26 +62,31 @@ class Plan:
     first_inputs: Callable[[], Values]
 
     def __post_init__(self) -> None:
-        self.refused: dict[Domain, int] = {}  # by domain, the distributions on which the task failed
+        self.refused: dict[Domain, int] = {}  # for each domain, the number of distributions on which the task failed
+        self.each: list[Domain | None] | None = None  # for `MIXED`, the domain of each input; null until they are needed
 
     def steps(self, expectations: Expectations) -> Iterator[Step]:
-        """Yields the steps. Later steps depend on what earlier ones have shown about the task."""
+        """Yields the steps. Later steps depend on what earlier steps have revealed about the task."""
         reference = self.reference
         weighted = any(entry.spec.floating for entry in reference.state)
+        moves = bool(reference.mutated or reference.remembers)
         yield self._own("task inputs 1", self.first_inputs, needed=True)
         yield self._task_inputs("task inputs 2", fresh=False)
         first = self.first_inputs()
         within, changes = domains(first.tensors), changeable(first.tensors)
+        if len(within) > 1 and sum(tensor.numel() > 0 for tensor in first.tensors) > 1:
+            within.insert(1, MIXED)
         del first
         for distribution in DISTRIBUTIONS if within else ():
             yield self._distribution(distribution, within)
         if expectations.first is not None:
             for indices in changes:
-                yield self._one_element(indices, len(changes))
-            # For a task that changes its state, repeating an input is one more call with results of its own.
+                yield self._one_element(indices, len(changes), wide=bool(within) and not self.refused.get(within[0]))
+            # If a task changes its state, a repeated input is simply another call with a different result.
             known = None if reference.mutated or reference.remembers else expectations.first
             yield Step("the first inputs elsewhere", self._seed(), [Way(self.first_inputs)], known=known)
-            yield Step(NAME, self._seed(), [], "not a number", needed=True)
+            if not moves:
+                yield self._not_a_number()
             for name, kind in NUMBERS.items() if not reference.remembers else ():
                 if other_numbers(expectations.first.values, kind) is not None:
                     yield Step(name, self._seed(), [Way(partial(self._other_numbers, kind))], "numbers", needed=True)
@@ -96,9 +102,11 @@ class Plan:
         if expectations.first is not None and not reference.remembers:
             known = None if reference.mutated else expectations.first
             yield Step(AGAIN, self._seed(), [Way(self.first_inputs)], "constructed again", known=known, needed=True)
+        if moves and expectations.first is not None:
+            yield self._not_a_number()  # NaN stays in a state, so this comes last
 
     def bears(self, way: Way, borne: bool) -> None:
-        """Records whether the task could handle a distribution within a domain."""
+        """Records whether the task could handle a distribution in a domain."""
         if way.domain is not None and not borne:
             self.refused[way.domain] = self.refused.get(way.domain, 0) + 1
 
@@ -112,6 +120,9 @@ class Plan:
         seed = self._seed()
         return Step(name, seed, [Way(lambda: self.reference.inputs(seed))], fresh=fresh)
 
+    def _not_a_number(self) -> Step:
+        return Step(NAME, self._seed(), [], "not a number", needed=True)
+
     def _variant(self, number: int) -> Step:
         seed = self._seed()
         return Step(f"input variant {number + 1}", seed, [Way(lambda: self.reference.inputs(seed, number))], needed=True)
@@ -119,19 +130,26 @@ class Plan:
     def _other_numbers(self, kind: type) -> Values | None:
         return other_numbers(self.first_inputs(), kind)
 
-    def _one_element(self, indices: list[int], groups: int) -> Step:
+    def _one_element(self, indices: list[int], groups: int, wide: bool) -> Step:
         seed = self._seed()
         name = "one element changed" if groups == 1 else f"one element of input {', '.join(map(str, indices))} changed"
-        return Step(name, seed, [Way(lambda: changed_elements(self.first_inputs(), indices, seed))], "distribution", fresh=False, needed=True)
+        return Step(name, seed, [Way(lambda: changed_elements(self.first_inputs(), indices, seed, wide))], "distribution", fresh=False, needed=True)
 
     def _distribution(self, name: str, within: Sequence[Domain]) -> Step:
         seed = self._seed()
 
         def way(domain: Domain) -> Way:
-            return Way(lambda: self.reference.reshaped(self.reference.inputs(seed), name, domain, seed), None, domain.describe(), domain)
+            return Way(lambda: self._reshaped(name, domain, seed), None, domain.describe(), domain)
 
         ways = [way(domain) for domain in within if self.refused.get(domain, 0) < GIVEN_UP]
         return Step(name, seed, ways, "distribution", fresh=self.draws.random() < 0.5, needed=name in DISTRIBUTIONS[:2])
+
+    def _reshaped(self, name: str, domain: Domain, seed: int) -> Values | None:
+        if not domain.mixed:
+            return self.reference.reshaped(self.reference.inputs(seed), name, domain, seed)
+        each, values = self.each or [], self.reference.inputs(seed)
+        wide = all(one is not None and (one.floats, one.discrete) == ("any", "drawn") for one in each)
+        return None if wide else self.reference.reshaped(values, name, each, seed)  # together, the widest have just failed
 
     def _weighted(self, name: str, distribution: str = "") -> Step:
         seed = self._seed()
@@ -149,7 +167,7 @@ class Plan:
 
 
 def other_weights(state: list[StateEntry], original: Weights, seed: int, wide: bool = True, buffers: bool = True) -> Weights:
-    """Draws random values for parameters, for statistics of norms and, with `buffers`, for all other floating entries."""
+    """Draws random values for parameters, normalisation statistics and, with `buffers`, all other floating-point entries."""
     generator = torch.Generator(device=original[0].device).manual_seed(seed)
     by_name: dict[str, torch.Tensor] = {}
     for entry, tensor in zip(state, original, strict=True):
@@ -162,19 +180,21 @@ def other_weights(state: list[StateEntry], original: Weights, seed: int, wide: b
     return list(by_name.values())
 
 
-def changed_elements(values: Values, indices: list[int], seed: int) -> Values | None:
-    """Returns the inputs with one element changed in each input that `indices` name; null where none of them has another value to take."""
+def changed_elements(values: Values, indices: list[int], seed: int, wide: bool) -> Values | None:
+    """Returns the inputs with one element changed in each input that `indices` names. `wide`: the task accepts any numbers. Returns null if no input
+    can take another value."""
     tensors, changed = list(values.tensors), False
     for index in indices:
-        other = one_element(tensors[index], seed + index)
+        other = one_element(tensors[index], seed + index, wide)
         if other is not None:
             tensors[index], changed = other, True
     return Values(values.tree, values.specs, tensors) if changed else None
 
 
 def other_numbers(values: Values, kind: type) -> Values | None:
-    """The same inputs with other floats, or flags, among the arguments that are no tensors; null where there is none. Integers stay: they may be
-    dimensions or sizes, and on a GPU an index beyond its tensor ends the reference."""
+    """Returns the same inputs but with other floats, integers or flags among the non-tensor arguments. Returns null if there are no such arguments.
+    An integer may be a dimension, a size or an index. The next one towards zero is valid wherever it is one, in most tasks; a task that does not
+    accept it is not tried with it."""
     changed = False
 
     def walk(node: Any) -> Any:
@@ -182,9 +202,9 @@ def other_numbers(values: Values, kind: type) -> Values | None:
         if not isinstance(node, dict) or len(node) != 1:
             return node
         (form, body), *_ = node.items()
-        if form == "v" and isinstance(body, (bool, float)) and type(body) is kind:
+        if form == "v" and isinstance(body, (bool, int, float)) and type(body) is kind:
             changed = True
-            return {"v": not body if kind is bool else body * SMALLER if body else SMALLER}
+            return {"v": _other_number(body)}
         if form in ("l", "u"):
             return {form: [walk(item) for item in body]}
         return {"d": {key: walk(item) for key, item in body.items()}} if form == "d" else node
@@ -193,6 +213,9 @@ def other_numbers(values: Values, kind: type) -> Values | None:
     return Values(tree, values.specs, values.tensors, values.arena) if changed else None
 
 
-def constant(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is floating and all its elements are equal: zeros, ones."""
-    return tensor.is_floating_point() and tensor.numel() > 0 and bool((tensor == tensor.flatten()[0]).all())
+def _other_number(number: bool | int | float) -> bool | int | float:
+    if isinstance(number, bool):
+        return not number
+    if isinstance(number, int):
+        return number - 1 if number > 0 else number + 1
+    return number * SMALLER if number else SMALLER

@@ -1,4 +1,5 @@
-"""The stage `correctness`: several calls of the program in its runner, each judged against the reference's fp64 result for the same secret inputs."""
+"""The stage `correctness`: calls the program several times in its runner, and compares each call with the reference's fp64 result for the same secret
+inputs."""
 
 from __future__ import annotations
 
@@ -10,13 +11,14 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from verifier.correctness.chance import near, stochastic
+from verifier.correctness.bearing import borne_alone
+from verifier.correctness.chance import stochastic
 from verifier.correctness.comparison import compare_outputs
-from verifier.correctness.examining import Examiner, compared, equal
-from verifier.correctness.expectation import SHORT, Expectations, Skipped, first_lines
-from verifier.correctness.inputs import DISTRIBUTIONS
-from verifier.correctness.not_a_number import NOTE, judged, prepared
-from verifier.correctness.trial_plan import Plan, Step, Way, constant
+from verifier.correctness.examining import Examiner, compared
+from verifier.correctness.expectation import SHORT, Expectations, Expected, Skipped, first_lines
+from verifier.correctness.inputs import DISTRIBUTIONS, MIXED
+from verifier.correctness.not_a_number import NOTE, Asked, judged, prepared
+from verifier.correctness.trial_plan import Plan, Step, Way
 from verifier.correctness.triviality import trivial_guess
 from verifier.correctness.weights import DIFFER, Constructions
 from verifier.judge.asking import Party
@@ -25,18 +27,19 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Values
 from verifier.layout import place
 from verifier.parties.owning import HELD_CALLS
+from verifier.randomising import hides
 from verifier.report import Finding, Trial, WeightsFrom
 from verifier.task import Flag
 from verifier.timing.blocks import Caller, kept
 from verifier.timing.call import Call
 
-LEAST_TRIALS = 8  # however slow they are
-AGAIN_SECONDS = 1.0  # for calls that only test whether they overwrite earlier outputs
+LEAST_TRIALS = 8  # these steps run regardless of how slow they are
+AGAIN_SECONDS = 1.0  # for calls that only test whether earlier outputs are overwritten
 RANDOM_NUMBERS = "the task draws random numbers: a program has to take torch's, from the same calls of its generator"
-SEEDS = 3  # number of constructions where weights cannot be loaded
-PATIENCE = 10  # times the trials' own time, for all of the program's calls
-CONSTRUCTIONS = (1, 3)  # before the trial that constructs again
-LEAST_PATIENCE = 20.0  # seconds
+SEEDS = 3  # number of constructions if weights cannot be loaded
+PATIENCE = 10  # factor on the trials' own time, which limits all of the program's calls together
+CONSTRUCTIONS = (1, 3)  # number of constructions before the trial that constructs again
+LEAST_PATIENCE = 20.0  # minimum in seconds
 
 
 @dataclass
@@ -53,7 +56,7 @@ class Verdict:
     weights: WeightsFrom = "loaded"
     flags: list[Flag] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    untried: list[str] = field(default_factory=list)  # each with the reason
+    untried: list[str] = field(default_factory=list)  # trials that were skipped, each with the reason
 
 
 class Trials:
@@ -63,26 +66,25 @@ class Trials:
         self.seed = seed
         self.full = full
         self.backward = backward
-        self.lock = threading.Lock()  # baselines start in parallel, the reference is only one
+        self.lock = threading.Lock()  # baselines start in parallel, but they share a single reference
         self.on_progress = on_progress
-        self.draws = random.Random(seed)  # each use of a seed has a number of its own, in a fixed order
+        self.draws = random.Random(seed)  # each use of a seed has its own number, in a fixed order
         self.weight_seed = self.draws.getrandbits(32)
         self.done: list[Trial] = []
         self.subject: Subject | None = None
         self.stochastic = False
-        self.unsteady: set[int] = set()  # those entries of the state changed by the task that depend on random numbers
         self.flags: list[Flag] = []
         self.expectations = Expectations(reference, self.draws, lambda: self.first_inputs)
         self.examiner = Examiner(reference)
         self.original: list[torch.Tensor] = []
         self.constructions = Constructions(reference, self.weight_seed)
         self.program_seconds = 0.0
-        self.borne: tuple[bool, bool] | None = None  # how wide other weights may be for the task (`other_weights`); null before one was tried
-        self.laid = False  # whether an output of the program had another layout than the task's
+        self.borne: tuple[bool, bool] | None = None  # how wide the other weights can be for the task (`other_weights`); null until some were tried
+        self.laid = False  # whether any output of the program had a different layout from the task's
         self._first: Values | None = None
 
     def prepare(self) -> None:
-        """Loads the task under the evaluation's seed and learns whether it is stochastic. Raises `PartyFailure` for the task's faults."""
+        """Loads the task with the evaluation's seed and determines whether it is stochastic. Raises `PartyFailure` if the task is at fault."""
         self.reference.load(self.weight_seed)
         self.original = self.reference.state_tensors
         self._first_seed = self.draws.getrandbits(32)
@@ -94,7 +96,6 @@ class Trials:
         outputs = [kept(tensor) for tensor in one.outputs.tensors]
         two = self.reference.eager(first, 2)
         self.reference.rollback()
-        self.unsteady = {index for index, (a, b) in enumerate(zip(one.state, two.state, strict=True)) if not (equal(a, b) or near(a, b))}
         self.stochastic = stochastic(outputs, [kept(tensor) for tensor in two.outputs.tensors], one.drew or two.drew)
         del two, outputs
         other = self.reference.inputs(self.draws.getrandbits(32))
@@ -109,7 +110,7 @@ class Trials:
 
     @property
     def first_inputs(self) -> Values:
-        """Returns the inputs that the task was prepared with. Where outputs take gigabytes they are drawn again, since no matching outputs are
+        """Returns the inputs that the task was prepared with. If outputs take gigabytes, the inputs are drawn again because no matching outputs are
         kept."""
         if self.expectations.first is not None:
             return self.expectations.first.values
@@ -128,7 +129,8 @@ class Trials:
     # The program's side
 
     def run(self, subject: Subject) -> Verdict:
-        """Runs all trials; the first wrong one ends them. Raises `PartyFailure` for the program's crashes, `LayoutError` for unusable answers."""
+        """Runs all trials, and stops at the first wrong result. Raises `PartyFailure` if the program crashes, and `LayoutError` if its answers are
+        unusable."""
         verdict = Verdict(flags=list(self.flags))
         self.done, self.program_seconds, self.borne = [], 0.0, None
         self.reference.take_state(self.original)
@@ -139,10 +141,10 @@ class Trials:
             self._construct(subject, self.original)
             self._bound(verdict, f"the task's state dict does not load strictly ({first_lines(refused)})")
         verdict.wrong = self._no_counterpart()
-        begin = time.monotonic()
+        begin = self.reference.clock()
         plan = Plan(self.reference, self.draws, self.original, self.full, lambda: self.first_inputs)
         for number, step in enumerate(plan.steps(self.expectations) if not verdict.wrong else ()):
-            spent = time.monotonic() - begin - self.program_seconds  # no trial is skipped for the program's own run time
+            spent = self.reference.clock() - begin - self.program_seconds  # no trial is skipped because the program itself is slow
             if not step.needed and number >= LEAST_TRIALS and spent > self.limits.correctness:
                 verdict.untried.append(f"{step.name}: the task is slow")
                 continue
@@ -157,23 +159,25 @@ class Trials:
         return verdict
 
     def _bound(self, verdict: Verdict, why: str) -> None:
-        """Records how weights reach the program from now on."""
+        """Records how weights are passed to the program from now on."""
         how = verdict.weights = self.constructions.binding.how
         done = "they are matched by equal values under one seed" if how == "matched" else "both sides are only constructed, under several seeds"
         message = f"{DIFFER}: {why}, so {done}"
         verdict.findings.append(Finding(rule="weights", severity="note" if how == "matched" else "downgrade", message=message, source="runtime"))
 
     def _no_counterpart(self) -> str:
-        """Says which of the task's entries the program lacks (state that changes, a parameter whose gradient is wanted); empty if none."""
+        """Lists the task's entries that the program lacks (changing state, or a parameter whose gradient is requested). Returns an empty string if
+        none is missing."""
         wanted = self.reference.backward["sources"] if self.reference.backward is not None else []
-        named = [*self.reference.mutated, *(name for name in wanted if not name.startswith("input "))]
+        loaded = {entry.name for entry in self.reference.state}
+        named = [*(name for name in self.reference.mutated if name in loaded), *(name for name in wanted if not name.startswith("input "))]
         missing = self.constructions.binding.missing(named)
         return f"{DIFFER}: there is nothing that could be the task's {missing[0]}" if missing else ""
 
     def _wrong(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
-        """Says how the program is wrong in this step; empty if it is not."""
+        """Describes how the program is wrong in this step. Returns an empty string if it is right."""
         seeded = self.constructions.binding.how == "seeded"
-        if step.kind in ("weights", "constructed again") and (stale := self._overwritten()):
+        if (step.kind in ("weights", "constructed again") or (step.kind == "not a number" and self.moves)) and (stale := self._overwritten()):
             return stale
         if step.kind == "constructed again":
             self._construct_again(step, subject)
@@ -191,7 +195,7 @@ class Trials:
         assumed = self._assumed(step, plan, subject, verdict)
         if assumed:
             return f"{trial.name}: {trial.detail} ({assumed})"
-        # The program is right as constructed and wrong once other weights are loaded: perhaps it derives values from its weights in its constructor.
+        # The program is right as constructed but wrong after other weights are loaded, so it may derive values from its weights in its constructor.
         self.done.pop()
         self.constructions.seeded(subject.runner)
         self._construct(subject, self.original)
@@ -205,7 +209,8 @@ class Trials:
         return "" if trial.ok else f"{DIFFER}: {trial.name}: {trial.detail}"
 
     def _one_or_refused(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
-        """A program may be made for the numbers among its arguments, as long as it raises an error for others."""
+        """Runs a step with other numbers as arguments. A program may be specialised for the original numbers, provided that it raises an error for
+        others."""
         try:
             return self._one(step, plan, subject, verdict)
         except PartyFailure as failure:
@@ -215,28 +220,40 @@ class Trials:
                 f"made for the numbers among the task's arguments; with {step.name} it raises {failure.error_class}: {first_lines(failure.message)}"
             )
             verdict.findings.append(Finding(rule="numbers", severity="note", message=message[:300], source="runtime"))
-            self.reference.take_state(self.original)
-            self._construct(subject, self.original)
+            self._begin_again(subject)
             return None
 
+    def _begin_again(self, subject: Subject) -> None:
+        """Constructs both sides again, with the original weights."""
+        self.reference.take_state(self.original)
+        self._construct(subject, self.original)
+
     def _one(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
-        """Runs a step in the first way that the task can handle; null where there is none."""
+        """Runs a step in the first way that the task can handle. Returns null if there is none."""
         reason = "there is nothing to vary"
         for way in step.ways:
+            anew = False  # whether the reference is in its constructed state, without the changes that calls make
             if way.weights is not None:
                 weights = way.weights()
                 self.reference.take_state(weights)
                 self._construct(subject, weights)
                 del weights
             try:
+                if way.domain is MIXED and plan.each is None:
+                    plan.each, anew = borne_alone(self.reference, self.expectations, step.seed)
+                    if anew:
+                        self._begin_again(subject)
                 values = way.draw()
                 trial = self._record(self._trial(step, way, values)) if values is not None else None
                 borne = trial is not None
             except Skipped as skipped:
-                trial, borne, reason = None, False, str(skipped)
-            if way.weights is not None:
-                self.reference.take_state(self.original)
-                self._construct(subject, self.original)
+                trial, borne, reason, anew = None, False, str(skipped), skipped.anew
+            except PartyFailure as failure:
+                if step.kind == "own" or failure.whose != "reference" or not self.reference.outlive():
+                    raise
+                trial, borne, reason, anew = None, False, "the task does not accept such inputs", True
+            if way.weights is not None or anew:
+                self._begin_again(subject)
             plan.bears(way, borne)
             if borne and way.wide is not None:
                 self.borne = way.wide
@@ -247,30 +264,53 @@ class Trials:
         return None
 
     def _not_a_number(self, step: Step, verdict: Verdict) -> Trial | None:
-        first, caller = self.expectations.first, self.subject.caller if self.subject is not None else None
-        if first is None or caller is None or self.reference.mutated or self.stochastic or self.backward:
-            return None  # NaN stays in a state for good
-        try:
-            asked = prepared(self.reference, first.values, first.run.outputs.tensors, first.rng, self.draws)
-        except PartyFailure as failure:
-            if failure.kind != "raised" or failure.error_class == SHORT:
-                raise
-            verdict.untried.append(f"{step.name}: the task does not accept such inputs")
+        """Calls the program with NaN, and with infinity, among its inputs. If calls change the state, both sides start afresh before and after each
+        call, because NaN stays in a state."""
+        first, subject = self.expectations.first, self.subject
+        if first is None or subject is None:
             return None
-        if asked is None:
-            return None
-        call = self._held_call(caller, asked.values, asked.rng, step.fresh, first.run.aliased)
+        trial = None
+        if self.moves:
+            self._begin_again(subject)
+        calls = prepared(self.reference, first.values, first.run.outputs.tensors, first.rng, self.draws)
+        while trial is None or trial.ok:
+            try:
+                asked = next(calls, None)
+            except PartyFailure as failure:
+                if failure.kind != "raised" or failure.error_class == SHORT:
+                    raise
+                self.reference.outlive()
+                self._begin_again(subject)
+                verdict.untried.append(f"{step.name}: the task does not accept such inputs")
+                break
+            if asked is None:
+                break
+            trial = self._lost(step, asked, first, subject, verdict)
+            del asked
+            if self.moves:
+                self._begin_again(subject)
+        return self._record(trial) if trial is not None else None
+
+    def _lost(self, step: Step, asked: Asked, first: Expected, subject: Subject, verdict: Verdict) -> Trial:
+        assert subject.caller is not None
+        call = self._held_call(subject.caller, asked.values, asked.rng, step.fresh, first.run.aliased)
         self.examiner.pass_over()
         if len(call.outputs) != len(asked.required) or any(a.shape != b.shape for a, b in zip(call.outputs, first.run.outputs.tensors, strict=True)):
-            return self._record(Trial(name=step.name, seed=step.seed, ok=False, detail="the outputs were not delivered"))
+            return Trial(name=step.name, seed=step.seed, ok=False, detail="the outputs were not delivered")
         detail, swallowed = judged(asked, call.outputs, self.reference, first.run.outputs.tree)
-        if swallowed and not detail:
+        if swallowed and not detail and not any(finding.rule == "nan" for finding in verdict.findings):
             verdict.findings.append(Finding(rule="nan", severity="note", message=NOTE, source="runtime"))
-        return self._record(Trial(name=step.name, seed=step.seed, ok=not detail, detail=detail))
+        return Trial(name=step.name, seed=step.seed, ok=not detail, detail=detail)
+
+    @property
+    def moves(self) -> bool:
+        """Returns whether a call leaves something behind that later calls may depend on."""
+        return bool(self.reference.mutated or self.reference.remembers)
 
     def _overwritten(self) -> str:
-        """Says how outputs of earlier calls have changed; empty if they have not. It is checked after as many calls of the present object as are
-        held; the last calls are made only for this. They also change the state, but that object is not used any more."""
+        """Describes how outputs of earlier calls have changed. Returns an empty string if they have not. The check takes place after the number of
+        calls for which outputs are held. The last of these calls are made only for this check. They also change the state, but the object is no
+        longer used afterwards."""
         caller, first = self.subject.caller if self.subject is not None else None, self.expectations.first
         if caller is None or not self.examiner.calls or not caller.party.alive:
             return ""
@@ -291,12 +331,12 @@ class Trials:
         return call
 
     def _construct_again(self, step: Step, subject: Subject) -> None:
-        """Constructs the object again, more often than a program can predict, and calls it once with inputs other than the trial's. A program that
-        keeps results only from its n-th construction on is exposed by the trial's call."""
+        """Constructs the object again, an unpredictable number of times, and calls it once with inputs that differ from the trial's. The trial's call
+        exposes a program that starts to cache results only at its n-th construction."""
         state = sum(tensor.nbytes for tensor in self.original)
         for _ in range(1 if large(16 * state) else self.draws.randint(*CONSTRUCTIONS)):
             self._construct(subject, self.original)
-        if self.reference.mutated:  # both sides begin anew
+        if self.reference.mutated:  # both sides start afresh
             self.reference.take_state(self.original)
             return
         caller, first = subject.caller, self.expectations.first
@@ -306,7 +346,7 @@ class Trials:
             self.examiner.pass_over()
 
     def _several(self, step: Step, subject: Subject) -> Trial:
-        """Tries other weights for sides that are only constructed: under several seeds, up to the first wrong result."""
+        """Tries other weights for sides that are only constructed. Uses several seeds and stops at the first wrong result."""
         trial = Trial(name=step.name, seed=step.seed, ok=True)
         try:
             for number in range(1, SEEDS + 1):
@@ -336,10 +376,10 @@ class Trials:
         return trial
 
     def _assumed(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
-        """Explains why a program that fails with other weights is wrong, as opposed to one that transforms its weights in the constructor. The latter
-        fails with any loaded weights, whereas a program that assumes a zero bias or a scale of one is right as long as these stay."""
+        """Explains why a program that fails with other weights is wrong, unless it only transforms its weights in the constructor. Such a program
+        fails with any loaded weights. By contrast, a program that assumes a zero bias or a scale of one is right as long as these stay unchanged."""
         names = [entry.name for entry in self.reference.state]
-        fixed = [index for index, tensor in enumerate(self.original) if constant(tensor)]
+        fixed = [i for i, entry in enumerate(self.reference.state) if hides(self.original[i], entry.parameter)]
         loose = [i for i, entry in enumerate(self.reference.state) if entry.parameter and entry.spec.floating and i not in fixed]
         buffers = [i for i, entry in enumerate(self.reference.state) if entry.spec.floating and not entry.parameter and i not in fixed]
         for same in (fixed, [*fixed, *buffers]) if buffers else (fixed,):
@@ -351,7 +391,7 @@ class Trials:
         return ""
 
     def _right_with(self, kept: list[int], step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> bool:
-        """Whether the program is right with other weights as long as these entries of the state stay unchanged."""
+        """Returns whether the program is right with other weights as long as these state entries stay unchanged."""
 
         def of(way: Way) -> Way:
             drawn = way.weights
@@ -371,14 +411,14 @@ class Trials:
             verdict.flags.append("narrow")
 
     def reconstruct(self, subject: Subject, stay: bool = True, weights: list[torch.Tensor] | None = None) -> None:
-        """Reconstructs the program in another runner, as it was when the trials ended or with other `weights`. With `stay`, later requests go to that
-        runner."""
+        """Reconstructs the program in another runner, either in its state at the end of the trials or with other `weights`. With `stay`, later
+        requests also go to that runner."""
         if stay:
             self.reference.take_state(self.original)
         self._construct(subject, self.original if weights is None else weights, stay)
 
     def _construct(self, subject: Subject, state: list[torch.Tensor], stay: bool = True) -> str:
-        """Constructs a fresh `ModelNew`. Returns why the state dict was refused, or an empty string."""
+        """Constructs a fresh `ModelNew`. Returns the reason why the state dict was refused, or an empty string."""
         refused = self.constructions.construct(subject.runner, state)
         self._call_anew(subject, stay)
         return refused
@@ -406,12 +446,17 @@ class Trials:
                 failure.request = "memory" if failure.error_class == SHORT else "start"
                 failure.message = f"the reference failed: {failure.message}"
             raise
+        first = self.expectations.first
+        if step.kind == "numbers" and first is not None and expected.outputs.specs != first.outputs.specs:
+            self.reference.rollback()
+            self.reference.exact = expected.before
+            raise Skipped("a number is the size of an output")
         own = step.name.startswith("task inputs")
         if own:
             self.expectations.remember(expected)
         assert self.subject is not None and self.subject.caller is not None
         caller = self.subject.caller
-        if [spec.nbytes for spec in caller.expected] != [spec.nbytes for spec in expected.outputs.specs]:  # another shape
+        if [spec.nbytes for spec in caller.expected] != [spec.nbytes for spec in expected.outputs.specs]:  # the output shape differs
             caller.expected, caller.previous = expected.outputs.specs, []
         caller.layout = expected.run.layout
         self.reference.rest(EASE * (values.nbytes + expected.outputs.nbytes))
@@ -433,7 +478,7 @@ class Trials:
         return trial
 
     def _timed_call(self, caller: Caller, values: Values, rng: int, fresh: bool) -> Call:
-        """Makes a call against the time budget of all trials. Raises `PartyFailure`, also where the calls together exceed it."""
+        """Makes a call within the time budget that all trials share. Raises `PartyFailure`, including when the calls together exceed the budget."""
         begin = time.monotonic()
         try:
             return caller.call(values, rng, flush=False, fresh_address=fresh, reread=True)
@@ -447,21 +492,21 @@ class Trials:
 
     @property
     def keeps_inputs(self) -> bool:
-        """Whether the first inputs are available without asking the reference."""
+        """Returns whether the first inputs are available without a request to the reference."""
         return self.expectations.first is not None or self._first is not None
 
     def first_call(self, caller: Caller) -> tuple[Call, Values]:
-        """Calls a baseline once with the first inputs and the weights of the constructor."""
+        """Calls a baseline once, with the first inputs and with the weights from the constructor."""
         with self.lock:
             values = self.first_inputs
         return caller.call(values, self.expectations.first_rng or 1, flush=False), values
 
     def baseline_off(self, caller: Caller) -> str:
-        """Says how the output of such a call is off, which disqualifies the baseline; empty if it is right."""
+        """Describes how the output of such a call is wrong, which disqualifies the baseline. Returns an empty string if it is right."""
         rng = self.expectations.first_rng
         call, values = self.first_call(caller)
         if self.stochastic or rng is None:
-            return ""  # a compiled model may draw other random numbers
+            return ""  # a compiled model may draw different random numbers
         with self.lock:
             trial = self._beside_eager(call, values, rng) if self.expectations.first is None else self._beside_fp64(call, values)
             self.reference.rest(EASE * (values.nbytes + place(call.specs)[1]))
@@ -476,7 +521,7 @@ class Trials:
         return trial
 
     def _beside_eager(self, call: Call, values: Values, rng: int) -> Trial:
-        """Compares with eager. Large fp64 outputs are not kept, so such outputs are held to the bounds of timed calls."""
+        """Compares with eager. Large fp64 outputs are not kept, so they are judged by the bounds for timed calls."""
         self.reference.take_state(self.reference.state_tensors)
         run = self.reference.eager(values, rng)
         self.reference.rollback()
@@ -484,7 +529,7 @@ class Trials:
         return compare_outputs("baseline", 0, call, run.outputs, outputs, outputs, *self.expectations.timed_bounds())
 
     def peak_bytes(self) -> int | None:
-        """Returns the peak memory of the program's calls; null before the first."""
+        """Returns the peak memory of the program's calls, or null before the first call."""
         if self.subject is None:
             return None
         group = self.subject.runner.spawned.group
@@ -496,12 +541,12 @@ class Trials:
         return value if isinstance(value, int) else None
 
     def bytes_moved(self) -> int:
-        """Counts inputs and weights read once and outputs written once."""
+        """Returns the total number of bytes if inputs and weights are read once and outputs are written once."""
         state = sum(entry.spec.nbytes for entry in self.reference.state if entry.alias is None)
         return state + self.input_bytes + place(self.expected_specs)[1]
 
     def make_room(self, ended: bool = False) -> None:
-        """Frees memory before the timed calls and when they have `ended`: where memory is short, processes keep only what they need."""
+        """Frees memory before the timed calls, and again when they have `ended`. If memory is short, processes keep only what they need."""
         need = EASE * (self.input_bytes + place(self.expected_specs)[1])
         self.reference.rest(need)
         if self.subject is not None and self.reference.pool.device.short(need):

@@ -1,9 +1,9 @@
-"""How the task's weights reach a program: by the task's own names, by a match of equal values, or not at all.
+"""How the task's weights are passed to a program: by the task's own names, by matching equal values, or not at all.
 
-A program whose state dict is the task's, or that translates it in a hook of `load_state_dict`, can be given any weights. Otherwise both sides are
-constructed under one seed, and entries with the same numbers are taken as the same weights. Where an entry has no match, both sides are only
-constructed, under several seeds and with initialisers whose fixed values are random (`verifier.parties.varying`), so that whatever a zero gate hides
-becomes visible.
+A program accepts arbitrary weights if its state dict is the same as the task's, or if it translates the task's state dict in a `load_state_dict`
+hook. Otherwise, both sides are constructed with the same seed, and entries with the same values are treated as the same weights. If any entry has no
+match, both sides are only constructed, with several seeds. In that case, the fixed values of initialisers are randomised
+(`verifier.parties.varying`), which exposes everything that a zero gate would hide.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ DIFFER = "weights differ: use the task's names or a load hook"
 
 @dataclass
 class Binding:
-    """Maps entries of the task's state dict to the program's."""
+    """Maps entries of the task's state dict to the program's entries."""
 
     how: WeightsFrom = "loaded"
-    names: dict[str, str] = field(default_factory=dict)  # the program's, by the task's; empty where both are the same
+    names: dict[str, str] = field(default_factory=dict)  # program names by task name; empty if both are the same
 
     def of(self, names: Sequence[str]) -> list[str]:
-        """Returns the program's names; the task's own where no correspondence is known."""
+        """Returns the program's names, or the task's own names if no correspondence is known."""
         return [self.names.get(name, name) for name in names]
 
     def backward(self, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Returns what a call with gradients asks of the program."""
+        """Returns the gradient arguments of a call, with the program's names."""
         return None if wanted is None else {**wanted, "sources": self.of(wanted["sources"]), "called": wanted["sources"]}
 
     def missing(self, names: Sequence[str]) -> list[str]:
@@ -44,8 +44,8 @@ class Binding:
 
 
 def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tensor]]:
-    """Reads names and values of a program's state dict. They are the program's own claim and only choose the trials: a wrong one makes it fail
-    there."""
+    """Reads the names and values in a program's state dict. They are only the program's own claim, and they only determine the choice of trials. If
+    the claim is wrong, the program fails those trials."""
     answer = runner.ask("entries", {}, limit).message
     specs = read_specs(answer.get("specs", []))
     names = [str(name) for name in answer.get("names", [])]
@@ -53,8 +53,8 @@ def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tens
 
 
 def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], names: Sequence[str], theirs: Sequence[torch.Tensor]) -> dict[str, str]:
-    """Returns the program's name for each of the task's entries that equals one of its own bit for bit. The match is one to one: entries with the
-    task's name first, then in order. Weights that are tied in the task may be tied in the program."""
+    """For each of the task's entries that equals a program entry bit for bit, returns the program's name. The match is one-to-one: entries with the
+    task's name are matched first, and then the others in order. Weights that are tied in the task may be tied in the program."""
     prints = [fingerprint(tensor) for tensor in theirs]
     known = dict(zip(names, prints, strict=True))
     wanted = {entry.name: fingerprint(tensor) for entry, tensor in zip(entries, tensors, strict=True)}
@@ -75,8 +75,8 @@ def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], name
 
 
 def by_shape(entries: Sequence[StateEntry], found: dict[str, str], names: Sequence[str], specs: Sequence[Spec]) -> dict[str, str]:
-    """Extends `found`: entries without an equal get the program's next one of the same shape and type, against which gradients and state are
-    compared."""
+    """Extends `found`. Each entry without an equal is matched to the next program entry of the same shape and type; gradients and state are compared
+    with that entry."""
     whole = dict(found)
     for entry in entries:
         if entry.name in whole:
@@ -94,18 +94,20 @@ def by_shape(entries: Sequence[StateEntry], found: dict[str, str], names: Sequen
 
 
 class Constructions:
-    """Constructs `ModelNew` in a runner, with the weights that a trial wants as far as the binding allows."""
+    """Constructs `ModelNew` in a runner. Uses the weights that a trial requires if the binding allows it."""
 
     def __init__(self, reference: ReferenceSession, seed: int):
         self.reference = reference
-        self.seed = seed  # the weights that both sides have unless others are given
+        self.seed = seed  # determines the weights of both sides, unless other weights are given
         self.binding = Binding()
-        self.drawn = seed  # of the last construction with random weights
+        self.drawn = seed  # seed of the most recent construction with random weights
 
     def construct(self, runner: Party, state: list[torch.Tensor] | None, seed: int | None = None, vary: int | None = None) -> str:
-        """A fresh `ModelNew`; returns why the state dict was refused, or nothing. Null `state`: as its constructor makes it.
+        """Constructs a fresh `ModelNew`. Returns the reason why the state dict was refused, or an empty string. A null `state` keeps the
+        constructor's values.
 
-        The source's variables are put back only where the task changes its own: else what an object leaves to the next is the program's doing."""
+        The source's variables are restored only if the task changes its own variables. Otherwise, if one object affects the next, the program is
+        responsible."""
         reference, binding = self.reference, self.binding
         entries = [(entry.name, entry.spec) for entry in reference.state]
         if state is not None and binding.how == "seeded":
@@ -122,12 +124,12 @@ class Constructions:
             "state": give(runner, "state", state, [spec for _, spec in entries]) if state is not None else None,
         }
         answer = runner.ask("construct", message, reference.limits.load)
-        if reference.pool.device.kind == "cuda":  # on the CPU, it is constructed once more where the program is observed
+        if reference.pool.device.kind == "cuda":  # on the CPU, the program is constructed once more when it is observed
             release(runner, "state")
         return answer.text("refused")
 
     def match(self, runner: Party, original: list[torch.Tensor]) -> None:
-        """Finds a binding after a refused load: by equal values under one seed, else none."""
+        """Finds a binding after a refused load: either by equal values under one seed, or none."""
         limit, state = self.reference.limits.load, self.reference.state
         self.construct(runner, None)
         names, values = own_entries(runner, limit)
@@ -137,8 +139,8 @@ class Constructions:
             self.seeded(runner)
 
     def seeded(self, runner: Party) -> None:
-        """Switches to constructing both sides without loading weights. The correspondence comes from a construction in which no two weights are
-        equal, and then from shapes: state and gradients are still compared."""
+        """Switches to constructing both sides without loading any weights. The correspondence is found from a construction in which no two weights
+        are equal, and then from shapes. State and gradients are still compared."""
         theirs = self.reference.redraw(self.seed, vary=self.seed)
         self.binding = Binding("seeded")
         self.construct(runner, None, vary=self.seed)
@@ -148,8 +150,8 @@ class Constructions:
         self.restore(runner)
 
     def anew(self, runner: Party, seed: int) -> str:
-        """Constructs both sides under another seed with all weights random. Returns which weight has stayed unchanged, in which case nothing is known
-        about other weights; empty if none has."""
+        """Constructs both sides with another seed and with all weights randomised. Returns the weight that has stayed unchanged, in which case
+        nothing is known about other weights. Returns an empty string if there is none."""
         self.drawn = seed
         before = self.reference.redraw(seed ^ 1, vary=seed ^ 1)
         after = self.reference.redraw(seed, vary=seed)
@@ -160,6 +162,6 @@ class Constructions:
         return ""
 
     def restore(self, runner: Party) -> None:
-        """Restores both sides as they were first constructed."""
+        """Restores both sides to their state after the first construction."""
         self.reference.redraw(self.seed)
         self.construct(runner, None)

@@ -1,1 +1,1 @@
-"""Devices: what the judge and the parties need of the hardware, `cpu` and `cuda`."""
+"""Devices: the hardware interfaces (`cpu` and `cuda`) for the judge and the parties."""

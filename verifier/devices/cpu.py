@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 from verifier.devices.base import Arena, Bind, Ceiling, Device, NoRoom
 from verifier.shim.clock import ClockError, Leader, Native, build_clock
 
-if TYPE_CHECKING:  # importing it takes a second, during which parties already start
+if TYPE_CHECKING:  # importing it takes a second, during which parties are already starting
     import torch
 
     from verifier.report import Environment
 
 _ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 1033, 1, 2, 4
 SETTLE_SECONDS = 0.012
-# Flags of the vector extensions that torch.compile generates code for on x86.
+# Flags of the x86 vector extensions for which torch.compile generates code.
 _VECTOR_FLAGS = (
     "-mavx2",
     "-mfma",
@@ -39,7 +39,7 @@ _VECTOR_FLAGS = (
 
 
 class CpuArena(Arena):
-    """A sealed memfd: a party that maps it can write to it, but can neither cut it short nor make it grow."""
+    """A sealed memfd: a party that maps it can write to it, but can neither shrink nor grow it."""
 
     def __init__(self, nbytes: int):
         import torch
@@ -64,7 +64,7 @@ class CpuArena(Arena):
         return self._bytes
 
     def leave(self) -> None:
-        self._bytes = None  # the mapping lives as long as the last tensor over it
+        self._bytes = None  # the mapping lives as long as the last tensor that uses it
 
     def close(self) -> None:
         for fd in self.fds:
@@ -125,13 +125,13 @@ class CpuDevice(Device):
         return CpuArena(nbytes)
 
     def sync(self) -> None:
-        """Nothing is asynchronous on the CPU."""
+        """Does nothing, because nothing is asynchronous on the CPU."""
 
     def leader(self) -> Leader | None:
         if self._leader is None and self.shim is not None:
             native = Native(self.shim)
             native.use_threads(self.threads)
-            self._leader = Leader(native, spins=False)  # a judge that spins takes a processor from the program
+            self._leader = Leader(native, spins=False)  # a judge that spins takes a processor away from the program
         return self._leader
 
     def flush_caches(self) -> None:
@@ -142,12 +142,12 @@ class CpuDevice(Device):
         self._flush.add_(1)
 
     def settle(self) -> None:
-        """Waits for the previous party's idle OpenMP threads, which spin for some milliseconds (libgomp: 300,000 rounds) before they sleep."""
+        """Waits for the previous party's idle OpenMP threads, which spin for several milliseconds (libgomp: 300,000 rounds) before they sleep."""
         time.sleep(SETTLE_SECONDS)
 
     def ceiling(self, precision: str) -> Ceiling:
-        """Returns the bandwidth of large streams and the rate of a large matrix product: the best ever measured on this host, kept in the data
-        folder. Only the first judge of a host waits for the measurement; later ones repeat it at rest, and it can only be raised."""
+        """Returns the bandwidth of large streams and the rate of a large matrix product: the best ever measured on this host, stored in the data
+        folder. Only a host's first judge waits for the measurement; later judges repeat it when idle, and it can only increase."""
         if self._ceiling is None:
             kept = self._kept_ceiling()
             self._ceiling = kept or self._measured_ceiling()
@@ -164,7 +164,7 @@ class CpuDevice(Device):
             kept = json.loads(self._ceiling_path.read_text())
             return Ceiling(float(kept["bytes_per_second"]), float(kept["flops_per_second"]), "measured on this host")
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # the first judge of this host, or a damaged file: written anew
+            return None  # the first judge on this host, or a damaged file: it is rewritten
 
     def _measured_ceiling(self) -> Ceiling:
         figures = _measure_ceiling()
@@ -193,9 +193,9 @@ class CpuDevice(Device):
         return [Bind(str(self.shim), self._shim_target())] if self.shim else []
 
     def variables(self, role: str) -> dict[str, str]:
-        # Each thread on a processor of its own, as PyTorch's tuning guide advises: unbound, a loop of softmax calls with pauses of 50 ms had 46 of
-        # 120 calls at more than twice the usual time on two cores, bound 7. GNU's OpenMP does that where it can read the machine's shape from /sys,
-        # which bubblewrap does not show: there no party's threads are bound.
+        # Each thread runs on a separate processor, as PyTorch's tuning guide advises: on two cores, a loop of softmax calls with pauses of 50 ms had
+        # 46 of 120 calls at more than twice the usual time when unbound, and 7 when bound. GNU's OpenMP binds threads where it can read the machine's
+        # topology from /sys. bubblewrap does not show /sys, so there no party's threads are bound.
         bound = {"OMP_NUM_THREADS": str(self.threads), "OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
         return bound if role == "builder" else bound | quick_compile()
 
@@ -205,10 +205,10 @@ class CpuDevice(Device):
 
 @cache
 def quick_compile() -> dict[str, str]:
-    """Returns settings that spare torch.compile work in each party, whose cache folder is empty: a softmax takes 13 s with them instead of 32 s. The
-    generated code is the same. They skip the precompiled header, which pays only for many kernels, and the probe of each vector extension of the
-    processor by a compilation and a process, which tests whether the compiler knows its flags and this torch has its functions; all releases that
-    PyTorch publishes have them."""
+    """Returns settings that spare torch.compile work in each party, whose cache folder is empty: a softmax then takes 13 s instead of 32 s. The
+    generated code is the same. The settings skip the precompiled header, which pays off only for many kernels. They also skip probing each vector
+    extension of the processor with a compilation and a process; the probe tests whether the compiler knows the extension's flags and this torch has
+    its functions, which is true of all releases that PyTorch publishes."""
     variables = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
     try:
         done = subprocess.run(["g++", "-fsyntax-only", *_VECTOR_FLAGS, "-x", "c++", "/dev/null"], capture_output=True, timeout=30)
@@ -247,7 +247,7 @@ def _available_memory() -> int | None:
 
 
 def _last_level_cache() -> int:
-    """Returns the bytes of the largest cache that the system reports; 32 MiB where it reports none."""
+    """Returns the size in bytes of the largest cache that the system reports, or 32 MiB if it reports none."""
     largest = 0
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         try:

@@ -6,7 +6,7 @@ import mmap
 import os
 import struct
 import sys
-from time import perf_counter_ns  # bound now: a program may replace those of the module
+from time import perf_counter_ns  # bound now: a program may replace the module's functions
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ class CpuPartyDevice(PartyDevice):
             self._read, self._write, self._now, self._begin = os.read, os.write, perf_counter_ns, 0
             return
         native = Native(path)
-        native.use_threads(self.threads)  # torch's own function, called natively: a program may put its code into any operator
+        native.use_threads(self.threads)  # torch's own function, called natively: a program may inject code into any operator
         native.use_flush(int(config["flush_bytes"]))
         self._clock = Clock(native)
 
@@ -40,11 +40,11 @@ class CpuPartyDevice(PartyDevice):
         return torch.frombuffer(memory, dtype=torch.uint8)
 
     def configure(self, precision: str) -> None:
-        """Sets the policy. A CPU has no TF32 (policy `tf32` computes in fp32, within the wider bound); bf16 and fp16 are types of tensors."""
+        """Sets the policy. A CPU has no TF32 (policy `tf32` computes in fp32, with the wider bound); bf16 and fp16 are tensor types."""
         torch.set_num_threads(self.threads)
 
     def sync(self) -> None:
-        """Nothing is asynchronous on the CPU."""
+        """Does nothing, because nothing is asynchronous on the CPU."""
 
     @property
     def series(self) -> Clock | None:

@@ -1,4 +1,4 @@
-"""The judge's half of a CUDA device: it exports memory to parties, and flushes, samples and probes the GPU."""
+"""The judge's half of a CUDA device. It exports memory to parties, and it flushes, samples and probes the GPU."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from verifier.devices.cuda_driver import CudaError, GpuFacts, GpuIdentity, Nvml
 from verifier.devices.host_cores import cores
 from verifier.shim.clock import ClockError, Leader, Native, build_clock
 
-if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
+if TYPE_CHECKING:  # a judge starts its first parties before it has imported pydantic
     from verifier.report import Environment
 
 _CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
-KEPT_BYTES = 2 << 30  # cached bytes of the judge beyond which it gives memory back: parties on the same GPU need it
-SHORT = 0.3  # free share of the device's memory below which the judge gives back its cache
-MINIMUM_FREE = 2 << 30  # bytes; with less, a task of ordinary size has no room
-# A tiny kernel waits 0.27 ms on an H200 that only switches contexts for it, and 1.5 ms or more where another process has work. Waits learnt beside
-# other active judges must hide neither a program that keeps the GPU busy nor a neighbour's kernels.
+KEPT_BYTES = 2 << 30  # cached bytes above which the judge releases memory, because parties on the same GPU need it
+SHORT = 0.3  # share of free device memory below which the judge releases its cache
+MINIMUM_FREE = 2 << 30  # bytes; a task of ordinary size does not fit in less
+# A tiny kernel waits 0.27 ms on an H200 if there is only a context switch, and 1.5 ms or more if another process has work. Waits learnt while other
+# judges are active must not hide a program that keeps the GPU busy, or another process's kernels.
 MOST_USUAL_NS = 300_000
-RESTING, RESTING_NS = 4, 400_000  # factor on the usual wait of a tiny kernel, and a fifth of a time slice: a longer wait contains other work
-CORES = cores(os.sched_getaffinity(0))  # cores of this process as it was started, each with its processors
-FEWEST = 8  # processors of a GPU, to choose from
-APART, TIMED = 2, 4  # processors at least, left to the judge, and on which sides are timed
-MOST_COMPILERS = 8  # compile workers of torch.compile: each takes some hundred MiB of the party's memory
+RESTING, RESTING_NS = 4, 400_000  # factor on a tiny kernel's usual wait, and a fifth of a time slice; longer waits include other work
+CORES = cores(os.sched_getaffinity(0))  # the cores that this process had at its start, each with its processors
+FEWEST = 8  # minimum number of processors that a GPU needs before a choice is made
+APART, TIMED = 2, 4  # minimum number of processors left to the judge, and number of processors on which sides are timed
+MOST_COMPILERS = 8  # compile workers of torch.compile; each takes several hundred MiB of the party's memory
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
-# Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
+# Dense floating-point operations per clock and multiprocessor, as (fp32 on CUDA cores, TF32, 16-bit on tensor cores).
 _RATES = {(7, 0): (128, None, 1024), (7, 5): (128, None, 1024), (8, 0): (128, 1024, 2048), (8, 6): (256, 256, 512), (8, 9): (256, 256, 512)} | {
     (9, 0): (256, 2048, 4096),
     (10, 0): (256, 4096, 8192),
@@ -60,7 +60,7 @@ class CudaDevice(Device):
         self.name = self.torch_device = f"cuda:{self.index}"
         self.data_dir = data_dir
         only = cuda_driver.only_gpu() if self.index == 0 else None
-        sharing()  # a wrong setting is reported at once
+        sharing()  # reports an invalid setting immediately
         self.identity: GpuIdentity = only or GpuIdentity(self.facts.uuid, self.facts.capability)
         self.nvml = Nvml(self.identity.uuid)
         try:
@@ -72,7 +72,7 @@ class CudaDevice(Device):
 
     @cached_property
     def facts(self) -> GpuFacts:
-        """Starts the driver, which takes a moment, and returns the facts. Raises `DeviceError`."""
+        """Initialises the driver, which takes a moment, and returns the device facts. Raises `DeviceError`."""
         if cuda_driver.driver() is None:
             raise DeviceError(f"no GPU found: {cuda_driver.why_no_driver()}")
         if self.index >= cuda_driver.gpu_count():
@@ -85,9 +85,9 @@ class CudaDevice(Device):
 
     @cached_property
     def _share(self) -> list[list[int]]:
-        """Returns this GPU's part of the host, by its number among all GPUs that NVML knows; otherwise judges that see one GPU each
-        (`CUDA_VISIBLE_DEVICES`) would have the same part. A job with some of the host's processors and one of its GPUs divides the processors among
-        the GPUs that CUDA shows."""
+        """Returns this GPU's part of the host, based on its number among all GPUs that NVML reports. Otherwise, judges that see one GPU each
+        (`CUDA_VISIBLE_DEVICES`) would all get the same part. If a job has only some of the host's processors and one of its GPUs, it divides the
+        processors among the GPUs that CUDA shows."""
         known = self.nvml.number()
         mine = share_of_host(*known) if known is not None else []
         own_processors = sum(map(len, CORES)) < (os.cpu_count() or 0)
@@ -105,7 +105,7 @@ class CudaDevice(Device):
 
     def take_processors(self) -> None:
         if self.wide_on:
-            with contextlib.suppress(OSError):  # a container that allows others
+            with contextlib.suppress(OSError):  # a container that allows only other processors
                 os.sched_setaffinity(0, self.wide_on)
 
     @property
@@ -114,7 +114,7 @@ class CudaDevice(Device):
 
     def begin(self) -> None:
         def context() -> None:
-            with contextlib.suppress(CudaError):  # `open` says why
+            with contextlib.suppress(CudaError):  # `open` gives the reason
                 cuda_driver.use_primary_context(self.index)
 
         self._beginning = [threading.Thread(target=work, daemon=True) for work in (context, lambda: self._compiler)]
@@ -143,11 +143,12 @@ class CudaDevice(Device):
         self._probe = torch.zeros(32, device=self.torch_device)
         self._waits: deque[int] = deque(maxlen=64)
         for _ in range(5):
-            self.wait_ns()  # the first ones load the kernel
+            self.wait_ns()  # the first calls include loading the kernel
         threading.Thread(target=self._build_passes, daemon=True).start()
 
     def _build_passes(self) -> None:
-        """Builds the judge's kernels in a few seconds, once per data folder. Until then, and where it fails, PyTorch's operators compare outputs."""
+        """Builds the judge's kernels once per data folder, which takes a few seconds. Until they are built, or if the build fails, PyTorch operators
+        compare the outputs."""
         from verifier.passes import native
 
         nvcc = find_nvcc()
@@ -179,7 +180,7 @@ class CudaDevice(Device):
         return arena(nbytes, self.torch_device)
 
     polling_seconds = 0.05
-    process_bytes = 700 << 20  # a context, torch's kernels, the clock's scratch buffer
+    process_bytes = 700 << 20  # a context, torch's kernels, and the clock's scratch buffer
 
     def adopt_thread(self) -> None:
         self._torch.cuda.set_device(self.index)
@@ -189,8 +190,8 @@ class CudaDevice(Device):
         self._torch.cuda.synchronize(self.index)
 
     def wait_ns(self) -> int:
-        """Returns the longer of two waits. After a pause a kernel runs at once even if another process is active, whose time slice ended long ago;
-        the second kernel waits for the slice that the other's work then begins."""
+        """Returns the longer of two waits. After a pause, a kernel runs immediately even if another process is active, because that process's time
+        slice ended long ago. The second kernel waits for the time slice that the other process's work then begins."""
         return max(self._one_wait_ns(), self._one_wait_ns())
 
     def _one_wait_ns(self) -> int:
@@ -216,13 +217,13 @@ class CudaDevice(Device):
             self._torch.cuda.empty_cache()
             return cuda_driver.free_memory()[0]
         except RuntimeError:
-            return None  # `check` says what is wrong
+            return None  # `check` reports what is wrong
 
     def short(self, need: int) -> bool:
         try:
             return cuda_driver.free_memory()[0] < need
         except CudaError:
-            return False  # `check` says what is wrong
+            return False  # `check` reports what is wrong
 
     def total_bytes(self) -> int | None:
         try:
@@ -231,7 +232,7 @@ class CudaDevice(Device):
             return None
 
     def trim(self, need: int = 0) -> None:
-        """Gives memory back only where it is short: it has to be mapped again at the next call, which took half of the time of all calls."""
+        """Releases memory only if it is scarce, because the memory must be mapped again at the next call; this took half of the time of all calls."""
         torch = self._torch
         free, total = cuda_driver.free_memory()
         if free < max(SHORT * total, need) and torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > KEPT_BYTES:
@@ -243,14 +244,14 @@ class CudaDevice(Device):
         return self._leader if self._leader.works else None
 
     def flush_caches(self) -> None:
-        """Writes three times the size of the L2 and waits, which evicts whatever a party left there. (The party's clock does the same just before a
-        call, in its own context: otherwise a context switch within the interval would be charged to the program.)"""
+        """Writes three times the size of the L2 cache and waits. This evicts everything that a party left there. (The party's clock does the same
+        just before a call, in its own context; otherwise, a context switch within the interval would be charged to the program.)"""
         if self._flush is None:
             self._flush = self._torch.empty(self._flush_bytes, dtype=self._torch.uint8, device=self.torch_device)
         try:
             cuda_driver.call("cuCtxResetPersistingL2Cache")
         except CudaError:
-            pass  # before Ampere no lines persist
+            pass  # before Ampere, no lines persist
         self._flush.zero_()
         self.sync()
 
@@ -261,14 +262,14 @@ class CudaDevice(Device):
         return Ceiling(self.facts.bandwidth, flops, "data sheet, from the driver's attributes")
 
     def reached(self) -> dict[str, float]:
-        """Returns rates that the first judge of this GPU measured, in half a second, and kept in the data folder."""
+        """Returns the rates for this GPU. The first judge measures them in half a second and stores them in the data folder."""
         path = self.data_dir / "native" / f"rates-{self.facts.model}-{self.facts.uuid[-12:]}.json"
         found = cuda_rates.kept(path)
         if not found:
             try:
                 found = cuda_rates.rates(self._torch, self.torch_device, self.free_bytes() or 0)
             except RuntimeError:
-                return {}  # `check` says what is wrong
+                return {}  # `check` reports what is wrong
             if found.get("stream_gbs", 0.0) > cuda_rates.BELIEVABLE * (self.facts.bandwidth or 0.0) / 1e9:
                 cuda_rates.keep(path, found)
         return found
@@ -288,7 +289,7 @@ class CudaDevice(Device):
         binds += [Bind(node, node, device=True, optional=True) for node in _NODES]
         binds += [Bind(str(self.clock), _CLOCK)]
         binds += [Bind(driver, driver, optional=True)] if driver else []
-        return binds + [Bind("/sys", "/sys", optional=True)] + toolkit_binds()  # Triton assembles with ptxas, torch.compile links with gcc
+        return binds + [Bind("/sys", "/sys", optional=True)] + toolkit_binds()  # Triton assembles with ptxas; torch.compile links with gcc
 
     def variables(self, role: str) -> dict[str, str]:
         variables = {"STITCH_CUDA_ARCH": self.identity.arch, "TORCH_CUDA_ARCH_LIST": "{}.{}".format(*self.identity.capability)}
@@ -297,7 +298,7 @@ class CudaDevice(Device):
             variables["CUDA_HOME"] = str(Path(nvcc).resolve().parents[1])
             variables["PATH"] = f"{Path(nvcc).parent}:{Path(nvcc).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
         if role != "builder":
-            # The party sees one GPU, its own, as cuda:0. Triton and torch.compile keep their caches in the party's private /tmp.
+            # The party sees only its own GPU, as cuda:0. Triton and torch.compile keep their caches in the party's private /tmp.
             threads = min(max(len(self.wide_on), 4), MOST_COMPILERS)
             variables |= {"CUDA_VISIBLE_DEVICES": self.identity.uuid, "CUDA_MODULE_LOADING": "LAZY", "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
             driver = driver_folder()
@@ -306,13 +307,13 @@ class CudaDevice(Device):
         return variables
 
     def check(self) -> str:
-        """Runs a canary kernel with a known answer and checks for enough free memory."""
+        """Runs a canary kernel with a known answer, and checks that enough memory is free."""
         torch = self._torch
         try:
             probe = torch.arange(1024, dtype=torch.int64, device=self.torch_device)
             if int(probe.sum()) != 1024 * 1023 // 2:
                 return f"{self.name} computed a wrong sum: the GPU must be examined"
-            self.allocate(4096).close()  # memory of the kind that parties map
+            self.allocate(4096).close()  # the kind of memory that parties map
             self._torch.cuda.empty_cache()
             free_bytes, _ = cuda_driver.free_memory()
         except DeviceError as error:
@@ -345,10 +346,11 @@ class CudaDevice(Device):
 
 
 def timed_cores(share: list[list[int]]) -> list[list[int]]:
-    """Chooses cores with four processors on which all parties of this GPU are timed: all sides of a block on the same processor, the next block on
-    the next, since a processor can be slow for as long as a measurement takes. When the scheduler chose among the four for each side, one of 31
-    intervals of a vision transformer against itself said 1.62x at least, on the busy host of an H200. Cores are taken whole, since work on one thread
-    of a core slows the other. Returns none where there are too few to choose from."""
+    """Chooses cores with a total of four processors, on which all parties of this GPU are timed. All sides of a block use the same processor, and the
+    next block uses the next processor, because a processor can be slow for as long as a measurement takes. On the busy host of an H200, when the
+    scheduler chose among the four for each side, one of 31 intervals reported at least 1.62x for a vision transformer compared with itself. Whole
+    cores are chosen, because work on one thread of a core slows the other thread. Returns an empty list if there are too few processors to choose
+    from."""
     if sum(map(len, share)) < FEWEST:
         return []
     first = at_least(share, APART)
@@ -356,12 +358,12 @@ def timed_cores(share: list[list[int]]) -> list[list[int]]:
 
 
 def at_least(share: list[list[int]], processors: int) -> int:
-    """Returns how many cores, from the first on, together have that many processors."""
+    """Returns how many cores, counted from the first, together have this number of processors."""
     return next(count for count in range(len(share) + 1) if sum(map(len, share[:count])) >= processors)
 
 
 def share_of_host(index: int, gpus: int) -> list[list[int]]:
-    """Returns the cores of the GPU with this number, where each of `gpus` gets equally many."""
+    """Returns the cores that belong to the GPU with this number if all `gpus` get an equal share."""
     each = len(CORES) // max(gpus, 1)
     return CORES[index * each : (index + 1) * each]
 
@@ -374,7 +376,7 @@ def find_nvcc() -> str:
 
 
 def nvcc_version() -> str:
-    """Returns a version such as "nvcc 13.0.88", or ""."""
+    """Returns a version such as "nvcc 13.0.88", or "" if it is unknown."""
     nvcc = find_nvcc()
     if not nvcc:
         return ""
@@ -384,14 +386,14 @@ def nvcc_version() -> str:
 
 
 def toolkit_binds() -> list[Bind]:
-    """Returns CUDA's folder where it lies outside /usr (which every party sees)."""
+    """Returns the CUDA folder if it is outside /usr, which every party can see."""
     nvcc = find_nvcc()
     root = str(Path(nvcc).resolve().parents[1]) if nvcc else ""
     return [Bind(root, root)] if root and not root.startswith("/usr/") else []
 
 
 def driver_folder() -> str:
-    """Returns the folder from which libcuda.so.1 was loaded, or ""."""
+    """Returns the folder from which libcuda.so.1 was loaded, or "" if it was not loaded."""
     cuda_driver.library()
     try:
         maps = Path("/proc/self/maps").read_text()

@@ -1,4 +1,4 @@
-"""Device memory of the judge that a party maps, by a raw IPC handle or by a file descriptor."""
+"""Device memory of the judge that a party maps through a raw IPC handle or a file descriptor."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from verifier.devices import cuda_driver, cuda_shared
 from verifier.devices.base import Arena, DeviceError, NoRoom
 from verifier.devices.cuda_driver import CudaError, DeviceBytes
 
-WAYS = ("descriptor", "handle")  # ways of sharing, for a judge and all its parties: as in `cuda_shared.py`, or by a raw IPC handle
+WAYS = ("descriptor", "handle")  # methods by which a judge shares memory with all its parties: as in `cuda_shared.py`, or through a raw IPC handle
 
 REFUSED = ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_PERMITTED", "CUDA_ERROR_OPERATING_SYSTEM", "CUDA_ERROR_INVALID_DEVICE")  # by driver or host
 
 
 class CudaArena(Arena):
-    """Plain device memory of the judge; the handle's 64 bytes travel as hexadecimal digits."""
+    """Plain device memory of the judge. The handle's 64 bytes are sent as hexadecimal digits."""
 
     def __init__(self, nbytes: int, torch_device: str):
         import torch
@@ -42,7 +42,7 @@ class CudaArena(Arena):
         self._view: torch.Tensor | None = torch.as_tensor(self._owner, device=torch_device)
 
     def _allocated(self, device: int) -> DeviceBytes:
-        """Allocates, and sets `handle`, and `fds` where there are any."""
+        """Allocates memory and sets `handle` and, if there are descriptors, `fds`."""
         pointer = cuda_driver.allocate(self.nbytes)
         self.handle = {"ipc": cuda_driver.export_memory(pointer).hex(), "nbytes": self.nbytes}
         return DeviceBytes(pointer, self.nbytes)
@@ -59,12 +59,12 @@ class CudaArena(Arena):
     def close(self) -> None:
         if self._owner is not None:
             owner, self._owner, self._view = self._owner, None, None
-            with contextlib.suppress(CudaError):  # a device that failed has nothing left to free
+            with contextlib.suppress(CudaError):  # if the device has failed, there is nothing left to free
                 owner.release()
 
 
 class SharedCudaArena(CudaArena):
-    """Memory shared by a descriptor: a party that still maps it when the judge lets go keeps it."""
+    """Memory shared through a descriptor. If a party still maps it when the judge releases it, the party keeps it."""
 
     def _allocated(self, device: int) -> DeviceBytes:
         pointer, size, descriptor = cuda_shared.allocate(device, self.nbytes)
@@ -86,7 +86,7 @@ class SharedCudaArena(CudaArena):
 
 
 def arena(nbytes: int, torch_device: str) -> CudaArena:
-    """Makes an arena. Raises `NoRoom`."""
+    """Creates an arena. Raises `NoRoom`."""
     return (SharedCudaArena if sharing() == "descriptor" else CudaArena)(nbytes, torch_device)
 
 

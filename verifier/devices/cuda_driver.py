@@ -1,4 +1,5 @@
-"""The CUDA driver and NVML through ctypes: device facts, plain allocations, raw IPC handles, clocks. Needs no toolkit, only the driver."""
+"""Accesses the CUDA driver and NVML through ctypes: device facts, plain allocations, raw IPC handles, clocks. It needs only the driver, not the
+toolkit."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-BLOCK = 2 << 20  # the driver's granularity: an allocation of whole blocks shares no block with another, so its IPC handle exposes nothing else
+BLOCK = 2 << 20  # the driver's granularity; an allocation of whole blocks shares no block with another, so its IPC handle exposes nothing else
 IPC_BYTES = 64
 _ATTRIBUTES = {
     "clock_khz": 13,
@@ -25,7 +26,7 @@ _LAZY_PEER_ACCESS = 1
 
 
 class CudaError(RuntimeError):
-    """A driver call failed. `code` is CUresult; `name` is the driver's, such as CUDA_ERROR_OUT_OF_MEMORY."""
+    """A driver call failed. `code` is the CUresult; `name` is the driver's name for it, such as CUDA_ERROR_OUT_OF_MEMORY."""
 
     def __init__(self, call: str, code: int, name: str):
         super().__init__(f"{call}: {name} ({code})")
@@ -39,7 +40,7 @@ class _IpcHandle(ctypes.Structure):
 
 @dataclass(frozen=True)
 class GpuIdentity:
-    """The identity of a GPU with which a confined process is started."""
+    """The identity of the GPU that a confined process is started with."""
 
     uuid: str  # "GPU-81388609-..."
     capability: tuple[int, int]
@@ -51,7 +52,7 @@ class GpuIdentity:
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """One GPU as its driver describes it. Bandwidth in bytes/s, clock in Hz; both are the data sheet's, computed from the attributes."""
+    """One GPU as described by its driver. Bandwidth in bytes/s and clock in Hz; both are data-sheet values computed from the device attributes."""
 
     index: int
     name: str
@@ -69,25 +70,25 @@ class GpuFacts:
 
     @property
     def model(self) -> str:
-        """Returns a key for comparisons: "NVIDIA H200" -> "h200"."""
+        """Returns a key for comparisons; for example, "NVIDIA H200" becomes "h200"."""
         words = [w for w in self.name.lower().split() if w not in ("nvidia", "geforce", "tesla", "graphics", "gpu")]
         return "-".join(words) or "gpu"
 
 
 @cache
 def driver() -> ctypes.CDLL | None:
-    """Returns libcuda, initialised; null where there is no driver or no GPU (`why_no_driver` says which)."""
+    """Returns libcuda in its initialised state. Returns null if there is no driver or no GPU (`why_no_driver` gives the reason)."""
     return _load()[0]
 
 
 def why_no_driver() -> str:
-    """Returns a sentence why CUDA cannot be used here; empty where it can."""
+    """Returns a sentence that explains why CUDA cannot be used here, or an empty string if it can."""
     return _load()[1]
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Returns libcuda, not yet initialised; null where there is none."""
+    """Returns libcuda before it is initialised, or null if there is none."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -96,8 +97,8 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def only_gpu() -> GpuIdentity | None:
-    """Returns the GPU of a host with exactly one, by NVML, which takes milliseconds where the driver's start takes hundreds. Null where there are
-    several, or where CUDA may see it differently (MIG, `CUDA_VISIBLE_DEVICES`)."""
+    """Returns the GPU of a host that has exactly one. Uses NVML, which takes milliseconds; starting the driver takes hundreds. Returns null if there
+    are several GPUs, or if CUDA might see the GPU differently (MIG, `CUDA_VISIBLE_DEVICES`)."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") != "0":
         return None
     count, device, major, minor = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
@@ -113,7 +114,7 @@ def only_gpu() -> GpuIdentity | None:
             return None
         if nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor)) != 0:
             return None
-    except (OSError, AttributeError):  # no driver, or one from before these functions
+    except (OSError, AttributeError):  # no driver, or a driver older than these functions
         return None
     return GpuIdentity(uuid.value.decode(), (major.value, minor.value))
 
@@ -139,7 +140,7 @@ def _error_name(library: ctypes.CDLL, code: int) -> str:
 
 
 def call(function: str, *arguments: Any) -> None:
-    """Calls a driver function. Raises `CudaError` where it does not succeed."""
+    """Calls a driver function. Raises `CudaError` if the call fails."""
     library = driver()
     if library is None:
         raise CudaError(function, 100, why_no_driver())
@@ -157,14 +158,14 @@ def gpu_count() -> int:
 
 
 def driver_cuda_version() -> str:
-    """Returns the newest CUDA version that the driver runs, e.g. "13.0"."""
+    """Returns the latest CUDA version that the driver supports, e.g. "13.0"."""
     version = ctypes.c_int()
     call("cuDriverGetVersion", ctypes.byref(version))
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
 def facts(index: int) -> GpuFacts:
-    """Returns the facts of a GPU. Raises `CudaError` where there is no such GPU."""
+    """Returns the facts about a GPU. Raises `CudaError` if there is no such GPU."""
     device = ctypes.c_int()
     call("cuDeviceGet", ctypes.byref(device), index)
     name = ctypes.create_string_buffer(128)
@@ -180,7 +181,7 @@ def facts(index: int) -> GpuFacts:
     call("cuDeviceGetUuid_v2", raw, device)
     digits = bytes(raw).hex()
     uuid = "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-    bandwidth = 2 * values["memory_clock_khz"] * 1e3 * values["memory_bus_bits"] / 8  # two transfers a clock
+    bandwidth = 2 * values["memory_clock_khz"] * 1e3 * values["memory_bus_bits"] / 8  # two transfers per clock
     return GpuFacts(
         index=index,
         name=name.value.decode("utf-8", "replace"),
@@ -195,7 +196,7 @@ def facts(index: int) -> GpuFacts:
 
 
 def use_primary_context(index: int) -> int:
-    """Makes the primary context, which torch uses too, current in this thread; returns its handle."""
+    """Makes the primary context, which torch also uses, current in this thread, and returns its handle."""
     device, context = ctypes.c_int(), ctypes.c_void_p()
     call("cuDeviceGet", ctypes.byref(device), index)
     call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -204,7 +205,7 @@ def use_primary_context(index: int) -> int:
 
 
 def allocate(nbytes: int) -> int:
-    """Allocates device memory in whole blocks and returns its address."""
+    """Allocates device memory in whole blocks and returns the address."""
     pointer = ctypes.c_uint64()
     call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(-(-max(nbytes, 1) // BLOCK) * BLOCK))
     return pointer.value
@@ -215,14 +216,14 @@ def free(pointer: int) -> None:
 
 
 def export_memory(pointer: int) -> bytes:
-    """Returns 64 bytes by which another process maps the allocation."""
+    """Returns the 64 bytes that another process needs to map the allocation."""
     handle = _IpcHandle()
     call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(pointer))
     return bytes(handle.reserved)
 
 
 def import_memory(handle: bytes) -> int:
-    """Maps an allocation that another process exported and returns its address in this process."""
+    """Maps an allocation that another process exported, and returns its address in this process."""
     if len(handle) != IPC_BYTES:
         raise ValueError(f"an IPC handle has {IPC_BYTES} bytes, not {len(handle)}")
     pointer = ctypes.c_uint64()
@@ -231,7 +232,7 @@ def import_memory(handle: bytes) -> int:
 
 
 def close_memory(pointer: int) -> None:
-    """Ends this process's mapping of another's allocation."""
+    """Ends this process's mapping of another process's allocation."""
     call("cuIpcCloseMemHandle", ctypes.c_uint64(pointer))
 
 
@@ -240,15 +241,15 @@ def synchronise() -> None:
 
 
 def free_memory() -> tuple[int, int]:
-    """Returns free and total bytes of the current context's device."""
+    """Returns the free and total bytes of the current context's device."""
     free_bytes, total = ctypes.c_size_t(), ctypes.c_size_t()
     call("cuMemGetInfo_v2", ctypes.byref(free_bytes), ctypes.byref(total))
     return free_bytes.value, total.value
 
 
 class DeviceBytes:
-    """Device memory as `torch.as_tensor` takes it without a copy: flat uint8. Tensors over it hold this object; where it is `freed`, the memory is
-    released with the last of them."""
+    """Device memory in a form that `torch.as_tensor` accepts without a copy: flat uint8. Tensors that use the memory hold this object. If it is
+    `freed`, the memory is released together with the last of these tensors."""
 
     freed = False
 
@@ -261,14 +262,15 @@ class DeviceBytes:
 
     def __del__(self) -> None:
         if self.freed:
-            with contextlib.suppress(CudaError):  # a device that failed has nothing left to free
+            with contextlib.suppress(CudaError):  # if the device has failed, there is nothing left to free
                 self.release()
 
 
 class Nvml:
-    """Clocks, throttle reasons and driver version; every figure is null where NVML is missing or refuses it."""
+    """Clocks, throttle reasons and driver version. A value is null if NVML is missing or does not provide it."""
 
-    # Reasons that slow a measurement: power cap, hardware slowdown, thermal, power brake. Idle (1) and applied clocks (2) do not.
+    # Throttle reasons that slow a measurement: power cap, hardware slowdown, temperature, and power brake. Idle (1) and applied clocks (2) do not
+    # slow it.
     SLOWING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
     REASONS = {0x4: "software power cap", 0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 
@@ -289,11 +291,11 @@ class Nvml:
         return value.value if getattr(self.library, function)(self.device, *before, ctypes.byref(value)) == 0 else None
 
     def minor(self) -> int | None:
-        """Returns the number of the device node, /dev/nvidia<minor>. CUDA may count GPUs in another order."""
+        """Returns the number of the device node, that is, of /dev/nvidia<minor>. CUDA may count GPUs in a different order."""
         return self._number("nvmlDeviceGetMinorNumber")
 
     def number(self) -> tuple[int, int] | None:
-        """Returns this GPU's number among all GPUs of the host, whichever of them this process may use, and how many there are."""
+        """Returns this GPU's number among all GPUs of the host, including those that this process cannot use, and the total number of GPUs."""
         count = ctypes.c_uint()
         index = self._number("nvmlDeviceGetIndex")
         if index is None or self.library is None or self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
@@ -310,11 +312,11 @@ class Nvml:
         return self._number("nvmlDeviceGetTemperature", 0)
 
     def throttle_reasons(self) -> int | None:
-        """Returns the throttle reasons as bits; those in `SLOWING` slow a measurement."""
+        """Returns the throttle reasons as bits; the bits in `SLOWING` slow a measurement."""
         return self._number("nvmlDeviceGetCurrentClocksThrottleReasons", of=ctypes.c_ulonglong)
 
     def free_bytes(self) -> int | None:
-        """Returns the free memory of the whole device, without a context on it."""
+        """Returns the free memory of the whole device without creating a context on it."""
         memory = (ctypes.c_ulonglong * 3)()  # total, free, used
         if self.library is None or self.library.nvmlDeviceGetMemoryInfo(self.device, ctypes.byref(memory)) != 0:
             return None

@@ -1,6 +1,6 @@
-"""Creates the GPU's context while torch is being imported, in a party that is given its role at once.
+"""Creates the GPU context while torch is being imported. Used in a party that receives its role immediately.
 
-Nothing depends on it: whatever is not initialised here is initialised later, in the ordinary way.
+Nothing depends on it: anything that is not initialised here is initialised later, in the ordinary way.
 """
 
 # sandboxed: runs before any stranger's source
@@ -14,7 +14,7 @@ from verifier.devices import cuda_driver
 
 
 class Early:
-    """Initialises in a thread; the driver's calls release the interpreter's lock."""
+    """Initialises the device in a thread; driver calls release the interpreter lock."""
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=self._work, daemon=True)

@@ -1,4 +1,4 @@
-"""The baseline `cuda-graph`: eager's own kernels, launched as one graph, including the copies of inputs and outputs that its use costs."""
+"""The `cuda-graph` baseline: eager's own kernels launched as one graph, including the necessary copies of inputs and outputs."""
 
 # sandboxed: calls the models that tasks define
 
@@ -14,13 +14,14 @@ from verifier.layout import decode, encode
 from verifier.parties.gradients import forward_backward
 from verifier.parties.naming import resolver
 
-WARM_UP = 3  # on a side stream, so that libraries choose algorithms and allocate before the capture
+WARM_UP = 3  # runs on a side stream; libraries choose algorithms and allocate memory before the capture
 
 
 class Graphed:
-    """Captures at the first call; later calls copy their inputs into the graph's, replay, and copy the outputs out.
+    """Captures the graph at the first call. Later calls copy their inputs into the graph's input buffers, replay the graph, and copy the outputs out.
 
-    Raises `RuntimeError` where the model cannot be captured (it waits for the device, copies from the host, ...) or is called with other shapes.
+    Raises `RuntimeError` if the model cannot be captured (because it waits for the device, copies from the host, ...) or if it is called with other
+    shapes.
     """
 
     def __init__(self, model: Any, backward: dict[str, Any] | None = None):
@@ -59,15 +60,15 @@ class Graphed:
         with torch.cuda.graph(graph):
             output = self._run(arguments)
         self.outputs: list[torch.Tensor] = []
-        self.output_tree = encode(output, self.outputs)  # objects are reduced to their fields, which are what is compared
+        self.output_tree = encode(output, self.outputs)  # objects are reduced to their fields, because only the fields are compared
         self.graph = graph
-        with torch.no_grad():  # the warm-up changed running statistics; the capture itself ran nothing
+        with torch.no_grad():  # the warm-up changed running statistics, whereas the capture itself executed nothing
             for name, value in self._orig_mod.state_dict().items():
                 if name in state:
                     value.copy_(state[name])
 
 
 def tensors_of(model: torch.nn.Module) -> list[torch.Tensor]:
-    """Returns all tensors that the modules hold by any attribute. A graph writes to these addresses in every replay, even where `forward` has
-    replaced a tensor (`self.hidden = ...`) whose memory would otherwise have been reused by then."""
+    """Returns all tensors that any attribute of the modules holds. A graph writes to these addresses in every replay, even if `forward` has replaced
+    a tensor (`self.hidden = ...`). Without this reference, the memory of that tensor could be reused before the replay."""
     return [leaf for module in model.modules() for leaf in pytree.tree_leaves(dict(vars(module))) if isinstance(leaf, torch.Tensor)]

@@ -1,4 +1,4 @@
-"""The party's half of a CUDA device: maps the judge's memory, holds the precision policy, and times calls by the native clock."""
+"""The party's half of a CUDA device. It maps the judge's memory, applies the precision policy, and times calls with the native clock."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from verifier.devices.base import PartyDevice
 from verifier.devices.cuda_driver import DeviceBytes
 from verifier.shim.clock import Clock, ClockError, Native
 
-DISPATCHES = 3  # a host that slept since the last call has lost torch's launch path from its caches, which costs 100 us at the first launch
-WARM_MS = 3.0  # an idle GPU lowers its clocks while the host draws new inputs between two calls
+DISPATCHES = 3  # if the host has slept since the last call, torch's launch path is no longer in its caches, which costs 100 us at the first launch
+WARM_MS = 3.0  # an idle GPU lowers its clocks while the host draws new inputs between calls
 KEPT_BYTES = 2 << 30
 SHORT = 0.3  # free share of the device's memory
 _ERRORS = {
@@ -32,10 +32,10 @@ _ERRORS = {
 
 
 class CudaPartyDevice(PartyDevice):
-    torch_device = "cuda:0"  # the only GPU that a party sees
+    torch_device = "cuda:0"  # the only GPU that a party can see
 
     def __init__(self, config: dict[str, Any]):
-        self._shared: dict[int, int] = {}  # mappings made from a descriptor: address, bytes
+        self._shared: dict[int, int] = {}  # mappings created from a descriptor: address -> bytes
         torch.cuda.init()
         self._tiny = torch.zeros(64, device=self.torch_device)
         context = cuda_driver.use_primary_context(0)
@@ -71,9 +71,10 @@ class CudaPartyDevice(PartyDevice):
         torch.cuda.empty_cache()
 
     def configure(self, precision: str) -> None:
-        """Sets TF32 by policy, for matrix products, convolutions and RNNs. Everything else keeps PyTorch's defaults: no deterministic algorithms,
-        reduced-precision reductions of 16 bit products allowed, `cudnn.benchmark` off (KernelBench's setting as well: cuDNN's heuristics
-        choose, the same on both sides and in every process; benchmarking algorithms anew in each process would make processes differ)."""
+        """Sets TF32 as the policy requires for matrix products, convolutions and RNNs. Everything else keeps PyTorch's defaults: deterministic
+        algorithms are not forced, reduced-precision reductions are allowed in 16-bit products, and `cudnn.benchmark` is off. KernelBench also keeps
+        `cudnn.benchmark` off. With it off, cuDNN's heuristics make the same choice on both sides and in every process; benchmarking in each process
+        would make processes differ."""
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.benchmark = False
         torch.set_num_threads(4)
@@ -118,5 +119,5 @@ class CudaPartyDevice(PartyDevice):
 
 
 def device_failure(error: ClockError) -> RuntimeError:
-    """Explains a driver's error code to the author of a kernel."""
+    """Explains a driver error code to the author of a kernel."""
     return RuntimeError(f"CUDA error {error.code}: {_ERRORS.get(error.code, 'the device failed')}") if error.code else RuntimeError(str(error))

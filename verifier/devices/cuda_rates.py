@@ -1,5 +1,5 @@
-"""Measures what a GPU reaches: the bandwidth of a plain copy, and the rate of a large matrix product in each arithmetic. Planning uses these figures;
-whether a program is faster than physics allows is judged by the data sheet's, which are higher (`Device.ceiling`)."""
+"""Measures the rates that a GPU achieves: the bandwidth of a plain copy, and the rate of a large matrix product in each arithmetic. Planning uses
+these figures. The check for programs that are faster than physics allows uses the data-sheet figures instead, which are higher (`Device.ceiling`)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-COPIED = 1 << 30  # bytes: far more than any L2
-SIDE, SIDE_HALF = 4096, 8192  # side of square matrices, in 32 and in 16 bits
+COPIED = 1 << 30  # bytes; far more than any L2 cache holds
+SIDE, SIDE_HALF = 4096, 8192  # side length of square matrices, in 32 bits and in 16 bits
 TIMES, CALLS = 3, 5
-ROOM = 6 << 30  # bytes of device memory that must be free
-BELIEVABLE = 0.5  # share of the data sheet's rate; a lower result means that another process was using the GPU
+ROOM = 6 << 30  # number of bytes of device memory that must be free
+BELIEVABLE = 0.5  # share of the data-sheet rate; if a result is lower, another process was using the GPU
 
 
 def rates(torch: Any, device: str, free_bytes: int) -> dict[str, float]:
-    """`stream_gbs` (read and written together), `fp32_product_gflops`, `tf32_gflops`, `bf16_gflops`; empty where there is no room to measure."""
+    """Returns `stream_gbs` (reads and writes combined), `fp32_product_gflops`, `tf32_gflops` and `bf16_gflops`. The result is empty if there is not
+    enough memory to measure."""
     if free_bytes < ROOM:
         return {}
     products = {"fp32_product": (torch.float32, SIDE, False), "tf32": (torch.float32, SIDE, True), "bf16": (torch.bfloat16, SIDE_HALF, False)}
@@ -39,14 +40,14 @@ def stream(torch: Any, device: str) -> float:
 
 
 def product(torch: Any, device: str, dtype: Any, side: int) -> float:
-    """Times a product of random numbers: zeros draw less power, so the clocks would stay higher than a model sees."""
+    """Times a product of random numbers. Zeros would draw less power, so clocks would stay higher than in a real model."""
     a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
     c = torch.empty_like(a)
     return 2 * side**3 / best_seconds(torch, lambda: torch.mm(a, b, out=c)) / 1e9
 
 
 def best_seconds(torch: Any, call: Any) -> float:
-    """Returns the time of one call, by events around several calls; the best of a few repetitions."""
+    """Returns the time of one call, measured with events around several calls. It is the best of several repetitions."""
     for _ in range(2):
         call()
     found: list[float] = []
@@ -62,7 +63,7 @@ def best_seconds(torch: Any, call: Any) -> float:
 
 
 def kept(path: Path) -> dict[str, float]:
-    """Returns what an earlier judge measured; empty where none did, or where the file is damaged."""
+    """Returns the rates that an earlier judge measured. The result is empty if there are none or if the file is damaged."""
     try:
         return {str(name): float(value) for name, value in json.loads(path.read_text()).items()}
     except (OSError, ValueError, AttributeError, TypeError):

@@ -1,9 +1,9 @@
-"""Device memory shared by a file descriptor: a process that was not sent the descriptor cannot name the memory.
+"""Device memory shared through a file descriptor. A process that did not receive the descriptor has no way to refer to the memory.
 
-CUDA's virtual memory management (driver API, "Virtual Memory Management"): physical memory is made, mapped into reserved addresses and exported as
-a descriptor, which travels over a Unix socket; the other process maps the same memory. It lives until the last mapping and the last descriptor are
-gone, so the judge may let go of an arena that a party still maps. Raw IPC handles are 64 bytes that anybody can write, and memory that is freed
-while another process maps it is undefined.
+This module uses CUDA's virtual memory management (driver API, "Virtual Memory Management"). Physical memory is created, mapped into reserved
+addresses, and exported as a descriptor. The descriptor is sent over a Unix socket, and the other process maps the same memory. The memory lives until
+the last mapping and the last descriptor are gone, so the judge can release an arena that a party still maps. By contrast, raw IPC handles are 64
+bytes that anybody can write, and freeing memory that another process maps is undefined behaviour.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Access(ctypes.Structure):
 
 
 def allocate(device: int, nbytes: int) -> tuple[int, int, int]:
-    """Allocates device memory. Returns its address, its bytes in whole blocks, and a descriptor to send. Raises `CudaError`."""
+    """Allocates device memory. Returns the memory's address, its size in whole blocks, and a descriptor to send. Raises `CudaError`."""
     properties = _Properties(type=_PINNED, handle_types=_DESCRIPTOR, location=_Location(_ON_DEVICE, device))
     block = ctypes.c_size_t()
     call("cuMemGetAllocationGranularity", ctypes.byref(block), ctypes.byref(properties), ctypes.c_int(0))
@@ -52,13 +52,13 @@ def allocate(device: int, nbytes: int) -> tuple[int, int, int]:
             free(pointer, size)
             raise
     finally:
-        call("cuMemRelease", memory)  # the mapping holds it
+        call("cuMemRelease", memory)  # the mapping keeps the memory alive
     os.set_inheritable(descriptor.value, False)
     return pointer, size, descriptor.value
 
 
 def attach(device: int, descriptor: int, size: int) -> int:
-    """Maps memory that another process shares and returns its address. The descriptor stays the caller's. Raises `CudaError`."""
+    """Maps memory that another process shares and returns its address. The caller keeps ownership of the descriptor. Raises `CudaError`."""
     memory = ctypes.c_uint64()
     call("cuMemImportFromShareableHandle", ctypes.byref(memory), ctypes.c_void_p(descriptor), ctypes.c_int(_DESCRIPTOR))
     try:
@@ -68,7 +68,7 @@ def attach(device: int, descriptor: int, size: int) -> int:
 
 
 def free(pointer: int, size: int) -> None:
-    """Ends this process's mapping. Work on it must have ended."""
+    """Ends this process's mapping. All work on the memory must have finished."""
     try:
         call("cuMemUnmap", ctypes.c_uint64(pointer), ctypes.c_size_t(size))
     finally:
@@ -76,8 +76,8 @@ def free(pointer: int, size: int) -> None:
 
 
 class SharedBytes(DeviceBytes):
-    """`size`: bytes of the mapping. Unmapping memory, unlike freeing it, does not wait for work on it. So this object waits, in whichever thread
-    drops the last tensor."""
+    """Shared device memory. `size` is the size of the mapping in bytes. Unmapping memory, unlike freeing it, does not wait for work on it. Therefore,
+    this object waits in whichever thread drops the last tensor."""
 
     def __init__(self, pointer: int, nbytes: int, size: int, device: int):
         super().__init__(pointer, nbytes)
@@ -86,7 +86,7 @@ class SharedBytes(DeviceBytes):
     def release(self) -> None:
         import torch
 
-        with contextlib.suppress(RuntimeError):  # nobody waits for a device that failed
+        with contextlib.suppress(RuntimeError):  # there is no point in waiting for a failed device
             torch.cuda.synchronize(self.device)
         free(self.pointer, self.size)
 

@@ -1,4 +1,4 @@
-"""Finds out which processors of the host are threads of the same core."""
+"""Determines which processors of the host are threads of the same core."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 def cores(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[list[int]]:
-    """Returns processor numbers grouped by core; cores of a socket lie side by side. Linux often numbers the second threads of all cores after all
-    first ones, so parts of a host by number would share cores, and work on one thread slows the other. A container may allow only one thread of a
-    core. A host that does not tell is taken to have one thread per core."""
+    """Returns processor numbers grouped by core; the cores of a socket are adjacent. Linux often numbers the second threads of all cores after all
+    first threads. Therefore, parts of a host that are chosen by number would share cores, and work on one thread of a core slows the other. A
+    container may allow only one thread per core. A host that does not report its topology is assumed to have one thread per core."""
     wanted = sorted(processors)
     places = {}
     for number in wanted:
@@ -28,7 +28,7 @@ def cores(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[list[int
 
 
 def numbers(text: str) -> list[int]:
-    """Parses a list as Linux writes it: "0-2,8" is 0, 1, 2 and 8. Raises `ValueError`."""
+    """Parses a list in Linux format; for example, "0-2,8" means 0, 1, 2 and 8. Raises `ValueError`."""
     found: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""Opens a device by its name: the judge's half, and the party's half from the judge's description."""
+"""Opens a device: the judge's half by name, or the party's half from the judge's description."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from verifier.devices.base import Device, DeviceError, PartyDevice
 
 
 def open_device(name: str, data_dir: Path, later: bool = False) -> Device:
-    """`cpu` or `cuda[:N]`. Raises `DeviceError` with what to install where this host has no such device. With `later` the caller opens it."""
+    """Opens `cpu` or `cuda[:N]`. Raises `DeviceError` with instructions on what to install if this host has no such device. With `later`, the caller
+    opens it."""
     if name == "cpu":
         from verifier.devices.cpu import CpuDevice
 
@@ -26,7 +27,7 @@ def open_device(name: str, data_dir: Path, later: bool = False) -> Device:
 
 
 def party_device(config: dict[str, Any]) -> PartyDevice:
-    """Makes the party's half from `Device.config()`."""
+    """Creates the party's half from `Device.config()`."""
     if config["kind"] == "cpu":
         from verifier.devices.cpu_party import CpuPartyDevice
 

@@ -1,1 +1,1 @@
-"""Gathers evidence that a program is what it claims to be, from its source and from its run."""
+"""Gathers evidence, from a program's source and from its execution, that the program is what it claims to be."""

@@ -1,7 +1,8 @@
-"""Reads what a program's compiled libraries contain: kernels, exported functions and imports. They are read as data; nothing is loaded or run.
+"""Reads the contents of a program's compiled libraries: kernels, exported functions and imports. Libraries are read as data; nothing is loaded or
+run.
 
-The names of kernels come from the machine code itself (a section `.text.<kernel>` of each cubin), or, where the toolkit compressed it, from the names
-under which the host part registers them.
+Kernel names are taken from the machine code itself (a section `.text.<kernel>` in each cubin). If the toolkit compressed the code, they are the names
+under which the host part registers the kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _NAME = re.compile(rb"(?<![A-Za-z0-9_$.])(_Z[A-Za-z0-9_$]{2,1000})\0")
 _SYMTAB, _DYNSYM, _DYNAMIC = 2, 11, 6
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _LOAD, _EXECUTE = 1, 1
-# Arithmetic that a library does for the program: BLAS, DNN and ATen's own implementations, called past torch's dispatcher, where no profiler sees it.
+# Arithmetic that a library does for the program: BLAS, DNN and ATen's own implementations. It is called without torch's dispatcher, where no profiler
+# sees it.
 _COMPUTE = re.compile(
     r"^(?:cblas_|[sdcz]gemm|[sdcz]gemv|mkl_|vs[A-Z]|dnnl_|mkldnn_|zendnn|openblas|cublas|cudnn|cusparse|cusolver|cufft|nvrtcCompile|"
     r"_ZN4dnnl|_ZN2at6native(?!.*(?:empty|resize|copy))|_ZN2at(?:3cpu|4cuda)\d+(?!empty|getCurrent|set|CUDA|warp|detail))"
@@ -29,17 +31,17 @@ _LOOKUP = re.compile(r"^(?:dlopen|dlmopen|dlsym|dlvsym|dl_iterate_phdr)$")
 
 @dataclass
 class Library:
-    """Symbols of one ELF shared library."""
+    """The symbols in one ELF shared library."""
 
     exports: set[str] = field(default_factory=set)
     imports: set[str] = field(default_factory=set)
     kernels: set[str] = field(default_factory=set)
-    cuda: bool = False  # it holds device code
+    cuda: bool = False  # it contains device code
 
     @property
     def compute_imports(self) -> list[str]:
-        """Returns imported functions that do arithmetic, or that look up such functions at run time."""
-        # The static CUDA runtime finds its driver by these.
+        """Returns imported functions that do arithmetic or that look up such functions at run time."""
+        # The static CUDA runtime uses these functions to find its driver.
         found = {name for name in self.imports if _COMPUTE.match(name)} | (
             set() if self.cuda else {name for name in self.imports if _LOOKUP.match(name)}
         )
@@ -47,7 +49,7 @@ class Library:
 
 
 def libraries(index: Iterable[tuple[str, int]], data: bytes) -> list[Library]:
-    """Reads the libraries among a program's artefacts. A file that is not sound ELF counts as empty."""
+    """Reads the libraries from a program's artefacts. A file that is not valid ELF is treated as empty."""
     found, at = [], 0
     for _, size in index:
         found.append(read_library(data[at : at + size]))
@@ -74,46 +76,46 @@ def read_library(data: bytes) -> Library:
 
 
 class Code:
-    """The machine code of one ELF shared library: the executable parts of its file, and where its functions begin and end."""
+    """The machine code of one ELF shared library: the executable parts of the file, and the start and end of each function."""
 
     def __init__(
         self, data: bytes, segments: list[tuple[int, int, int]], functions: list[tuple[int, int, str]], stubs: Iterable[tuple[int, int]] = ()
     ):
         self.data = data
-        self.stubs = sorted(stubs)  # offset and size of the jumps to functions of other libraries
-        self.segments = segments  # offset, address and size of executable segments
+        self.stubs = sorted(stubs)  # offset and size of the table of jumps to functions in other libraries
+        self.segments = segments  # offset, address and size of each executable segment
         self._functions = sorted(functions)  # offset, size, name
         self._offsets = [offset for offset, _, _ in self._functions]
 
     def executable(self, offset: int, size: int) -> bytes:
-        """Returns the code within a mapping of that many bytes from this offset of the file; empty where there is none."""
+        """Returns the code in a mapping of `size` bytes from this file offset. The result is empty if there is none."""
         for begin, _, length in self.segments:
             if offset <= begin < offset + size or begin <= offset < begin + length:
                 return self.data[offset : min(offset + size, begin + length)]
         return b""
 
     def function(self, offset: int) -> str:
-        """Returns the name of the function at an offset of the file, without the suffix of a part that the compiler has split off; empty where no
-        symbol covers it."""
+        """Returns the name of the function at a file offset, without the suffix for parts that the compiler has split off. The result is empty if no
+        symbol covers the offset."""
         number = bisect_right(self._offsets, offset) - 1
         if number < 0 or offset >= self._offsets[number] + max(self._functions[number][1], 1):
             return ""
         return self._functions[number][2].partition(".")[0]
 
     def entries(self) -> list[tuple[str, int]]:
-        """Returns functions, and their outlined OpenMP parts, with the offsets at which they begin."""
+        """Returns functions, and their outlined OpenMP parts, with their start offsets."""
         return [
             (name.partition(".")[0], offset) for offset, _, name in self._functions if "." not in name or "._omp_fn." in name or ".constprop" in name
         ]
 
 
 def computes(name: str) -> bool:
-    """Whether a function of this name is a library function that does arithmetic, wherever its code was linked."""
+    """Returns whether a function with this name is a library function that does arithmetic, regardless of where its code was linked."""
     return bool(_COMPUTE.match(name))
 
 
 def read_code(data: bytes) -> Code:
-    """Reads the code of a library. A file that is not sound ELF has none."""
+    """Reads the machine code of a library. A file that is not valid ELF contains no code."""
     try:
         segments = _segments(data)
         sections = _sections(data)
@@ -145,7 +147,7 @@ def _functions(
 
 
 def _sections(data: bytes) -> list[tuple[int, str, int, int, int, int]]:
-    """Yields kind, name, offset, size, link and entry size of each section of a 64-bit little-endian ELF file."""
+    """Yields the kind, name, offset, size, link and entry size of each section in a 64-bit little-endian ELF file."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit ELF file")
     (table,) = struct.unpack_from("<Q", data, 0x28)
@@ -160,7 +162,7 @@ def _sections(data: bytes) -> list[tuple[int, str, int, int, int, int]]:
 def _symbols(data: bytes, offset: int, size: int, strings: tuple[int, str, int, int, int, int], library: Library, dynamic: bool) -> None:
     for at in range(offset, min(offset + size, len(data)) - _SYMBOL.size + 1, _SYMBOL.size):
         name_at, info, _, section, _, _ = _SYMBOL.unpack_from(data, at)
-        if not name_at or info & 15 > 2 and info & 15 != 10:  # objects and functions, also indirect ones
+        if not name_at or info & 15 > 2 and info & 15 != 10:  # only objects and functions, including indirect functions
             continue
         name = _text(data, strings[2] + name_at)
         if section:

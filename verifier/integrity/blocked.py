@@ -1,7 +1,8 @@
-"""Makes one call of a program with torch's arithmetic blocked: which operators it needs, from which line, and what it does when they fail.
+"""Makes one call of a program with torch's arithmetic blocked. This reveals which operators the program needs, from which line, and what it does when
+they fail.
 
-`TorchDispatchMode` sees every operator below autograd, whoever calls it: Python, `torch.nn.functional`, `torch.ops`, or C++ (`at::matmul`) on this
-thread. Views, allocation, copies, casts and questions about metadata stay allowed.
+`TorchDispatchMode` sees every operator below autograd, regardless of whether it is called from Python, `torch.nn.functional`, `torch.ops`, or C++
+(`at::matmul`) on this thread. Views, allocations, copies, casts and metadata queries remain allowed.
 """
 
 # sandboxed: calls programs
@@ -36,7 +37,8 @@ class ComputeBlocked(RuntimeError):
 
 
 def is_compute(function: Any) -> bool:
-    """Whether an operator is torch's own arithmetic: not a view, an allocation, a copy or a cast, and not one that the program registered itself."""
+    """Returns whether an operator is torch's own arithmetic, that is, neither a view, an allocation, a copy or a cast, nor an operator that the
+    program registered itself."""
     namespace, _, name = function._schema.name.partition("::")
     if namespace not in ("aten", "prims", "mkldnn", "quantized", "torchvision", "c10d"):
         return False
@@ -44,7 +46,7 @@ def is_compute(function: Any) -> bool:
 
 
 def program_line() -> int | None:
-    """Returns the innermost line of the program below the present call."""
+    """Returns the innermost program line in the current call stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.endswith("program.py"):
@@ -54,7 +56,7 @@ def program_line() -> int | None:
 
 
 class Watch(TorchDispatchMode):
-    """Counts compute operators by name, with the first line that calls each. With `block` the operator raises instead."""
+    """Counts compute operators by name and records the first line that calls each of them. With `block`, the operator raises an exception instead."""
 
     def __init__(self, block: bool):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -63,8 +65,8 @@ class Watch(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Read when this class is made. True would wrap its method so that the first operator imports torch._dynamo: 800 modules, which takes
-        seconds."""
+        """Prevents a slow import. Torch reads this value when the class is created. If it were True, torch would wrap the method, and the first
+        operator would then import torch._dynamo, 800 modules that take seconds."""
         return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -84,7 +86,7 @@ class Watch(TorchDispatchMode):
 
 
 class Exceptions:
-    """Records class and line of exceptions that are raised in the program's own frames while it is open."""
+    """While open, records the class and line of each exception that is raised in the program's own frames."""
 
     def __init__(self) -> None:
         self.raised: list[tuple[str, int]] = []
@@ -107,11 +109,11 @@ class Exceptions:
 
 
 def watch(call: Callable[[], Any]) -> dict[str, Any]:
-    """Makes two more calls, one that only watches and one with torch compute blocked. Returns fields of `Evidence`."""
+    """Makes two more calls: one that only watches, and one with torch compute blocked. Returns fields of `Evidence`."""
     counted = Watch(block=False)
     with Exceptions() as exceptions, counted:
         call()
-    # A call that returned has swallowed every exception that was raised below it.
+    # If a call returned normally, it has swallowed every exception that was raised below it.
     swallowed = [{"error": name, "line": line} for name, line in dict.fromkeys(exceptions.raised)]
     needs = [{"name": name, "calls": calls, "line": line} for name, (calls, line) in list(counted.seen.items())[:MAX_OPERATORS]]
     blocked = ""
@@ -126,7 +128,7 @@ def watch(call: Callable[[], Any]) -> dict[str, Any]:
 
 
 def compiled_graphs() -> int:
-    """Returns how many graphs torch.compile made in this process."""
+    """Returns the number of graphs that torch.compile has created in this process."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     counters = getattr(dynamo, "counters", None)
     try:
@@ -136,7 +138,7 @@ def compiled_graphs() -> int:
 
 
 def settings() -> dict[str, str]:
-    """Returns torch's switches that trade precision or determinism for time, and its thread count and default dtype."""
+    """Returns torch's switches that trade precision or determinism for speed, as well as its thread count and default dtype."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     switches: dict[str, Callable[[], Any]] = {
         "cuda.matmul.allow_tf32": lambda: cuda.matmul.allow_tf32,
@@ -156,6 +158,6 @@ def settings() -> dict[str, str]:
     for name, read in switches.items():
         try:
             found[name] = str(read())
-        except (RuntimeError, AttributeError):  # torch refuses to answer where both its old and its new interface were used
+        except (RuntimeError, AttributeError):  # torch raises an error if a program used both its old and its new interface
             found[name] = "not to be told"
     return found

@@ -1,16 +1,19 @@
-"""Flags times that are too good: below the physical floor, or far beyond what baselines reach. A flag refuses nothing; the program is measured again,
-and the report says so."""
+"""Flags times that are too good: below the roofline floor, or far better than the baselines reach.
+
+A flag alone does not refuse a program; the program is measured again, and the report says so.
+"""
 
 from __future__ import annotations
 
 from verifier.report import Timing
 
-EAGER, BEST = 10.0, 2.0  # speedup limits over eager, and over the best baseline where there are several
+EAGER, BEST = 10.0, 2.0  # limits on the speedup over eager, and on the speedup over the best of several baselines
 FLOOR = 0.95
 
 
 def excess(timing: Timing, floor_ms: float | None) -> list[tuple[str, str]]:
-    """Returns broken rules with sentences. A lawful rewrite can beat a floor of operations (as the task states them) or a slow baseline."""
+    """Returns the rules that were broken, with sentences that explain them. A legitimate rewrite can beat a floor derived from the task's stated
+    operations, or beat a slow baseline by a large factor."""
     found = []
     if floor_ms and timing.program_ms < FLOOR * floor_ms:
         found.append(("below-floor", f"{timing.program_ms:.4g} ms a call is below the physical floor of {floor_ms:.4g} ms"))

@@ -1,7 +1,7 @@
 """The judge's half of the stage `integrity`: compares a runner's evidence with the program's source, its compiled libraries and the timed calls.
 
-Evidence from a runner downgrades or refuses; it never clears. Own kernels count only where source and machine code contain them, torch did not launch
-them, and the observed calls are consistent with the timed ones.
+Evidence from a runner can downgrade or refuse a program but can never clear it. Own kernels count only if the source and the machine code contain
+them, torch did not launch them, and the observed calls are consistent with the timed calls.
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ from verifier.profiling.own_kernels import OwnKernels, classified, qualified
 from verifier.report import Class, Finding, Kernel, TorchCompute
 
 CUSTOM, MIXED = 0.5, 0.1
-# The least part of own code's share in later calls that it must have had in the timed ones too, and how improbable it must be that it had it although
-# so little was seen.
+# The minimum share of own code in the timed calls, as a fraction of its share in later calls, and the maximum probability of such a share given how
+# little was seen.
 IN_TIMED, DOUBT = 0.5, 0.01
-# Moments in timed calls with which a library's work there shows, where later calls are nearly all own code; and with own code, which are enough.
+# The number of sampled moments in timed calls that is enough to reveal a library's work, if later calls are nearly all own code; and the number of
+# moments with own code that is enough.
 LEAST_TIMED, LEAST_OWN = 8, 2
-# How much longer observed calls of the timed process may be than a timed one: on a GPU their device work, plus the cost of a launch; on the CPU,
-# which may be busy with other work, the faster of these calls as a whole.
+# How much longer than a timed call the observed calls of the timed process may be. On a GPU, this applies to their device work plus the launch
+# overhead. On the CPU, which may be busy with other work, it applies to the faster of these calls as a whole.
 FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
-# The least share of a timed call on a GPU that must be device work, the host's own time, or the exchange around the call.
+# On a GPU, the minimum share of a timed call that must be device work, the host's own time, or the exchange around the call.
 EXPLAINED, EXCHANGE_MS = 0.9, 0.25
-# Where the judge cannot inspect the process, the profiler inside it reports, and its overhead on short calls is its own.
+# The same limits if the judge cannot inspect the process. In that case, the profiler inside the process reports, and it adds its own overhead to
+# short calls.
 INSIDE, INSIDE_MS = 10.0, 30.0
 IDLE = 0.3  # processors
-# The cost of a launch on a GPU regardless of its work: on an H200 the smallest kernels seen took 0.8 to 1.8 us, and moving their few numbers was the
-# smallest part of it. A kernel that takes no longer only shows that it was launched.
+# The launch overhead on a GPU, regardless of the kernel's work. On an H200, the smallest observed kernels took 0.8 to 1.8 us, and moving their few
+# numbers was only a small part of it. A kernel that takes no longer than this shows only that it was launched.
 LAUNCH_MS = 0.002
 UNNAMED = 0.01  # share of a call below which time without an operator is not listed
-NAMED = 6  # most operators and kernels named in a sentence
+NAMED = 6  # maximum number of operators and kernels that a sentence names
 _KEY = re.compile(r"\d+:")
 _C_FUNCTION = re.compile(r"\b([A-Za-z_]\w*)\s*\([^;{}]*\)\s*\{")
 
 
 @dataclass
 class Judged:
-    """`status` ends the evaluation where it is set."""
+    """The judgement based on the evidence. If `status` is set, it ends the evaluation."""
 
     kernels: list[Kernel] = field(default_factory=list)
     torch_compute: list[TorchCompute] = field(default_factory=list)
@@ -70,8 +72,8 @@ class Judged:
 
 
 def ask(trials: Trials, subject: Subject) -> Evidence:
-    """Asks the runner for evidence from calls under the profiler, and from beside and after them, with exclusive use of the device as when they were
-    timed. Raises `PartyFailure`."""
+    """Asks the runner for evidence from calls under the profiler and from activity during and after them. The runner has exclusive use of the device,
+    as in timing. Raises `PartyFailure`."""
     runner, values = subject.runner, trials.first_inputs
     message = {
         "tree": values.tree,
@@ -79,7 +81,7 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
         "backward": subject.caller.backward if subject.caller else None,
         **give(runner, "in", values.tensors, values.specs),
     }
-    del values  # gigabytes, perhaps
+    del values  # may take gigabytes
     with runner.gate.alone():
         answer = runner.ask("observe", message, trials.limits.call * 3).message
     try:
@@ -90,11 +92,12 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
 
 @dataclass
 class Observed:
-    """What the judge itself saw of the timed process. `replay_ms`: time of its further calls, zero where there were none. `unlike`: how their outputs
-    differ from the timed call's. `sampled`: on the CPU, in whose code they spent their time. `needless`: own functions or kernels without which the
-    outputs are the same, as `sampled` and the recorder name them. `unskipped`: why that could not be tried. `wrong`: how outputs of calls
-    like the timed ones are wrong. `shortcut`: what `verifier.integrity.shortcuts` found. `busy`: whether other work took the processors in so
-    many of the timed calls that the host is to blame for what was not seen."""
+    """The judge's own observations of the timed process. `replay_ms` is the time of the process's further calls, or zero if there were none. `unlike`
+    describes how their outputs differ from those of the timed call. `sampled` describes, on the CPU, whose code they spent their time in. `needless`
+    lists own functions or kernels that do not affect the outputs, by the names that `sampled` and the recorder use. `unskipped` gives the reason if
+    this could not be tested. `wrong` describes how outputs of calls like the timed ones are wrong. `shortcut` is the finding of
+    `verifier.integrity.shortcuts`. `busy` says whether other work took the processors in so many timed calls that the host explains why the program's
+    own code was not seen."""
 
     replay_ms: float = 0.0
     unlike: str = ""
@@ -109,7 +112,7 @@ class Observed:
 def judge_evidence(
     evidence: Evidence, source: str, artefacts: Artefacts, kind: Literal["cpu", "cuda"], program_ms: float, seen: Observed | None = None
 ) -> Judged:
-    """Judges the evidence. `program_ms`: the timed call, by the clock of the tournament."""
+    """Judges the evidence. `program_ms` is the time of a timed call on the tournament's clock."""
     seen = seen or Observed()
     judged = Judged(reason=evidence.failure)
     if seen.wrong:
@@ -140,7 +143,7 @@ def judge_evidence(
 
 
 def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, seen: Observed) -> str:
-    """Says how the inspected calls cannot have been like the timed ones; empty if they can."""
+    """Explains why the inspected calls cannot have been like the timed ones. Returns an empty string if they can."""
     if not program_ms:
         return ""
     if kind == "cuda":
@@ -162,7 +165,7 @@ def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, se
 
 
 def _unlike_timed(sampled: Sampled) -> str:
-    """Says how little of its own code was seen in the timed calls themselves; empty where chance explains it."""
+    """Describes how little of the program's own code was seen in the timed calls themselves. Returns an empty string if chance explains it."""
     timed = sampled.timed
     if timed is None or sampled.share < MIXED or at_most(timed.share * timed.moments, timed.moments) >= IN_TIMED * sampled.share:
         return ""
@@ -173,12 +176,12 @@ def _unlike_timed(sampled: Sampled) -> str:
 
 
 def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
-    """Judges a class that rests on later calls alone, because too little was seen of the timed ones."""
+    """Judges a classification that is based only on later calls, because too little was seen of the timed calls."""
     timed = sampled.timed
     if timed is None or sampled.share < MIXED or timed.moments >= LEAST_TIMED:
         return
     if timed.share * timed.moments >= LEAST_OWN and timed.share >= IN_TIMED * sampled.share:
-        return  # a library's work there would not have looked like this
+        return  # a library's work in these calls would have looked different
     message = f"whose code the timed calls run was seen in {timed.moments} of them, which is too few: the class rests on later calls"
     judged.note("timed-unseen", "note", message)
     if busy and not judged.status:
@@ -186,7 +189,7 @@ def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
 
 
 def at_most(found: float, looks: int, doubt: float = DOUBT) -> float:
-    """Returns the largest share with which no more than `found` of so many independent looks have it with a probability of at least `doubt`."""
+    """Returns the largest true share for which the probability that at most `found` of `looks` independent looks show it is at least `doubt`."""
     low, high, hits = 0.0, 1.0, math.ceil(found)
     if hits >= looks:
         return 1.0
@@ -200,8 +203,8 @@ def at_most(found: float, looks: int, doubt: float = DOUBT) -> float:
 def _sampled(
     judged: Judged, evidence: Evidence, source: str, built: list[Library], sampled: Sampled, program_ms: float
 ) -> tuple[frozenset[str], set[str]]:
-    """Computes shares as the judge saw them from outside. The profiler inside supplies operator names for the library's part, and how often a
-    function was called."""
+    """Computes shares from what the judge saw from outside. The profiler inside the process supplies the operator names for the library's part, and
+    the number of calls of each function."""
     exports = frozenset(name for library in built for name in library.exports)
     bindings = any(name.startswith("PyInit_") for name in exports)
     told = {kernel.name: kernel for kernel in evidence.kernels if kernel.own}
@@ -219,7 +222,7 @@ def _sampled(
 
 
 def _by_library(evidence: Evidence, sampled: Sampled, program_ms: float) -> list[Kernel]:
-    """Breaks down the library's part of the time: operators as far as the profiler inside saw them, and files for the rest."""
+    """Breaks down the library's part of the time: by operator if the profiler inside the process saw them, and by file for the rest."""
     others, rest, wall = [kernel for kernel in evidence.kernels if not kernel.own], sum(sampled.library.values()), evidence.wall_ms or 0.0
     seen = min(sum(kernel.ms for kernel in others) / wall, rest) if wall else 0.0
     total = sum(kernel.ms for kernel in others)
@@ -233,7 +236,7 @@ def _by_library(evidence: Evidence, sampled: Sampled, program_ms: float) -> list
 
 
 def _without_needless(judged: Judged, seen: Observed) -> None:
-    """Removes own work that changes nothing. It counts neither as own nor as a library's."""
+    """Removes own work that has no effect. It counts neither as the program's own work nor as a library's."""
     needless = [kernel for kernel in judged.kernels if kernel.own and not {kernel.via, kernel.name}.isdisjoint(seen.needless)]
     if needless and judged.own_share is not None:
         parts = [f"{kernel.name} ({kernel.share:.0%} of the time)" for kernel in needless]
@@ -253,7 +256,7 @@ def _without_needless(judged: Judged, seen: Observed) -> None:
 def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
     own = OwnKernels.of(source, [symbol for library in built for symbol in library.kernels])
     launched_by_library = {(kernel.name, kernel.via) for kernel in evidence.kernels if by_library(kernel.via)}
-    # A kernel that torch launched once and the program once under the same name makes two entries.
+    # If torch and the program each launched a kernel of the same name, it produces two entries.
     decided: list[Kernel] = []
     for flag in (True, False):
         some = [kernel for kernel in evidence.kernels if ((kernel.name, kernel.via) in launched_by_library) is flag]
@@ -268,8 +271,8 @@ def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
 
 
 def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
-    """Classifies functions on the CPU. An own function is one that a library of the builder exports, or one of a binding module, whose functions have
-    Python's names."""
+    """Classifies functions on the CPU. A function counts as the program's own if a library that the builder made exports it, or if it belongs to a
+    binding module, whose functions have Python's names."""
     exports = frozenset(name for library in built for name in library.exports)
     bindings = any(name.startswith("PyInit_") for name in exports)
     wall = evidence.wall_ms or 0.0
@@ -280,7 +283,7 @@ def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
     judged.own_share = min(sum(kernel.share for kernel in judged.kernels if kernel.own), 1.0) if wall else None
     judged.reason = "" if wall else "the profiler gave no figure"
     if _imports(judged, built) and judged.own_share:
-        judged.own_share = min(judged.own_share, CUSTOM - 0.01)  # inside, a library's time cannot be distinguished from its caller's
+        judged.own_share = min(judged.own_share, CUSTOM - 0.01)  # from inside the process, a library's time cannot be distinguished from its caller's
     ran = {kernel.name for kernel in judged.kernels if kernel.own}
     defined = frozenset(name for name in _c_functions(source) if name in exports)
     return (defined, ran) if not bindings else (frozenset(), ran)
@@ -317,10 +320,11 @@ def _class(judged: Judged, kind: str, compiled: bool, unlike: str) -> None:
 
 
 def _without_launches(judged: Judged, share: float) -> float:
-    """Returns the own share of a program for which torch.compile does most of the work, without own kernels that take no longer than a launch. In a
-    call of a few microseconds, kernels that do nothing for the outputs would make it `mixed`, and enough of them `custom`. The rule applies where at
-    least half of the work that takes longer than a launch (or of all work, where none does) is not the program's own. Beside a library's products it
-    does not apply: there a fused kernel of two microseconds saves several launches, and a needless one saves nothing."""
+    """Returns the own share of a program for which torch.compile does most of the work, excluding own kernels that take no longer than a launch. In a
+    call of a few microseconds, kernels that contribute nothing to the outputs would otherwise classify the program as `mixed` or, if there are enough
+    of them, as `custom`. The rule applies if at least half of the work that takes longer than a launch is not the program's own. If no work takes
+    longer, it applies to all work. It does not apply to programs that also use a library's matrix products: in those, a fused kernel of two
+    microseconds saves several launches, and a needless one saves nothing."""
     bare = [kernel for kernel in judged.kernels if kernel.own and 0 < kernel.ms <= LAUNCH_MS * kernel.calls]
     work = [kernel for kernel in judged.kernels if kernel.ms > LAUNCH_MS * kernel.calls]
     if not bare or sum(kernel.share for kernel in work if not kernel.own) < CUSTOM * sum(kernel.share for kernel in work):
@@ -340,7 +344,7 @@ def _coverage(judged: Judged, defined: frozenset[str], ran: set[str], kind: str)
 
 
 def _needs(judged: Judged, evidence: Evidence) -> None:
-    """Judges the calls with torch compute watched and then blocked."""
+    """Judges two calls: one with torch compute watched, and one with it blocked."""
     shares: dict[str, float] = {}
     for kernel in judged.kernels:
         if not kernel.own:
@@ -372,7 +376,7 @@ def _needs(judged: Judged, evidence: Evidence) -> None:
 
 
 def _beside(judged: Judged, evidence: Evidence, kind: str) -> None:
-    """Finds work outside of forward."""
+    """Finds work that is done outside forward."""
     if evidence.unjoined_ms > 0:
         message = (
             f"{evidence.unjoined_ms:.3f} ms of work on another stream were still running when forward's outputs were handed over: "

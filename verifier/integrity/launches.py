@@ -1,9 +1,8 @@
-"""Reads the device work of a few observed calls from torch.profiler's Chrome trace: what ran, who launched it, and whether it was handed over in
-time.
+"""Reads the device work of a few observed calls from a Chrome trace by torch.profiler.
 
-The runner brackets each call with the range `CALL`, and launches one tiny kernel of its own in the range `HANDOVER` as soon as forward has returned,
-on the stream that a caller would use next. If work of the call on another stream is still running when that kernel starts, the program never waited
-for it.
+It determines what ran, who launched it, and whether it had finished when the outputs were handed over. The runner encloses each call in the range
+`CALL`. As soon as forward has returned, the runner launches a tiny kernel of its own in the range `HANDOVER`, on the stream that a caller would use
+next. If any work of the call is still running on another stream when that kernel starts, the program never waited for that work.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CALL, HANDOVER = "stitch::call", "stitch::handover"
-SLACK_US = 5.0  # tolerance between two streams' time stamps
+SLACK_US = 5.0  # tolerance between the time stamps of different streams
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _HOST = ("cuda_runtime", "cuda_driver")
 _LIBRARY_OPERATORS = ("aten::", "prims::", "triton_", "cudnn::", "mkldnn::", "quantized::", "torchvision::", "inductor::", "c10d::")
@@ -22,7 +21,8 @@ _COMPILER_RANGES = ("Torch-Compiled Region", "CompiledFunction", "CompiledFxGrap
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel, copy or fill on the device. Microseconds on the trace's clock; `via` is the innermost operator that launched it, if any."""
+    """One kernel, copy or fill operation on the device. Times are in microseconds on the trace's clock. `via` is the innermost operator that launched
+    the work, if any."""
 
     name: str
     kind: str
@@ -30,7 +30,7 @@ class Launch:
     end: float
     stream: int
     via: str
-    launched: float  # when the host launched it; the device's start where that is not known
+    launched: float  # the time when the host launched the work, or the device's start time if that is unknown
 
     @property
     def ms(self) -> float:
@@ -39,26 +39,27 @@ class Launch:
 
 @dataclass
 class Seen:
-    """All calls together. `late_ms`: device work that another thread launched after forward had returned. `unjoined_ms`: work on other streams that
-    was still running when the outputs were handed over. `busy_ms`: the union of a call's device work."""
+    """The totals over all calls. `late_ms` is device work that another thread launched after forward had returned. `unjoined_ms` is work on other
+    streams that was still running when the outputs were handed over. `busy_ms` is the union of the intervals of a call's device work."""
 
     calls: int = 0
     launches: list[Launch] = field(default_factory=list)
     late_ms: float = 0.0
     unjoined_ms: float = 0.0
     busy_ms: float = 0.0
-    span_ms: float = 0.0  # first start to last end, mean over calls
+    span_ms: float = 0.0  # from the first start to the last end, averaged over calls
     streams: int = 0
-    host_ms: float = 0.0  # of a call, until forward returned: mean
+    host_ms: float = 0.0  # time of a call until forward returned, averaged over calls
 
 
 def by_library(via: str) -> bool:
-    """Whether the operator that launched a kernel is torch's or a compiler's. Such a kernel is never the program's own, whatever its name."""
+    """Returns whether the operator that launched a kernel belongs to torch or a compiler. Such a kernel is never the program's own, whatever its name
+    is."""
     return via.startswith(_LIBRARY_OPERATORS) or via.startswith(_COMPILER_RANGES)
 
 
 def read_launches(trace: dict[str, Any]) -> Seen:
-    """Reads a trace. Raises `ValueError` where it is not one. Unknown events are left out."""
+    """Reads a trace. Raises `ValueError` if the text is not a trace. Unknown events are skipped."""
     events = trace.get("traceEvents")
     if not isinstance(events, list):
         raise ValueError("this is not a trace of torch.profiler")
@@ -118,7 +119,7 @@ def _assigned(
             seen.late_ms += launch.ms
             seen.launches.append(launch)
     for launch in unasked:
-        # Some of the driver's functions leave no record on the host. After a call's marker, the party fills its own memory by one of them.
+        # Some driver functions leave no record on the host. After a call's marker, the party fills its own memory with one of these functions.
         call = max((number for number, (begin, _) in enumerate(calls) if begin <= launch.start), default=None)
         party = launch.kind == "memset" and call in markers and launch.start > markers[call].end
         if call is not None and not party:
@@ -139,7 +140,7 @@ def _assigned(
 
 
 def _launch(event: dict[str, Any], operators: dict[int, str], hosts: dict[int, tuple[float, Any]], thread: Any) -> tuple[Launch, bool, Any]:
-    """Returns a device event, whether the time of its launch on the host is known, and the launching thread."""
+    """Returns a device event, whether the host's launch time is known for it, and the launching thread."""
     arguments = event.get("args") or {}
     start = float(event["ts"])
     correlation = arguments.get("correlation")
@@ -165,7 +166,7 @@ def _within(ranges: list[tuple[float, float]], when: float) -> int | None:
 
 
 def union(spans: Iterable[tuple[float, float]]) -> float:
-    """Returns the total length of intervals that may overlap."""
+    """Returns the total length covered by intervals that may overlap."""
     total, reached = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(end - max(begin, reached), 0.0)

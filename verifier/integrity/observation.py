@@ -1,4 +1,4 @@
-"""The stage `integrity` on the timed process: the judge inspects some of its further calls and tests what its own code is needed for."""
+"""The stage `integrity` in the timed process: the judge inspects some of its later calls and tests whether its own code is needed."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.profiling.own_kernels import OwnKernels
 from verifier.timing.series import Form
 
-MOST_PROCESSES = 4  # for variants that need processes of their own
-RECORDED = (2, 4)  # calls under the recorder, series counted whole; the first turn repeats a timed call
+MOST_PROCESSES = 4  # maximum number of processes for variants that need separate processes
+RECORDED = (2, 4)  # number of calls under the recorder, rounded up to whole series; the first turn repeats a timed call
 
 
 @dataclass
 class Observation:
-    """`fresh` makes a runner; `enlist` imports the program, or a variant of it, into one; `folder` keeps the compiled sampler; `call_ms` is the time
-    of the timed call, `form` that of its series."""
+    """The judge's observation of the timed process. `fresh` creates a runner. `enlist` imports the program, or a variant of it, into a runner.
+    `folder` stores the compiled sampler. `call_ms` is the time of the timed call, and `form` is the form of its series."""
 
     timed: TimedProcess
     trials: Trials
@@ -69,7 +69,7 @@ class Observation:
             else:
                 observing, seen.sampled = self._sample(subject, replaying, glancing)
             seen.replay_ms, seen.unlike = replaying.replays.ms, replaying.differs()
-            del replaying  # gigabytes, perhaps
+            del replaying  # may take gigabytes
             first = self.trials.expectations.first
             if self.timed.caller.overwritten([borrowed(words) for words in first.run.aliased] if first is not None else []):
                 seen.wrong = f"{OVERWRITTEN} (an early timed call's, found after all timed calls): {CLONE}"
@@ -88,7 +88,7 @@ class Observation:
         return evidence, seen
 
     def _record(self, subject: Subject, replaying: Replaying) -> dict[str, Any]:
-        """Makes turns of the timed form while the recorder is on, and one after it, so that its end gives nothing away either."""
+        """Makes turns of the timed form while the recorder is on, and one turn afterwards; this way, the end of recording also reveals nothing."""
         runner, limit = subject.runner, self.trials.limits.call * 3
         runner.ask("record", {"on": True}, limit)
         made, wanted = 0, 1 if replaying.slow else self.rng.randint(*RECORDED)
@@ -120,8 +120,8 @@ class Observation:
             seen.needless, seen.unskipped = skipping.needless, str(error)
 
     def _skip_kernels(self, subject: Subject, evidence: Evidence, seen: Observed) -> None:
-        """Skips kernels in another process, which imports the program anew for each group of kernels: code on a GPU cannot be changed from
-        outside."""
+        """Skips kernels in another process, because GPU code cannot be changed from outside. The process imports the program again for each group of
+        kernels."""
         own = OwnKernels.of(self.source, [symbol for library in libraries(self.artefacts.index, self.artefacts.data) for symbol in library.kernels])
         total, shares, names = sum(kernel.ms for kernel in evidence.kernels), dict[str, float](), dict[str, list[str]]()
         for kernel in evidence.kernels:
@@ -152,8 +152,8 @@ class Observation:
             seen.unskipped = f"{', '.join(sorted(set(untried))[:6])}: neither its machine code nor its source could be changed"
 
     def _variant(self, processes: list[Party], variant: Variant) -> Subject:
-        """Imports the variant into the last of the processes, or into a fresh one where that is gone or cannot import a second program, whose
-        operators it may have registered for good. Raises `Gone`."""
+        """Imports the variant into the most recent process. It starts a fresh process instead if that process is gone or cannot import a second
+        program, because the first may have registered operators permanently. Raises `Gone`."""
         if processes and processes[-1].alive:
             with contextlib.suppress(PartyFailure):
                 return self.enlist(processes[-1], variant)

@@ -1,6 +1,6 @@
-"""The runner's half of the stage `integrity`: a few calls under the profiler, and what the program does beside and after them.
+"""The runner's half of the stage `integrity`: a few calls under the profiler, and observations of what the program does during and after them.
 
-Everything it needs is imported, and bound to names of this module, before the program is imported.
+Everything that this module needs is imported, and bound to names in the module, before the program is imported.
 """
 
 # sandboxed: calls programs
@@ -29,23 +29,24 @@ from verifier.profiling.own_calls import PREFIX
 from verifier.profiling.torch_recorder import recording
 
 CALLS = 3
-CPU_SECONDS, MOST_CALLS = 0.1, 30  # total time of short calls on the CPU, long enough that a thread's loss of its processor for 10 ms hardly matters
-LATE_SECONDS = 0.03  # wait after the calls, for work by other threads
+CPU_SECONDS, MOST_CALLS = 0.1, 30  # total seconds of short calls on the CPU; long compared with preempting a thread for 10 ms
+LATE_SECONDS = 0.03  # waiting time after the calls, in case other threads are still working
 WINDOWS = 4
-SPIN_SECONDS = 0.025  # idle OpenMP threads spin that long before they sleep
+SPIN_SECONDS = 0.025  # idle OpenMP threads spin for this long before they sleep
 MAX_KERNELS = 48
 _INSTALLED = tuple(os.path.realpath(path) + "/" for path in sys.path if path and os.path.isabs(path) and len(path) > 1)
 _CACHES = re.compile(r"/(?:\.triton|triton[^/]*|torchinductor[^/]*)/")
 
 
 def observe(device: Any, forward: Callable[[], Any], seed: Callable[[], None], before: dict[str, str]) -> dict[str, Any]:
-    """Returns fields of `Evidence`. `forward` makes one call, `seed` seeds every generator before it, `before` are the settings of the policy."""
+    """Returns fields of `Evidence`. `forward` makes one call, `seed` seeds every generator before the call, and `before` contains the policy's
+    settings."""
     seed()
     forward()
     device.sync()
     threads = threading.active_count()
-    seen = {} if device.torch_device != "cpu" else _on_cpu(forward, seed)  # a GPU's work is recorded in calls of the timed form
-    with contextlib.suppress(Exception):  # what else is seen must not depend on the memory for copies
+    seen = {} if device.torch_device != "cpu" else _on_cpu(forward, seed)  # on a GPU, work is recorded in calls of the timed form
+    with contextlib.suppress(Exception):  # other observations must not depend on whether there is memory for copies
         seen |= _afterwards(device, forward, seed)
     seen["threads_left"] = max(threading.active_count() - threads, 0)
     now = settings()
@@ -57,15 +58,15 @@ def observe(device: Any, forward: Callable[[], Any], seed: Callable[[], None], b
         device.sync()
 
     seen["compiled"] = compiled_graphs()
-    if not seen["compiled"]:  # another mode would recompile everything
+    if not seen["compiled"]:  # another mode would cause a complete recompilation
         with contextlib.suppress(Exception):
             seen |= watch(call)
     return seen
 
 
 class Recorder:
-    """Records by CUPTI the calls that go through `around`, with the operator that launched each, from construction until `end`. The tiny kernel after
-    each call runs on the stream that a caller would use next."""
+    """Uses CUPTI to record the calls that go through `around`, with the operator behind each launch, from construction until `end`. The tiny kernel
+    after each call runs on the stream that a caller would use next."""
 
     def __init__(self, device: Any):
         self._device = device
@@ -119,7 +120,8 @@ def _told(seen: Seen) -> dict[str, Any]:
 
 
 def _on_cpu(forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
-    """Returns operators by self time on all threads, and the ranges of the program's own functions, within which operators do not count as own."""
+    """Returns operators by self time over all threads, and the ranges of the program's own functions. In these ranges, operators do not count as the
+    program's own work."""
     begin = perf_counter()
     seed()
     forward()
@@ -142,7 +144,7 @@ def _on_cpu(forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, A
 
 
 def _afterwards(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
-    """Whether outputs still change, or processors are still busy, long after a call has returned."""
+    """Returns whether outputs still change, or processors are still busy, long after a call has returned."""
     seed()
     outputs: list[torch.Tensor] = []
     encode(forward(), outputs)
@@ -152,7 +154,7 @@ def _afterwards(device: Any, forward: Callable[[], Any], seed: Callable[[], None
     device.sync()
     changed = any(a.shape != b.shape or not _same(a, b) for a, b in zip(then, outputs, strict=True))
     idle = math.inf
-    for _ in range(WINDOWS):  # a thread that works all the time shows in every window; a busy machine only prolongs the spinning of idle threads
+    for _ in range(WINDOWS):  # a thread that is always working appears in every window; a busy machine only prolongs the spinning of idle threads
         sleep(SPIN_SECONDS)
         begin, spent = perf_counter(), process_time()
         sleep(LATE_SECONDS)
@@ -167,14 +169,14 @@ def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def foreign_libraries(known: frozenset[str], home: str, build: str) -> list[str]:
-    """Returns names of shared libraries that the program loaded from files which it wrote itself, below `home` or in memory, and neither from the
-    builder's folder `build` nor from the caches of Triton and torch.compile."""
+    """Returns the names of shared libraries that the program loaded from files that it wrote itself, in `home` or in memory. The builder's folder
+    `build` and the caches of Triton and torch.compile are excluded."""
     written = [path for path in mapped_libraries() - known if path.startswith((home.rstrip("/") + "/", "/memfd:", "/dev/shm/"))]
     return sorted({os.path.basename(path) for path in written if not path.startswith((build, *_INSTALLED)) and not _CACHES.search(path)})[:16]
 
 
 def mapped_libraries() -> frozenset[str]:
-    """Returns files with executable pages in this process."""
+    """Returns the files that have executable pages in this process."""
     found = set()
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:

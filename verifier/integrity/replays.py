@@ -1,5 +1,7 @@
-"""Makes more calls of the timed process in the form of timed calls. Some repeat a timed call, some have fresh inputs. Nobody in the process can tell
-which of them are inspected, nor how many there will be."""
+"""Makes further calls of the timed process, in the same form as timed calls.
+
+Some of them repeat a timed call; others have fresh inputs. Code in the process cannot tell which of them are inspected or how many there will be.
+"""
 
 from __future__ import annotations
 
@@ -22,32 +24,33 @@ from verifier.timing.call import Call
 from verifier.timing.series import Form, Use, Uses, single
 
 Outputs = list[torch.Tensor | Fingerprint]
-BEFORE = (3, 17)  # uninspected calls before the first inspected one, series counted whole
-BEFORE_SECONDS = 1.0  # time limit for them, on a busy host
-SLOW = 0.25  # seconds of a call above which a further call costs more than it tells
-FRESH = 2  # draws of inputs
-ENOUGH = 6  # calls with the same inputs, to learn how far a program repeats itself
-SPREAD = 3.0  # calls that are this many times as far from the timed call as from each other are unlike it
+BEFORE = (3, 17)  # number of uninspected calls before the first inspected one, rounded up to whole series
+BEFORE_SECONDS = 1.0  # time limit for these calls on a busy host
+SLOW = 0.25  # seconds per call; above this, another call costs more than it reveals
+FRESH = 2  # number of input draws
+ENOUGH = 6  # number of calls with the same inputs, made to learn how well a program reproduces its results
+SPREAD = 3.0  # calls are different from the timed call if they are this many times as far from it as from each other
 
 
 @dataclass
 class Replays:
-    """`inner`: milliseconds of the calls that were not inspected; `seen`: of the others."""
+    """The times of further calls, in milliseconds. `inner` holds the times of uninspected calls; `seen` holds those of inspected calls."""
 
     plain: list[float] = field(default_factory=list)
     looked_at: list[float] = field(default_factory=list)
-    preempted: list[float] = field(default_factory=list)  # of all calls during which other work had the processors
-    again: list[Outputs] = field(default_factory=list)  # seed of the remembered call's inputs
+    preempted: list[float] = field(default_factory=list)  # times of all calls that were preempted by other work
+    again: list[Outputs] = field(default_factory=list)  # outputs of calls with the same inputs as the remembered call
 
     @property
     def ms(self) -> float:
-        """Returns the lower quartile of the calls' times; zero where there was none."""
+        """Returns the lower quartile of the calls' times, or zero if there were no calls."""
         values = sorted(self.plain or self.looked_at or self.preempted)
         return statistics.quantiles(values, n=4)[0] if len(values) > 3 else values[0] if values else 0.0
 
 
 class Replaying:
-    """Makes the calls in turns of the form in which they were timed: series of the given `form`, or single calls. `rng` is the judge's generator."""
+    """Makes the calls in turns, in the form in which they were timed: as series of the given `form`, or as single calls. `rng` is the judge's
+    generator."""
 
     def __init__(self, timed: TimedProcess, trials: Trials, rng: random.Random, call_ms: float, form: Form | None = None):
         self.timed = timed
@@ -64,14 +67,14 @@ class Replaying:
         self.uses = Uses(lambda number: rng.choice(self.draws), random.Random(rng.getrandbits(64)), form) if form is not None else None
 
     def before(self) -> None:
-        """Makes calls that are not inspected, in an unpredictable number."""
+        """Makes an unpredictable number of calls that are not inspected."""
         until = time.monotonic() + BEFORE_SECONDS
         wanted, made = self.rng.randint(0, 1) if self.slow else self.rng.randint(*BEFORE), 0
         while made < wanted and time.monotonic() < until:
             made += len(self.turn())
 
     def turn(self, looking: contextlib.AbstractContextManager[object] | None = None, again: bool = False) -> list[Call]:
-        """Makes one turn, which the judge inspects by `looking`, and returns its counted calls. `again`: one of them, or the only one, has the
+        """Makes one turn, which the judge inspects with `looking`, and returns the turn's counted calls. With `again`, one of these calls has the
         inputs of the remembered call."""
         caller, party = self.timed.caller, self.timed.caller.party
         uses = self.uses.next(0) if self.uses is not None else single(lambda number: self.draws[0] if again else self.rng.choice(self.draws), 0)
@@ -92,13 +95,14 @@ class Replaying:
         return calls
 
     def _repeats(self, use: Use) -> bool:
-        """Whether a use is the remembered call's."""
+        """Returns whether a use has the remembered call's inputs."""
         values, seed = self.draws[0]
         return self.timed.seed is not None and use.values is values and not use.changes and use.rng in (None, seed)
 
     def differs(self) -> str:
-        """Says how the calls differ from the timed one although they agree with each other, which means that the inspected work is not the timed
-        work; empty if they do not. Where the task changes its state, the same inputs may give other outputs, and the result is empty."""
+        """Describes how the calls differ from the timed call although they agree with each other. Such a difference means that the inspected work is
+        not the timed work. Returns an empty string if they do not differ. If the task changes its state, the same inputs can give other outputs, so
+        the result is empty."""
         if self.timed.seed is None or self.stateful:
             return ""
         while (apart := self._apart()) > 0 and len(self.replays.again) < ENOUGH:
@@ -110,12 +114,12 @@ class Replaying:
         return f"repeated with the same inputs, the timed call gives other outputs (by {apart:.1e}, from each other by {among:.1e})"
 
     def _apart(self) -> float:
-        """Returns the distance from the timed call to the nearest of these."""
+        """Returns the distance between the timed call and the nearest of these calls."""
         return min((distance(outputs, self.timed.outputs) for outputs in self.replays.again), default=0.0)
 
 
 def distance(left: Outputs, right: Outputs) -> float:
-    """Returns the largest relative deviation between two calls' outputs; infinite where their forms differ."""
+    """Returns the largest relative deviation between two calls' outputs. The result is infinite if their structures differ."""
     if len(left) != len(right):
         return float("inf")
     return max((_distance(a, b) for a, b in zip(left, right, strict=True)), default=0.0)

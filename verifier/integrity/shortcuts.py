@@ -1,9 +1,11 @@
-"""Programs that are quick only with what never varies while they are timed: the weights that the constructor makes, and inputs of equal elements.
+"""Detects programs that are fast only because some things never vary while they are timed: the weights from the constructor, and inputs whose
+elements are all equal.
 
-A gate that begins at zero, a matrix that begins as the identity, or a mask that is all true lets a program that tests for them leave work out: it is
-right with any, and its time is that of a special case. So once the timed calls have ended, further calls in their form are made in the same process,
-with other weights and then with other inputs. Their outputs are compared like those of timed calls. Where they take longer than the timed ones, the
-object is constructed again as it was timed, and gets as many calls as it needs to become as quick: a young object may be slow for other reasons.
+A gate that starts at zero, a matrix that starts as the identity, or a mask that is all true allows a program that tests for it to skip work. Such a
+program is right with any values, but its measured time applies only to a special case. Therefore, after the timed calls, the same process makes
+further calls in the same form, first with other weights and then with other inputs. Their outputs are compared in the same way as those of timed
+calls. If they take longer than the timed calls, the object is constructed again as it was timed. It then gets as many calls as it needs to become as
+fast, because a new object may be slow for other reasons.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ from verifier.timing.call import Call
 from verifier.timing.outside import low
 from verifier.timing.series import Form, Use, Uses, single
 
-FEW = 2  # turns of a new object: the first may pack weights
-MOST_SECONDS = 3.0  # for an object to become as quick as the timed one
-SLOWER = 1.5  # times as long as the timed call, beyond what PyTorch's own time depends on the same change
+FEW = 2  # number of turns for a new object, because it may pack weights in the first turn
+MOST_SECONDS = 3.0  # seconds that an object has to become as fast as the timed object
+SLOWER = 1.5  # factor on the time of the timed call, in addition to PyTorch's own slowdown under the same change
 ALIKE = 1.2
-LEAST_NS = 20_000  # per call: a smaller difference may be noise
+LEAST_NS = 20_000  # per call; a smaller difference may be noise
 EAGER_CALLS, EAGER_ROUNDS = 5, 3
 DISTRIBUTION = "heavy-tailed"
 Draw = Callable[[int], tuple[Values, int]]
@@ -46,7 +48,7 @@ Draw = Callable[[int], tuple[Values, int]]
 
 @dataclass
 class Changed:
-    """A change under which the program's calls are timed again. `weights` is null where inputs change, and where both sides are only constructed."""
+    """A change; the program's calls are timed again under it. `weights` is null if only the inputs change, or if both sides are only constructed."""
 
     what: str
     advice: str
@@ -56,7 +58,8 @@ class Changed:
 
 @dataclass
 class Pace:
-    """Turns of one object. `quickest`: nanoseconds of a call in the quickest turn; `made`: all uses in order, with the calls of that turn."""
+    """The turns of one object. `quickest` is the time of a call in the quickest turn, in nanoseconds. `made` lists all uses in order, with the calls
+    of that turn."""
 
     quickest: float = float("inf")
     turns: int = 0
@@ -76,18 +79,18 @@ class Pace:
 
 @dataclass
 class Shortcuts:
-    """`form` is that of the timed series. Use it with exclusive use of the device."""
+    """Searches for shortcuts. `form` is the form of the timed series. It requires exclusive use of the device."""
 
     timed: TimedProcess
     trials: Trials
     form: Form | None
     rng: random.Random
     wrong: str = ""  # how outputs are wrong under a change
-    said: str = ""  # how the timed calls are a special case
+    said: str = ""  # the reason why the timed calls are a special case
 
     def look(self) -> None:
-        """Sets `wrong` or `said`. Afterwards both sides are as constructed. Raises `Ended` where the program fails under a change that
-        it has borne in its trials: to fail here would be the way around this check."""
+        """Sets `wrong` or `said`. Afterwards, both sides are as constructed. Raises `Ended` if the program fails under a change that it handled in
+        its trials; otherwise, failing here would be a way to evade this check."""
         if large(self.trials.input_bytes):
             return
         for find in (self._weights, self._inputs):
@@ -99,7 +102,7 @@ class Shortcuts:
                 self._own()
             except PartyFailure as failure:
                 if failure.whose == "reference" and failure.kind == "raised" and failure.error_class != SHORT:
-                    continue  # the task does not bear it
+                    continue  # the task cannot handle the change
                 if _blameless(failure):
                     raise
                 how = failure.error_class or failure.kind
@@ -113,7 +116,7 @@ class Shortcuts:
     # What may change
 
     def _weights(self) -> Changed | None:
-        """Other weights, as wide as the task was seen to bear; null where it bears none, or has none."""
+        """Returns other weights, as wide as the task could handle in the trials. Returns null if the task cannot handle any or has no weights."""
         trials, seed = self.trials, self.rng.getrandbits(32)
         if not any(entry.spec.floating and entry.spec.numel for entry in trials.reference.state) or not (trials.borne or self._seeded):
             return None
@@ -121,7 +124,8 @@ class Shortcuts:
         return Changed("other weights", "give the task weights that are not all zero or one, or drop the test", self._draw, weights)
 
     def _inputs(self) -> Changed | None:
-        """Inputs whose elements are all equal, with drawn ones; null where there are none, or none that the task accepts."""
+        """Replaces inputs whose elements are all equal with randomly drawn inputs. Returns null if there are no such inputs, or if the task accepts
+        no replacement."""
         reference, seed = self.trials.reference, self.rng.getrandbits(32)
         own = reference.inputs(seed)
         same = [index for index, tensor in enumerate(own.tensors) if _uniform(tensor)]
@@ -137,6 +141,7 @@ class Shortcuts:
             except PartyFailure as failure:
                 if failure.kind != "raised" or failure.error_class == SHORT:
                     raise
+                reference.outlive()
                 continue
             finally:
                 reference.rollback()
@@ -205,14 +210,14 @@ class Shortcuts:
         self.trials.constructions.construct(self.timed.caller.party, self.trials.original)
 
     def _back(self) -> None:
-        """Restores the task's model too."""
+        """Also restores the task's model."""
         if self._seeded:
             self.trials.reference.redraw(self.trials.constructions.seed)
         else:
             self.trials.reference.take_state(self.trials.original)
 
     def _pace(self, draw: Draw, turns: int, until: float) -> Pace:
-        """Makes turns until a call is as quick as `until`, but at least `FEW` and at most `turns`."""
+        """Makes turns until a call is as fast as `until`; makes at least `FEW` and at most `turns` turns."""
         caller, pace, begin = self.timed.caller, Pace(), time.monotonic()
         caller.previous = []
         uses = Uses(draw, random.Random(self.rng.getrandbits(64)), self.form) if self.form is not None else None
@@ -222,12 +227,12 @@ class Shortcuts:
         return pace
 
     def _eager(self, changed: Changed) -> float:
-        """Returns how many times as long PyTorch takes under the change; 1 for sides that are only constructed."""
+        """Returns PyTorch's slowdown factor under the change, or 1 for sides that are only constructed."""
         reference, trials = self.trials.reference, self.trials
         if self._seeded and changed.draw == self._draw:
             return 1.0
         others, owns = [], []
-        for _ in range(EAGER_ROUNDS):  # in turn, as the host may be busy
+        for _ in range(EAGER_ROUNDS):  # alternates between the two, because the host may be busy
             reference.take_state(changed.weights or trials.original)
             others.append(quickest_eager(reference, changed.draw(0)[0]))
             reference.take_state(trials.original)
@@ -237,8 +242,8 @@ class Shortcuts:
     # The outputs
 
     def _off(self, pace: Pace, changed: Changed) -> str:
-        """Says how the calls of the quickest turn are wrong: they are compared with eager's and, where they are too far from it, judged like trials.
-        Where calls change the task's state, eager makes all of them."""
+        """Describes how the calls of the quickest turn are wrong. They are compared with eager's calls. If they differ too much, they are judged like
+        trials. If calls change the task's state, eager makes all of these calls."""
         reference, trials = self.trials.reference, self.trials
         moves = bool(reference.mutated or reference.remembers)
         steps = pace.made if moves else [(use, call) for use, call in pace.made if call is not None]
@@ -282,12 +287,12 @@ class Shortcuts:
 
 
 def _blameless(failure: PartyFailure) -> bool:
-    """Whether a failure says nothing about the program."""
+    """Returns whether a failure says nothing about the program."""
     return failure.kind == "wanted" or failure.whose not in ("", "program") or failure.request in ("memory", "start", "role")
 
 
 def quickest_eager(reference: ReferenceSession, values: Values) -> float:
-    """Returns the shortest of a few calls of the task in seconds, the exchange included. The state stays."""
+    """Returns the time in seconds of the fastest of a few calls of the task, including the exchange. The state is unchanged."""
     taken = []
     for _ in range(EAGER_CALLS):
         begin = time.monotonic()
@@ -310,7 +315,7 @@ def _ms(nanoseconds: float) -> str:
 
 
 def _uniform(tensor: torch.Tensor) -> bool:
-    """Whether all elements are equal."""
+    """Returns whether all elements are equal."""
     return tensor.numel() > 0 and not tensor.is_complex() and bool((tensor == tensor.flatten()[0]).all())
 
 

@@ -1,7 +1,7 @@
-"""Tests whether own functions contribute to the outputs: each is made to return at once, and the call must then give another result.
+"""Tests whether own functions contribute to the outputs. Each function is made to return immediately, and the call must then give a different result.
 
-Every patched call has inputs that the process has not seen, so that no right result can be left in freed memory. The plain call with the same inputs
-follows it. Weights are drawn anew where the program loads them: a zero bias would hide the kernel that adds it.
+Every patched call has inputs that the process has not seen, so freed memory cannot contain a correct result. It is followed by an unpatched call with
+the same inputs. Weights are redrawn if the program loads them, because a zero bias would hide the kernel that adds it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from verifier.judge.session import Values, fetch
 from verifier.layout import read_specs
 from verifier.timing.call import Call
 
-DISTRIBUTIONS = ("", "heavy-tailed", "negative", "large")  # distributions of inputs under which a function may be needed; "": the task's own
-TRIED = 24  # patched programs, at most
-SMALL = 0.04  # share of a group of functions below which it is not split
-PATIENCE, PATIENCE_SECONDS = 20.0, 2.0  # limits as a multiple of a call and as an addition: a call that exceeds them without a function needs it
+DISTRIBUTIONS = ("", "heavy-tailed", "negative", "large")  # input distributions for which a function may be needed; "" means the task's own
+TRIED = 24  # maximum number of patched programs
+SMALL = 0.04  # share of a group of functions below which the group is not split
+PATIENCE, PATIENCE_SECONDS = 20.0, 2.0  # time limits, relative and absolute; if a call without a function exceeds them, that function is needed
 
 
 class Gone(Exception):
-    """The process did not survive a patched call, or no longer answers."""
+    """Raised when the process did not survive a patched call, or no longer answers."""
 
 
 @dataclass
 class Skipping:
-    """`subject` returns the process, a fresh one if the last has not survived. While `patch` is open, functions return at once, in that process or in
-    another one that it yields. `patch` raises `Gone` where it cannot be tried."""
+    """Searches for functions that the outputs do not need. `subject` returns the process, or a fresh one if the last one has not survived. While
+    `patch` is open, the functions return immediately, in that process or in another process that `patch` yields. `patch` raises `Gone` if the test is
+    impossible."""
 
     trials: Trials
     subject: Callable[[], Subject]
@@ -45,11 +46,11 @@ class Skipping:
     needless: list[str] = field(default_factory=list)
     tried: int = 0
     _weights: list[torch.Tensor] | None = None
-    _moves: list[str] = field(default_factory=list)  # entries of the state that a call changes
-    _ready: dict[int, Subject] = field(default_factory=dict)  # those that are constructed
+    _moves: list[str] = field(default_factory=list)  # state entries that a call changes
+    _ready: dict[int, Subject] = field(default_factory=dict)  # subjects that have been constructed
 
     def look(self, shares: dict[str, float]) -> list[str]:
-        """Returns the functions, with their shares of the time, without which the outputs are the same."""
+        """Returns the functions that do not affect the outputs, with their shares of the time."""
         trials = self.trials
         state, seeded = trials.reference.state, trials.constructions.binding.how == "seeded"
         if state and not seeded and any(entry.spec.floating for entry in state):
@@ -89,7 +90,7 @@ class Skipping:
         return (reference.reshaped(values, distribution, PLAIN, seed) if distribution else None) or values
 
     def _same(self, names: list[str], values: Values) -> bool | None:
-        """Whether a call gives the same result without these functions; null where the plain program cannot handle these inputs."""
+        """Returns whether a call gives the same result without these functions, or null if the unpatched program cannot handle these inputs."""
         rng = self.rng.getrandbits(32)
         patched: Call | None = None
         state: list[torch.Tensor] = []
@@ -120,8 +121,8 @@ class Skipping:
         return call, fetch(subject.runner, "state", read_specs(answer.get("specs") or []), "held")
 
     def _constructed(self, subject: Subject) -> Subject:
-        """Constructs the program with the test's weights; where calls change the state, before each call. Whatever a program derives from its weights
-        in its first call is derived here."""
+        """Constructs the program with the test's weights. If calls change the state, does so before each call. This call also derives anything that a
+        program derives from its weights in its first call."""
         if id(subject) not in self._ready or self._moves:
             self.trials.reconstruct(subject, stay=False, weights=self._weights)
             self._ready[id(subject)] = subject

@@ -1,6 +1,6 @@
-"""Inspects a program's source. A small hard tier ends in `rejected`; the rest is evidence for a reviewer.
+"""Inspects a program's source. A few hard rules lead to `rejected`; all other findings are evidence for a reviewer.
 
-Rules read the syntax tree, so a comment, a docstring or a `pass` never triggers one.
+The rules read the syntax tree, so a comment, a docstring or a `pass` never triggers one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PROCESS = {
     "sys": {"exit"},
     "pty": {"spawn", "fork"},
 }
-# Advice for programs that start a process, which is mostly a compiler or a download.
+# Advice for programs that start another process, which is usually a compiler or a download.
 _INSTEAD = (
     "a program must not start processes: give the source to torch.utils.cpp_extension.load_inline (or load, or stitch_build for a plain C ABI and "
     "ctypes), and the verifier's builder compiles it; CUTLASS's headers are on its include path where the host has them, and nothing is downloaded"
@@ -54,13 +54,13 @@ _FRAMES = {
     ("traceback", "walk_stack"),
 }
 _COLLECTOR = {"collect", "enable", "disable", "isenabled", "freeze", "unfreeze", "get_threshold", "set_threshold"}  # allowed functions of gc
-_GUARDED = {"gc", "sys", "os", "builtins", "inspect", "signal", "subprocess", "ctypes"}  # no attribute of theirs may be looked up by name
+_GUARDED = {"gc", "sys", "os", "builtins", "inspect", "signal", "subprocess", "ctypes"}  # their attributes must not be looked up by name
 _FRAME_ATTRIBUTES = {"f_back", "f_locals", "f_globals", "tb_frame", "gi_frame", "cr_frame", "__subclasses__"}
 _DOWNLOAD_MODULES = {"socket", "urllib", "http", "requests", "ftplib", "aiohttp", "httpx", "ssl", "smtplib", "telnetlib", "huggingface_hub"}
 _DOWNLOAD_CALLS = {("torch.hub", "load"), ("torch.hub", "load_state_dict_from_url"), ("torch.hub", "download_url_to_file")}
 _TIMERS = {"time", "torch.cuda", "torch.utils.benchmark", "timeit"}
 _PATCHED_ROOTS = {"torch", "F", "nn", "time", "builtins", "ctypes", "sys", "gc", "statistics"}
-# A program may change settings within its own process. Builders know where the toolkit is and ignore such settings.
+# A program may change settings within its own process. Builders know the location of the toolkit and ignore such settings.
 _SETTINGS = ("torch.backends.", "torch.utils.cpp_extension.CUDA_HOME")
 _UNPICKLERS = {"pickle", "_pickle", "marshal", "dill", "cloudpickle"}
 _DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
@@ -68,7 +68,7 @@ _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|
 _TAMPERING = re.compile(
     r"\b(dl_iterate_phdr|mprotect|pkey_mprotect|ptrace|process_vm_readv|process_vm_writev|userfaultfd|LD_PRELOAD|cupti[A-Z]\w*|(?:is)?[pP]rofilerEnabled)\b"
 )
-# Matches a call as a statement or within an expression: after a type it is a declaration, and after a dot it is another object's.
+# Matches a call that is a statement or part of an expression. After a type, it would be a declaration; after a dot, it belongs to another object.
 _NATIVE_PROCESS = re.compile(
     r"(?:(?<=[;{}()=,!&|?:<])|(?<=[^-]>)|\b(?:return|else|do))\s*(?:::|std::)?\b(v?fork|execl[ep]?|execv(?:p|e|pe)?|system|popen|posix_spawnp?|daemon)\s*\("
     r"|\b((?:SYS|__NR)_(?:v?fork|clone3?|execve(?:at)?))\b"
@@ -96,7 +96,7 @@ _MAKES_KERNEL = re.compile(r"jit|\bkernel\b|autotune")  # decorators of Triton, 
 
 
 def inspect_source(tree: ast.Module, source: str) -> list[Finding]:
-    """Returns findings in the order of their lines. The embedded build helper, recognised by its text, causes none."""
+    """Returns findings in line order. The embedded build helper, recognised by its text, causes no findings."""
     helper = _helper_lines(source)
     names = _import_names(tree)
     findings: list[Finding] = []
@@ -121,7 +121,7 @@ def _helper_lines(source: str) -> range:
 
 
 def _import_names(tree: ast.Module) -> dict[str, str]:
-    """Maps a local name to the dotted name from which it was imported."""
+    """Maps a local name to the dotted name that it was imported from."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -251,8 +251,8 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
 
 
 def native_findings(source: str, first: int, spread: bool = True) -> list[Finding]:
-    """Returns findings in native code without its comments. Code that reaches into other code of the process is never part of a kernel. `first`: the
-    program's line in which the code begins or, unless it is `spread` over the following lines, to which all of it belongs."""
+    """Returns findings in native code, ignoring comments. Code that modifies or inspects other code in the process is never part of a kernel. `first`
+    is the program line on which the code begins. Unless the code is `spread` over the following lines, all of it belongs to that line."""
     text = _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), source)
 
     def line(match: re.Match[str]) -> int:

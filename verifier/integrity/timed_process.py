@@ -1,4 +1,4 @@
-"""The timed process with one of its timed calls, which is repeated after timing has ended."""
+"""The timed process with one of its timed calls, which is repeated after timing has finished."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ AGAIN = 0.25  # probability that a timed call replaces the remembered one
 
 @dataclass
 class TimedProcess:
-    """`seed` drew the inputs of the remembered call and seeded its generators; for a call in a series, `values` are its inputs."""
+    """The timed process. `seed` drew the inputs of the remembered call and seeded its generators. For a call in a series, `values` contains the
+    inputs."""
 
     side: Side
     seed: int | None = None
@@ -35,7 +36,7 @@ class TimedProcess:
         self._seeds = {**({number - 1: self._seeds[number - 1]} if number - 1 in self._seeds else {}), number: seed}
 
     def noting(self, check: Check) -> Check:
-        """Returns the same check, extended to remember an unpredictable call."""
+        """Returns the same check, extended to remember one call that cannot be predicted."""
 
         def both(number: int, side: Side, call: Call) -> None:
             known = call.use is not None or number in self._seeds

@@ -1,5 +1,8 @@
-"""On a GPU: makes the same program with some of its kernels returning at once. In machine code from the builder, the first instruction becomes EXIT;
-a kernel that is compiled at run time (Triton, NVRTC) gets an empty body, or a `return`, in the source."""
+"""On a GPU: creates a variant of the program in which some kernels return immediately.
+
+In machine code from the builder, the first instruction is replaced by EXIT. A kernel that is compiled at run time (Triton, NVRTC) gets an empty body
+or a `return` in its source.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from verifier.build.artefacts import Artefacts
 from verifier.profiling.own_kernels import OwnKernels
 
-# Instructions of compute capability 7.0 and later have 128 bits; the low twelve are the opcode.
+# Instructions for compute capability 7.0 and later have 128 bits; the low twelve bits are the opcode.
 EXIT = bytes.fromhex("4d790000000000000000800300ea0f00")
 _EXIT_CODE, _WORD = 0x94D, 16
 _CUDA_MACHINE = 190
@@ -30,7 +33,8 @@ class Variant:
 
 
 def without(kernels: Iterable[str], source: str, artefacts: Artefacts) -> Variant | None:
-    """Returns the program with empty kernels of these unqualified names; null where one of them is found in neither form."""
+    """Returns the program with all kernels of these unqualified names emptied. Returns null if any of them is found neither in machine code nor in
+    source."""
     wanted = set(kernels)
     data, done = emptied(artefacts, wanted)
     text = source
@@ -45,8 +49,8 @@ def without(kernels: Iterable[str], source: str, artefacts: Artefacts) -> Varian
 
 
 def emptied(artefacts: Artefacts, kernels: set[str]) -> tuple[bytes, set[str]]:
-    """Returns the libraries with an EXIT at the entry of every instance of these kernels, and the names that were found; none are found in compressed
-    code."""
+    """Returns the libraries with an EXIT at the entry of every instance of these kernels, and the names that were found. Compressed code yields
+    none."""
     data, done = bytearray(artefacts.data), set()
     at = 0
     for _, size in artefacts.index:
@@ -60,7 +64,7 @@ def emptied(artefacts: Artefacts, kernels: set[str]) -> tuple[bytes, set[str]]:
 
 
 def _understood(code: bytes) -> bool:
-    """Whether a kernel ends like kernels of this instruction set."""
+    """Returns whether a kernel ends the way that kernels of this instruction set do."""
     return any(struct.unpack_from("<Q", code, at)[0] & 0xFFF == _EXIT_CODE for at in range(0, len(code) - _WORD + 1, _WORD))
 
 
@@ -91,7 +95,7 @@ def _sections_of(data: bytes, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _without_triton(source: str, name: str) -> str | None:
-    """Empties the body of a `@triton.jit` function; line numbers are kept."""
+    """Empties the body of a `@triton.jit` function; line numbers are preserved."""
     lines = source.splitlines(keepends=True)
     for node in ast.walk(ast.parse(source)):
         jitted = isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
@@ -107,7 +111,7 @@ def _without_triton(source: str, name: str) -> str | None:
 
 
 def _without_body(source: str, name: str) -> str | None:
-    """Inserts a `return` at the beginning of every `__global__` function of that name whose text is in the source."""
+    """Inserts a `return` at the beginning of every `__global__` function with that name whose text is in the source."""
     ends = []
     for match in re.finditer(rf"__global__\b[^;{{}}]*?\b{re.escape(name)}\s*\(", source):
         at, depth = match.end(), 1

@@ -1,1 +1,1 @@
-"""The judge: one trusted process per device, its jobs, and the parties that it lends to them."""
+"""The judge: one trusted process per device, together with its jobs and the parties that it assigns to them."""

@@ -1,4 +1,4 @@
-"""The job `admit`: whether a task can run here, what it looks like, and whether it proves anything."""
+"""The job `admit`: determines whether a task can run here, what its properties are, and whether it tests anything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from verifier.task import Admission, Task, TensorSpec
 from verifier.timing.blocks import Caller, kept
 
 ESTIMATE_CALLS = 5
-SLOW_SECONDS = 15.0  # seconds of loading and three eager calls after which no fp64 run is started
+SLOW_SECONDS = 15.0  # if loading and three eager calls take longer than this, no fp64 run is started
 _HINTS = {
     "timed_out": "make it smaller, or end the loop",
     "memory": "use smaller tensors",
@@ -37,7 +37,7 @@ _HINTS = {
 
 
 def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
-    """Examines a task. The task's faults are returned as problems with a line and never raised. Raises `Cancelled` and `DeviceError`."""
+    """Examines a task. Faults of the task are returned as problems with a line number and never raised. Raises `Cancelled` and `DeviceError`."""
     sha = sha256(job.task_source)
     result = Admission(task=sha, ok=False, protection=_protected())
     try:
@@ -46,7 +46,7 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
         return result.model_copy(update={"problems": error.problems})
     session = ReferenceSession(pool, job.task_source, job.precision, job.mode, watch=True)
     session.party.give_time(pool.limits.admission)
-    result = result.model_copy(update={"protection": _protected()})  # its first party may have reported a failed layer
+    result = result.model_copy(update={"protection": _protected()})  # starting the first party may have revealed that a layer failed
     try:
         return _examine(session, result, seed)
     except PartyFailure as failure:
@@ -66,14 +66,15 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
 
 
 def _too_large(pool: Pool, source: str, message: str, need: int = 0) -> Problem:
-    """Says how a task is too large. `need`: bytes, where known; more than the device has in all is too much whoever else uses it."""
+    """Describes how a task is too large. `need` is the number of bytes required, if known. If it exceeds the device's total memory, the task is too
+    large regardless of other users."""
     if need <= (pool.device.total_bytes() or 0):
         _may_be_others(pool, message)
     return Problem(line=forward_line(source), message=message, hint="use smaller tensors")
 
 
 def _may_be_others(pool: Pool, message: str) -> None:
-    """Raises `DeviceError` where other verifications use the device too: they may hold the missing memory, which is not the task's fault."""
+    """Raises `DeviceError` if other verifications share the device. They may hold the missing memory, so the task is not at fault."""
     if pool.gate.others():
         raise DeviceError(f"{message}; other verifications use {pool.device.name} at the moment: try again when they have ended")
 
@@ -101,7 +102,7 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
     other = session.inputs(seed + 2)
     three = session.eager(other, 1)
     session.rollback()
-    if session.remembers:  # state that calls leave outside of the state dict must not change how many tensors the next calls return
+    if session.remembers:  # state that calls leave outside the state dict must not change the number of tensors that later calls return
         for _ in range(2):
             session.eager(inputs, 1)
         session.take_state(session.state_tensors)
@@ -147,7 +148,7 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
 
 @dataclass
 class Precise:
-    """What the run in fp64 says about a task."""
+    """The properties of a task that its fp64 run reveals."""
 
     limits: list[float] | None = None
     noise: str = ""
@@ -170,15 +171,15 @@ def _peak(session: ReferenceSession) -> int | None:
 
 
 def _again(session: ReferenceSession, inputs: Values, rng: int, outputs: list[torch.Tensor | Fingerprint]) -> bool:
-    """Whether another call gives the same result."""
+    """Returns whether another call gives the same result."""
     run = session.eager(inputs, rng)
     session.rollback()
     return all(equal(a, kept(b)) for a, b in zip(outputs, run.outputs.tensors, strict=True))
 
 
 def _memory(session: ReferenceSession, inputs: Values, outputs: list[Spec], held: int) -> tuple[int | None, int | None]:
-    """Returns the bytes that a verification takes at its peak (`memory.py`), and those that it may have: free memory plus what this job has taken and
-    the judge has `held`. On the CPU every process has a limit of its own."""
+    """Returns the peak bytes of a verification (`memory.py`) and the bytes available to it, which are the free memory, the memory that this job has
+    taken, and the memory that the judge has `held`. On the CPU, each process has its own limit."""
     device = session.pool.device
     if device.kind == "cpu":
         return _peak(session), session.limits.memory
@@ -210,7 +211,7 @@ def _arguments(values: Values) -> list[TensorSpec | int | float | bool | str | N
 
 
 def forward_line(source: str) -> int | None:
-    """Returns the line on which `Model.forward` begins."""
+    """Returns the line number on which `Model.forward` begins."""
     import ast
 
     for node in parse(source).body:
@@ -220,7 +221,7 @@ def forward_line(source: str) -> int | None:
 
 
 def class_line(source: str) -> int | None:
-    """Returns the line on which `class Model` begins."""
+    """Returns the line number on which `class Model` begins."""
     import ast
 
     found = top_level(parse(source)).get("Model")
@@ -233,11 +234,14 @@ _STEPS = {
     "call": "forward",
     "oracle": "forward in fp64",
     "capture": "the capture of the graph",
+    "take_state": "loading other weights",
+    "rollback": "the return to an earlier state",
+    "redraw": "another construction of the model",
 }
 
 
 def task_problem(failure: PartyFailure, source: str) -> Problem:
-    """Describes a confined task's failure as a problem with its line and cause."""
+    """Describes the failure of a confined task as a problem with a line and a cause."""
     step = _STEPS.get(failure.request, "the import or the constructor")
     if failure.request in ("start", "role", "attach"):
         raise DeviceError(f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip())

@@ -1,4 +1,5 @@
-"""Starts baselines while the program is still being built and tried: max-autotune's autotuning takes longer than all the rest of an evaluation."""
+"""Starts baselines while the program is still being built and tested, because autotuning with max-autotune takes longer than the rest of an
+evaluation."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Ahead:
-    """One such baseline in a thread of its own; `bring_up` does the work in its process. With `calls`, the process compiles and holds a call's
-    memory."""
+    """One such baseline, in a separate thread. `bring_up` does the work in the baseline's process. With `calls`, the process also compiles the model
+    and holds the memory of one call."""
 
     def __init__(self, pool: Pool, terms: tuple[Role, str, str], bring_up: Callable[[Party], Side], calls: bool):
         self.pool = pool
         self.calls = calls
-        self.seconds = 0.0  # seconds that it took, whether it failed or not
+        self.seconds = 0.0  # seconds that startup took, whether or not it failed
         self._bring_up = bring_up
         self._side: Side | None = None
         self._failure: Exception | None = None
@@ -40,26 +41,27 @@ class Ahead:
                 self._side = self._bring_up(party)
         except torch.OutOfMemoryError:
             self._failure = PartyFailure("memory", too_little(self.pool.device, "for the judge's part of a first call"), request="memory")
-        except Exception as failure:  # whoever asks for the side gets it as if it had happened there
+        except Exception as failure:  # the failure is raised in the caller of `side`, as if it had occurred there
             self._failure = failure
         self.seconds = time.monotonic() - self._begun
 
     def wait(self) -> None:
-        """Waits for it. While another judge measures, its thread may stand still, and this thread must not keep the device from that judge."""
+        """Waits until the work is done. The thread may be halted while another judge measures, so the caller must not block that judge's access to
+        the device."""
         with self.pool.gate.idle():
             try:
                 self.coming.arrive()
-            except PartyFailure as failure:  # it has not yet taken its role
+            except PartyFailure as failure:  # the process has not taken its role yet
                 self._failure = failure
 
     def side(self) -> Side:
-        """Returns the side after `wait`. Raises what went wrong, mostly `PartyFailure`."""
+        """Returns the side. Call this method after `wait`. Raises the exception with which the work failed, usually `PartyFailure`."""
         if self._failure is not None:
             raise self._failure
         assert self._side is not None
         return self._side
 
     def end(self) -> None:
-        """Ends it when nobody wants it any more."""
+        """Ends the baseline when it is no longer needed."""
         self.pool.dismiss(self.party)
         self.wait()

@@ -1,4 +1,4 @@
-"""The judge's side of one party: sends requests with a time limit, hands over arenas, and finds out why the party did not answer."""
+"""The judge's side of one party. It sends requests with a time limit, hands over arenas, and determines why the party did not answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from verifier.confinement.queueing import queueing, waited_ns
 from verifier.confinement.spawned import Spawned
 from verifier.devices.base import GO, REFRESH, REFRESHED, SEEN, Arena, Device
 from verifier.judge.gate import Gate
-from verifier.judge.party_failure import PartyFailure, death, fatal_line, hang_line
+from verifier.judge.party_failure import PartyFailure, death, ends_context, fatal_line, hang_line
 from verifier.judge.still import Still
 from verifier.limits import Limits
 from verifier.parties.permit import Permit
@@ -31,31 +31,31 @@ from verifier.shim.clock import SeriesFailed, SharedPage, Stamped
 if TYPE_CHECKING:
     from verifier.integrity.sampling.glancing import Glances
 
-FREEZABLE = ("start", "role", "load", "import", "capture", "compile", "later")  # requests that take long without the device
-LEAST_SECONDS = 0.01  # grace in seconds for a request whose time is up
-SLICE = 1.0  # seconds between two checks of how long a party was frozen
+FREEZABLE = ("start", "role", "load", "import", "capture", "compile", "later")  # long-running requests that do not use the device
+LEAST_SECONDS = 0.01  # grace period in seconds for a request whose time has run out
+SLICE = 1.0  # interval in seconds at which the frozen time is checked
 _NANOSECONDS = struct.Struct("<q")
 
 
 @dataclass
 class Exchange:
-    """A timed call as both sides saw it, in nanoseconds."""
+    """The time of a call, measured on both sides, in nanoseconds."""
 
-    inner: int  # the interval, by the shim
-    wall: int  # the interval, by the judge
-    copied: int  # from its end until the outputs were copied
-    refreshed: int  # from the inputs' arrival until the party had refreshed its caches; work done ahead of the interval shows here
+    inner: int  # the interval, measured by the shim
+    wall: int  # the interval, measured by the judge
+    copied: int  # from the end of the interval until the outputs have been copied
+    refreshed: int  # from the arrival of the inputs until the party has refreshed its caches; work done before the interval shows up here
     frame: Frame
-    queued: int = 0  # how long the party's threads waited for a processor meanwhile
+    queued: int = 0  # time for which the party's threads waited for a processor during the call
     around: int = 0  # from the request until the party was ready for its inputs
 
 
 class Party:
-    """A confined process with a role. Requests raise `PartyFailure`; after anything but "raised" the party is dead."""
+    """A confined process that has a role. Requests raise `PartyFailure`. After any kind of failure except "raised", the party is dead."""
 
     def __init__(self, spawned: Spawned, device: Device, limits: Limits, gate: Gate, permit: Permit | None = None):
         self.spawned = spawned
-        self.permit = permit  # permit to use the device; null where it needs none
+        self.permit = permit  # permit to use the device; null if it needs none
         self.gate = gate
         self.channel = spawned.channel
         self.device = device
@@ -64,29 +64,30 @@ class Party:
         self.source_name: Literal["task", "program"] = "task"
         self.arenas: dict[str, Arena] = {}
         self.alive = True
+        self.lost = False  # its device context is lost: the party still answers but can do nothing
         self.has_program = False
-        self.wish: Wish | None = None  # note by which a runner requests a missing build
-        self.total: float | None = None  # seconds that all its requests together may take, set by `give_time`
-        self.frozen_before = 0.0  # seconds that do not count
+        self.wish: Wish | None = None  # a runner's request for a missing build
+        self.total: float | None = None  # limit on the total seconds of all the party's requests, set by `give_time`
+        self.frozen_before = 0.0  # seconds that are not charged against this total
         self.deadline = float("inf")
         self.born = time.monotonic()
-        self.loaded: tuple[str, int] | None = None  # for a baseline: source and seed of its model
+        self.loaded: tuple[str, int] | None = None  # for a baseline: source and seed of its loaded model
         self.still = Still(self)
         self.binding = Binding(spawned, device)
-        self.page: SharedPage | None = None  # shared page in which series of calls are timed
-        self.on_device = True  # without a device it is a builder
+        self.page: SharedPage | None = None  # shared page used to time series of calls
+        self.on_device = True  # false for a builder, which has no device
         self.looking: contextlib.AbstractContextManager[object] = (
             contextlib.nullcontext()
-        )  # open while a call runs: the judge may inspect the process
-        self.side = ""  # its part in a measurement, where its role does not say it: the name of a baseline, or "rival"
+        )  # held open while a call runs, because the judge may inspect the process
+        self.side = ""  # its part in a measurement, if its role does not imply one: the name of a baseline, or "rival"
 
     @property
     def whose(self) -> str:
-        """Returns whose failures its failures are."""
+        """Returns the side that is responsible for this party's failures."""
         return self.side or ("program" if self.source_name == "program" else self.role)
 
     def become(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> None:
-        """Waits until the interpreter is ready, then hands over the role."""
+        """Waits until the interpreter is ready, then assigns the role."""
         ready = self.receive(self.limits.start, 0, "start")
         if ready.text("landlock_failed"):
             layer_failed("landlock", ready.text("landlock_failed"))
@@ -95,12 +96,12 @@ class Party:
         self.ask("role", {"role": role, "device": self.device.config(), "precision": precision, "mode": mode}, self.limits.start)
 
     def settle(self) -> None:
-        """Waits until it is ready for a role. A failure shows when it is taken."""
+        """Waits until the party is ready for a role. A startup failure is reported when the party is taken from the pool."""
         with contextlib.suppress(ChannelError):
             self._await(self.limits.start)
 
     def give_time(self, seconds: float) -> None:
-        """Limits all further requests together to `seconds`, whatever each of them may take."""
+        """Limits the total time of all further requests to `seconds`, in addition to the limit of each request."""
         self.total, self.deadline, self.frozen_before = seconds, time.monotonic() + seconds, self.gate.frozen_seconds()
 
     def _left(self, limit: float) -> float:
@@ -115,7 +116,7 @@ class Party:
         fds: tuple[int, ...] = (),
         max_raw: int = 0,
     ) -> Frame:
-        """Sends a request and waits for its answer at most `limit` seconds."""
+        """Sends a request and waits up to `limit` seconds for the answer."""
         self.gate.point()
         self.gate.turns.at(f"{self.whose} {kind}")
         limit = self._left(self.limits.call if limit is None else limit)
@@ -144,7 +145,7 @@ class Party:
             raise self.failure(request, error, limit) from None
         if frame.message.get("type") == "failed":
             line = frame.message.get("line")
-            raise PartyFailure(
+            failure = PartyFailure(
                 "raised",
                 frame.text("message")[:6000],
                 line if isinstance(line, int) and not isinstance(line, bool) else None,
@@ -153,10 +154,12 @@ class Party:
                 request,
                 self.whose,
             )
+            self.lost = self.lost or ends_context(failure)
+            raise failure
         return frame
 
     def _await(self, limit: float) -> None:
-        """Waits until it answers, for at most `limit` seconds, not counting those in which it was frozen. Raises `ChannelTimeout`."""
+        """Waits up to `limit` seconds for an answer, not counting time during which the party is frozen. Raises `ChannelTimeout`."""
         waiting = select.poll()
         waiting.register(self.channel.fileno(), select.POLLIN)
         begin, frozen = time.monotonic(), self.gate.frozen_seconds()
@@ -166,23 +169,23 @@ class Party:
         raise ChannelTimeout("no answer in time")
 
     def rest(self, anew: bool = False) -> None:
-        """Prepares it for timing: binds it to the processors on which sides are timed, ends idle compilers and, where it begins `anew`, frees unused
-        memory. Until then every party runs on the device's other processors, so that many can start at once."""
+        """Prepares the party for timing. Binds it to the processors used for timing, ends its idle compilers and, with `anew`, frees its unused
+        memory. Until then, every party runs on the other processors, so many parties can start concurrently."""
         self.binding.spread(False)
         self.ask("rest", {"anew": True} if anew else {})
 
     def import_program(self, source: str, artefacts: Artefacts, limit: float) -> None:
-        """Imports the program as a runner. A missing build shows as a failure of the kind "wanted"."""
+        """Imports the program as a runner. A missing build is reported as a failure of kind "wanted"."""
         self.wish = Wish()
         message = {"source": source, "artefacts": artefacts.index, "failed": artefacts.failed, "variables": self.device.variables("device")}
         self.ask("import", message, limit, raw=artefacts.data, fds=(self.wish.fd,))
 
     def timed(self, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
-        """Makes a timed call. `hand_over` writes its inputs once the party is ready for them."""
+        """Makes one timed call. `hand_over` writes its inputs once the party is ready for them."""
         return self._exchange("call", message, limit, hand_over)
 
     def empty(self, rounds: int) -> int:
-        """Returns the median of round trips without a call in nanoseconds, as the judge sees them, less what the shim counts."""
+        """Returns the median round-trip time without a call, in nanoseconds, as measured by the judge, minus the time that the shim counts."""
         exchanges = [self._exchange("empty", {}, self.limits.call, lambda: None, first=not number) for number in range(rounds)]
         return int(statistics.median(max(exchange.wall - exchange.inner, 0) for exchange in exchanges))
 
@@ -195,10 +198,10 @@ class Party:
         glances: Glances | None = None,
         warm: Sequence[int] = (),
     ) -> tuple[list[Stamped], Frame, int]:
-        """Makes one timed call per key, without a message between them, within `limit` seconds. `hand_over` writes the masked inputs of all of them
-        once the party is ready. With `glances` the judge inspects the process in some of the calls; caches are not flushed before those
-        numbered `warm`. Returns also the nanoseconds that the party
-        needed until it was ready, and from the last call until its answer. The device must have a `leader`."""
+        """Makes one timed call per key, with no message between them, within `limit` seconds. `hand_over` writes the masked inputs of all calls once
+        the party is ready. With `glances` the judge inspects the process during some of the calls. Caches are not flushed before the calls numbered
+        `warm`. It also returns two durations in nanoseconds: the time until the party was ready, and the time from the last call until the party's
+        answer. The device must have a `leader`."""
         leader = self.device.leader()
         assert leader is not None
         if self.page is None:
@@ -221,13 +224,13 @@ class Party:
             if failed.cause == "time":
                 raise self.failure("series", ChannelTimeout("no answer in time"), limit) from None
             if failed.cause == "message":
-                self.receive(limit, 0, "series")  # raises where the party says or shows what went wrong
+                self.receive(limit, 0, "series")  # raises an exception if the party reports or shows a failure
             raise self.failure("series", ChannelError("an answer out of turn"), limit) from None
         frame = self.receive(limit, 0, "series")
         return stamped, frame, around + time.monotonic_ns() - ended
 
     def _exchange(self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None], first: bool = True) -> Exchange:
-        """Makes one exchange. `first`: another party may have used the device just now."""
+        """Makes one exchange. `first` means that another party may have used the device just before."""
         with queueing(self.spawned) as threads:
             return self._exchanged(kind, message, limit, hand_over, first, threads)
 
@@ -272,7 +275,8 @@ class Party:
         return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - seen, begin - handed, frame, waited, around)
 
     def _next(self, count: int, limit: float) -> bytes:
-        """Reads bytes of a timed exchange. With enough processors it polls first: waking this process would count only in the judge's time."""
+        """Reads the bytes of a timed exchange. If there are enough processors, it polls first, because waking this process would add to the judge's
+        time only."""
         sock = self.channel.sock
         end = time.monotonic() + self.device.polling_seconds
         sock.settimeout(0)
@@ -305,16 +309,16 @@ class Party:
         return fresh
 
     def drop(self, name: str) -> None:
-        """Frees an arena of a reference, on both sides."""
+        """Frees a reference's arena on both sides."""
         arena = self.arenas.get(name)
         if arena is not None:
             self.device.sync()
-            self.ask("detach", {"arena": name}, self.limits.call)  # if this fails, the party's end closes the arena
+            self.ask("detach", {"arena": name}, self.limits.call)  # if this fails, the arena is closed when the party ends
             del self.arenas[name]
             arena.close()
 
     def failure(self, request: str, error: ChannelError, limit: float) -> PartyFailure:
-        """Ends the party and says why it did not answer."""
+        """Ends the party and explains why it did not answer."""
         spawned = self.spawned
         memory = spawned.group is not None and spawned.group.out_of_memory()
         status = spawned.exit_status(1.0) if isinstance(error, ChannelClosed) else None

@@ -1,4 +1,4 @@
-"""The judge's side of the job `capture`: the reference exports the graph; here it is checked as data and cached."""
+"""The judge's side of the job `capture`. The reference exports the graph; this module validates the graph as data and caches it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from verifier.judge.pool import data_folder
 from verifier.judge.session import ReferenceSession
 
 MAX_CAPTURE = 64 << 20
-REMEMBERED, REMEMBERED_BYTES = 16, 128 << 20  # cached graphs, as JSON: the next run of a task needs no second export, which takes seconds
+REMEMBERED, REMEMBERED_BYTES = 16, 128 << 20  # limits on cached graphs, as JSON; the cache saves the next run of a task an export of several seconds
 
 
 class CaptureBroken(ValueError):
-    """The reference's answer is not a capture."""
+    """Raised when the reference's answer is not a capture."""
 
 
 class Captures:
-    """A cache of this judge's recent captures. It lives as long as the process, so that it never answers for another version of a library."""
+    """A cache of this judge's recent captures. It lives only as long as the process, so it never serves a capture made with another library
+    version."""
 
     def __init__(self, data_dir: Path):
         self.data_dir = data_dir
         self._known: OrderedDict[tuple[str, str, str], tuple[Capture, int]] = OrderedDict()
 
     def known(self, task_sha: str, mode: str, precision: str) -> Capture | None:
-        """Returns a cached capture, without a reference."""
+        """Returns a cached capture, without using a reference."""
         key = (task_sha, mode, precision)
         if key not in self._known:
             return None
@@ -35,9 +36,9 @@ class Captures:
         return self._known[key][0]
 
     def take(self, session: ReferenceSession, task_sha: str, mode: str, seed: int) -> Capture:
-        """Takes a capture from a reference. Raises what `take_capture` raises."""
+        """Gets a capture from a reference. Raises what `take_capture` raises."""
         capture, nbytes = take_capture(session, self.data_dir, task_sha, mode, seed)
-        if capture.graph is not None:  # a failed capture may succeed when requested again
+        if capture.graph is not None:  # failures are not cached, since a later attempt may succeed
             self._known[task_sha, mode, session.precision] = capture, nbytes
         while len(self._known) > REMEMBERED or sum(size for _, size in self._known.values()) > REMEMBERED_BYTES:
             self._known.popitem(last=False)
@@ -45,7 +46,7 @@ class Captures:
 
 
 def take_capture(session: ReferenceSession, data_dir: Path, task_sha: str, mode: str, seed: int) -> tuple[Capture, int]:
-    """Takes a capture and its size as JSON. Raises `PartyFailure` for the task's faults."""
+    """Returns a capture and its size as JSON. Raises `PartyFailure` for the task's faults."""
     session.load(seed)
     values = session.inputs(seed)
     message = {"tree": values.tree, **session.lend(values)}

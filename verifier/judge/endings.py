@@ -1,4 +1,5 @@
-"""The ways in which an evaluation ends: what stops it, what a runner's failure says about the program, and why a report lacks a figure."""
+"""The ways in which an evaluation ends: the causes that stop it, the meaning of a runner's failure for the program, and the reasons why a report
+lacks a figure."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from verifier.report import Report, Status
 
 
 class TaskUnusable(Exception):
-    """The task, not the program, is why there is no verdict."""
+    """Raised when the task, rather than the program, prevents a verdict."""
 
 
 class Ended(Exception):
-    """A stage ended the evaluation with a verdict."""
+    """Raised when a stage ends the evaluation with a verdict."""
 
     def __init__(self, status: Status, message: str):
         super().__init__(message)
@@ -20,7 +21,7 @@ class Ended(Exception):
 
 
 def hint(error_class: str, message: str) -> str:
-    """Explains what a program's exception means here; empty where its own words say it."""
+    """Explains what a program's exception means in this context. Returns an empty string if the exception's own message is clear."""
     if error_class == "ModuleNotFoundError":
         return "; the verifier's host has no such package: install it there beside torch, or write the kernel in CUDA C++, Triton or C++"
     if error_class == "FileNotFoundError":
@@ -30,8 +31,9 @@ def hint(error_class: str, message: str) -> str:
     return ""
 
 
-def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
-    """Returns what a party's failure says about the program: nothing where it is another side's failure."""
+def verdict_of(failure: PartyFailure, shared: bool = False) -> tuple[Status, str]:
+    """Returns the verdict that a party's failure implies for the program. There is no verdict if another side failed, or if the device is `shared`
+    with other verifications, which may have used the missing memory."""
     where = f"line {failure.line}: " if failure.line else ""
     if failure.whose == "rival":
         return "inconclusive", f"the program that it is timed against failed: {failure.message}"
@@ -42,6 +44,11 @@ def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
     if failure.whose not in ("", "program"):
         other = "reference" if failure.whose == "reference" else f"{failure.whose} baseline"
         return "infrastructure_error", f"the {other} failed, which says nothing about the program: {failure.message[:600]}"
+    if shared and failure.error_class == "OutOfMemoryError":
+        return (
+            "inconclusive",
+            f"this host is busy: other verifications use the device, and too little of its memory was free: {failure.message[:300]}",
+        )
     if failure.kind == "raised":
         if failure.error_class == "RequestError" or "was not built beforehand" in failure.message:
             return "build_failed", f"{where}{failure.message}"
@@ -54,7 +61,7 @@ def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
 
 
 def give_reasons(report: Report) -> None:
-    """Gives every figure that a report lacks a reason."""
+    """Adds a reason for every figure that a report lacks."""
     for name in ("timing", "own_share", "program_class", "floor_ms", "floor_fraction", "peak_bytes", "build", "weights"):
         if getattr(report, name) is None:
             report.reasons.setdefault(name, report.reasons.get("own_share", "") if name == "program_class" else "the evaluation ended before")

@@ -1,4 +1,4 @@
-"""The job `verify`: one program against one task, stage by stage, ending in a report."""
+"""The job `verify`: evaluates one program against one task, stage by stage, and ends with a report."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _RUNNER: list[Role] = ["runner"]
 OnStage = Callable[[StageEvent], None]
 BUSY = frozenset(
     {"burns-cpu", "crowded", "clock", "busy-host"}
-)  # findings for which a measurement is repeated, and which end the evaluation when found again
+)  # findings that trigger another measurement, and that end the evaluation if they recur
 
 
 class Evaluation:
-    """Holds what stages pass to each other. `sessions` lends a reference that may already know the task."""
+    """Holds the data that stages pass to each other. `sessions` provides a reference that may already have loaded the task."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Evaluation:
         self.headers = headers
         self.opening = opening
         environment = self.device.environment()
-        arch = self.device.variables("builder").get("STITCH_CUDA_ARCH", environment.device_name)  # on the CPU, code is generated for this model
+        arch = self.device.variables("builder").get("STITCH_CUDA_ARCH", environment.device_name)  # on the CPU, code is generated for this CPU model
         self.store = Store(
             data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, arch, *cutlass.signature()
         )
@@ -95,8 +95,7 @@ class Evaluation:
         self.tournament: Tournament | None = None
 
     def run(self) -> Report:
-        """Runs the evaluation. Raises `TaskUnusable`, and `Cancelled` where the client took the job back; every fault of the program becomes a
-        report."""
+        """Runs the evaluation. Raises `TaskUnusable`, or `Cancelled` if the client withdrew the job. Every fault of the program becomes a report."""
         report = self.report
         try:
             self.task = Task.read(self.job.task_source)
@@ -112,7 +111,7 @@ class Evaluation:
         except Ended as ended:
             report.status, report.message = ended.status, ended.message
         except PartyFailure as failure:
-            report.status, report.message = verdict_of(failure)
+            report.status, report.message = verdict_of(failure, shared=self.pool.gate.others())
         except DeviceError as error:
             report.status, report.message = "infrastructure_error", str(error)
         except torch.OutOfMemoryError:
@@ -121,7 +120,7 @@ class Evaluation:
             report.status, report.message = "crashed", f"the program's answer cannot be used: {error}"
         finally:
             if self.tournament is not None:
-                self.tournament.close()  # baselines may have started even if their stage never came
+                self.tournament.close()  # baselines may have started even if the timing stage was never reached
             if self.runner is not None:
                 self.pool.dismiss(self.runner)
             report.protection = protection()  # a party may have reported a failed layer
@@ -134,7 +133,7 @@ class Evaluation:
         return report
 
     def built(self) -> Built:
-        """Runs only the stages `static` and `build`, for a job that times nothing. Raises `Ended` where the program fails in them."""
+        """Runs only the stages `static` and `build`, for a job that times nothing. Raises `Ended` if the program fails in them."""
         with self._stage("static"):
             self._static()
         with self._stage("build") as stage, self._building(stage) as building:
@@ -146,11 +145,11 @@ class Evaluation:
             if self.report.without_static:
                 stage.status, stage.detail = "skipped", "switched off for a test: this report is no result"
         with self._stage("build") as stage, self._building(stage) as building:
-            # The reference loads the task, draws inputs and runs it while the compiler works; runner and baseline get ready meanwhile.
+            # While the compiler works, the reference loads the task, draws inputs and runs it, and the runner and the baseline get ready.
             if not self.pool.expects(("runner", self.job.precision, self.job.mode)):
                 skipper: list[Role] = (
                     ["runner"] if self.device.kind == "cuda" and self.job.tier == "quick" else []
-                )  # process in which own kernels will be skipped
+                )  # process in which the program's own kernels will be skipped
                 self.pool.anticipate([(role, self.job.precision, self.job.mode) for role in [*_RUNNER, *skipper]])
             trials, prepared = self._prepare(building)
             self._built(building)
@@ -168,7 +167,7 @@ class Evaluation:
 
     @contextlib.contextmanager
     def _stage(self, name: StageName, before: float = 0.0) -> Iterator[Stage]:
-        """Times a stage. `before`: seconds of its work that were done during another stage."""
+        """Times a stage. `before` is the time in seconds of the stage's work that was done during another stage."""
         begin = time.monotonic() - before
         stage = Stage(name=name, status="passed", seconds=0)
         self.on_stage(StageEvent(stage=name, status="started"))
@@ -204,7 +203,7 @@ class Evaluation:
 
     @contextlib.contextmanager
     def _building(self, stage: Stage) -> Iterator[Building]:
-        """Starts the program's build. The stage lasts as long as the build, whatever else happens meanwhile."""
+        """Starts the program's build. The stage lasts as long as the build, regardless of concurrent work."""
         begun = self.opening.raw if self.opening is not None else None
         building = Building(self.pool, self.store, self.program, self.headers, begun)
         try:
@@ -223,8 +222,8 @@ class Evaluation:
         return self.made
 
     def _with_builds(self, work: Callable[[Trials], None], trials: Trials, timed: bool = False) -> None:
-        """Runs `work`, and repeats it in a fresh runner whenever the program asked for a build. Where it was being `timed`, all trials are repeated
-        first, so that the timed libraries are those that passed them. Raises as `work` does, and `Ended`."""
+        """Runs `work`, and repeats it in a fresh runner whenever the program requests a build. If `work` was being `timed`, all trials are repeated
+        first. This ensures that the timed libraries are the ones that passed the trials. Raises the same exceptions as `work`, and `Ended`."""
         while True:
             try:
                 return work(trials)
@@ -232,7 +231,7 @@ class Evaluation:
                 made = self.rival if failure.whose == "rival" else self.made
                 if made is None:
                     raise
-                self._drop_runner()  # no compiler runs beside a program
+                self._drop_runner()  # no compiler runs alongside a program
                 if timed and self.tournament is not None:
                     self.tournament.close()
                 try:
@@ -250,7 +249,7 @@ class Evaluation:
                 self.tournament = self._new_tournament(trials)
 
     def _account(self, made: Built) -> None:
-        """Records which builds were requested, and when. Their sources are inspected like the program's own text."""
+        """Records which builds were requested, and when. Their sources are inspected like the program's own source."""
         report = self.report
         if report.build is not None:
             report.build.requests = requested(made.artefacts)
@@ -258,13 +257,13 @@ class Evaluation:
         report.findings += made.findings()
         stale: set[str] = set()
         if report.program_class in ("custom", "mixed"):
-            stale = {"no-kernel"}  # kernels that no rule finds in the text were seen running
+            stale = {"no-kernel"}  # kernels that no rule finds in the source were observed running
         if report.status == "passed":
-            stale |= BUSY  # it was measured again, and the host was quiet
+            stale |= BUSY  # it was measured again, on a quiet host
         report.findings = [finding for finding in report.findings if finding.rule not in stale]
 
     def _prepare(self, building: Building) -> tuple[Trials, float]:
-        """Returns the reference with the task loaded and its first results known, and the seconds that took."""
+        """Returns the trials and the seconds that preparing them took. The reference has loaded the task, and its first results are known."""
         begin = time.monotonic()
         reference = None
         try:
@@ -275,11 +274,11 @@ class Evaluation:
                 self.pool.anticipate([("baseline", self.job.precision, self.job.mode)])
             trials = Trials(reference, self.seed, self.job.tier == "full", self._progress, backward=self.job.backward)
             trials.prepare()
-            # Eager constructs its model during the program's trials.
+            # Eager constructs its model while the program's trials run.
             load = partial(load_baseline, source=self.job.task_source, seed=trials.weight_seed, limits=self.limits)
             self.pool.ahead(("baseline", self.job.precision, self.job.mode), load)
         except PartyFailure as failure:
-            building.raise_failure()  # then the reference was ended for that
+            building.raise_failure()  # raises an exception if this is why the reference was ended
             raise TaskUnusable(task_failure(failure)) from None
         except LayoutError as error:
             raise TaskUnusable(f"the task cannot be used: {error}") from None
@@ -301,7 +300,7 @@ class Evaluation:
             except PartyFailure as failure:
                 if not trials.reference.party.alive:
                     raise Ended("infrastructure_error", f"the process of the reference ended: {failure.message}; run it again") from None
-                # A first crash is not yet blamed on the program: the same is repeated in a fresh process.
+                # A first crash is not yet blamed on the program: the work is repeated in a fresh process.
                 if failure.kind != "crashed" or attempt == 2:
                     report.trials = trials.done
                     raise
@@ -316,7 +315,7 @@ class Evaluation:
             raise Ended("wrong_result", verdict.wrong + (f" (held against PyTorch's own result: {without})" if without else ""))
 
     def _subject(self) -> Subject:
-        """Returns a fresh runner with the program imported."""
+        """Returns a fresh runner that has imported the program."""
         self._drop_runner()
         self.runner = self.pool.take("runner", self.job.precision, self.job.mode)
         return self._enlist(self.runner)
@@ -343,8 +342,8 @@ class Evaluation:
         capture = known_capture(self.data_dir, self.task.sha, self.job.mode)
         floor, reason = floor_ms(self.device, trials.bytes_moved(), capture.flops if capture else None, self.job.precision)
         with contextlib.ExitStack() as last:
-            if large(trials.ledger().exchanged):  # several such verifications at once would run out of memory
-                trials.make_room()  # while it waits, others get the memory that it does not need
+            if large(trials.ledger().exchanged):  # several such concurrent verifications would run out of memory
+                trials.make_room()  # while it waits, other verifications can use the memory that it does not need
                 told = partial(tournament.progress, "waits until another verification has left the device's memory")
                 tournament.waiting += last.enter_context(self.pool.gate.room(told))
             last.callback(tournament.release)
@@ -366,7 +365,8 @@ class Evaluation:
         return begin_glancing(party, self.made.artefacts, data_folder(self.data_dir, "shim"))
 
     def _rival(self) -> Callable[[Party], Subject] | None:
-        """Returns how the job's other program is enlisted in a runner once it is built; null where the job has none."""
+        """Returns the function that enlists the job's other program in a runner once that program is built. Returns null if the job has no other
+        program."""
         if self.job.rival_source is None:
             return None
         made = self.rival = self.rival or ready_rival(self.job.rival_source, self.report, self.pool, self.store, self.headers)
@@ -383,13 +383,13 @@ class Evaluation:
                 line = f"line {failure.line}: " if failure.line else ""
                 raise Ended("build_failed", f"{line}it asks for a build once it is observed, which it did not ask for while it was timed") from None
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
-            report.program_class = "orchestration"  # unseen work does not count
+            report.program_class = "orchestration"  # work that was not observed is not counted
             return
         judged = judge_evidence(evidence, self.program.source, self.made.artefacts, self.device.kind, program_ms, seen)
         report.kernels, report.torch_compute = judged.kernels, judged.torch_compute
         report.own_share, report.program_class = judged.own_share, judged.program_class or "orchestration"
         report.findings += judged.findings
-        if judged.own_share:  # work that the source's text does not show, such as loops in a binding module, was seen running
+        if judged.own_share:  # work that the source text does not show, such as loops in a binding module, was observed running
             report.findings = [finding for finding in report.findings if finding.rule != "no-kernel"]
         self._triton(trials)
         if judged.reason:
@@ -398,7 +398,8 @@ class Evaluation:
             raise Ended(judged.status, judged.message)
 
     def _triton(self, trials: Trials) -> None:
-        """Returns what Triton compiled in the runner, as evidence about its kernels: the judge has no build of them to keep."""
+        """Records the code that Triton compiled in the runner as evidence about the program's kernels, because the judge has no build of them to
+        keep."""
         report = self.report
         if self.device.kind != "cuda" or report.build is None or "triton" not in self.program.source or trials.subject is None:
             return
@@ -415,7 +416,7 @@ class Evaluation:
             fresh.append(self.pool.take("runner", self.job.precision, self.job.mode))
             return fresh[-1]
 
-        rng = random.Random(secrets.randbits(64))  # not drawn from the evaluation's seed: knowing the seed must not reveal what is inspected
+        rng = random.Random(secrets.randbits(64))  # not drawn from the evaluation's seed, which would otherwise reveal what is inspected
         observation = Observation(
             timed=self.tournament.timed, trials=trials, source=self.program.source, artefacts=self.made.artefacts, fresh=another,
             enlist=self._variant, folder=data_folder(self.data_dir, "shim"), call_ms=program_ms, rng=rng, form=self.tournament.form,

@@ -1,11 +1,11 @@
-"""Lets several judges share a device: one measures at a time, and while it does, whatever the others do stands still.
+"""Lets several judges share a device. One judge measures at a time; meanwhile, everything that the other judges run is frozen.
 
-It works by lock files. Every judge holds `floor` shared while its parties may run. A judge that wants to measure takes `turn` exclusively, which the
-others see within `LOOK` seconds: each lets running requests finish, freezes its parties (a control group is frozen as a whole, else every process
-gets SIGSTOP) and releases `floor`. With `floor` taken exclusively the first judge measures. A request's time limit does not run while its party is
-frozen (`Gate.frozen_seconds`). Builds, captures and torch.compile's first calls take seconds and are frozen in the middle. `room` is for
-verifications that fill much of the device's memory while they are timed: one at a time, while the next one's earlier stages go on. All locks end with
-the process that holds them, so a judge that dies stops nobody.
+It uses lock files. Every judge holds a shared lock on `floor` while its parties are allowed to run. A judge that wants to measure takes an exclusive
+lock on `turn`. The other judges notice this within `LOOK` seconds; each lets requests in flight finish, freezes its parties (a control group as a
+whole, otherwise every process with SIGSTOP) and releases `floor`. The first judge then takes an exclusive lock on `floor` and measures. A request's
+time limit is paused while its party is frozen (`Gate.frozen_seconds`). Builds, captures and first calls of torch.compile take seconds, so they are
+frozen in the middle. `room` is for verifications that fill much of the device's memory while they are timed. One judge holds it at a time, while the
+earlier stages of the next verification continue. All locks are released when the process that holds them ends, so a dead judge never blocks another.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from verifier.devices.base import DeviceError
 from verifier.judge.turns import Turns
 
 LOOK = 0.01
-PATIENCE = 900.0  # seconds for each judge that measures before: far longer than a measurement takes
-DRAIN = 0.02  # seconds between two checks whether the device still works for a frozen process
-CALM = 5  # checks in a row that find it idle
-LONGEST_DRAIN = 30.0  # seconds; work that lasts longer than this is measured beside
+PATIENCE = 900.0  # seconds to wait for each judge that measures first, which is far longer than a measurement takes
+DRAIN = 0.02  # seconds between checks whether the device is still working for a frozen process
+CALM = 5  # number of consecutive checks that must find the device idle
+LONGEST_DRAIN = 30.0  # seconds; work that lasts longer continues during the measurement
 
 
 class Freezable(Protocol):
@@ -36,14 +36,14 @@ class Freezable(Protocol):
 
 
 class Lock:
-    """An advisory lock on a file, between processes and between the threads of one."""
+    """An advisory file lock that works between processes and between the threads of one process."""
 
     def __init__(self, path: Path):
         self._path = path
         self._fd = -1
 
     def take(self, shared: bool) -> bool:
-        """Tries to take the lock and returns whether that succeeded at once. Raises `DeviceError`."""
+        """Tries to take the lock without waiting and returns whether it succeeded. Raises `DeviceError`."""
         try:
             fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -62,8 +62,8 @@ class Lock:
             os.close(fd)
 
     def sign(self) -> None:
-        """Writes who holds it, and since when, for the waiting judges."""
-        with contextlib.suppress(OSError):  # on a full disk, waiting judges see one holder where there are several
+        """Writes the holder and the start time into the file, for waiting judges."""
+        with contextlib.suppress(OSError):  # if the disk is full, waiting judges may mistake several holders for one
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()} {time.monotonic_ns()}".encode(), 0)
 
@@ -78,7 +78,8 @@ class Lock:
 
 
 class Gate:
-    """The gate of one judge. `parties`: the processes that it freezes. Without `begin` it only keeps measurements apart, and nothing is frozen."""
+    """The gate of one judge. `parties` are the processes that it freezes. Until `begin` is called, it only serialises measurements and freezes
+    nothing."""
 
     def __init__(self, device: str, folder: Path | None = None):
         folder = folder or Path(tempfile.gettempdir())
@@ -91,8 +92,8 @@ class Gate:
         self.called_off: Callable[[], bool] = lambda: False  # whether this judge's current job is no longer wanted
         self._state = threading.Condition()
         self._open = True  # whether this judge's threads may work on the device
-        self._busy = 0  # its threads that do so
-        self._mine = False  # whether it measures or is about to
+        self._busy = 0  # number of threads that work on the device
+        self._mine = False  # whether this judge is measuring or about to
         self._frozen: list[Freezable] = []
         self._closed_at: float | None = None
         self._closed_seconds = 0.0
@@ -103,7 +104,7 @@ class Gate:
         self._rests: Callable[[], bool] = lambda: True
 
     def begin(self, parties: Callable[[], Sequence[Freezable]], rests: Callable[[], bool] = lambda: True) -> None:
-        """Begins to watch for other judges. `rests`: whether the device is idle just now."""
+        """Begins to watch for other judges. `rests` returns whether the device is currently idle."""
         self._parties, self._rests = parties, rests
         self._stay()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -117,10 +118,10 @@ class Gate:
             lock.leave()
 
     def others(self) -> bool:
-        """Whether another judge has begun to use the device, and not ended."""
+        """Returns whether another judge has begun to use the device and has not yet finished."""
         if self._watcher is None:
             return False
-        while not self._looking.take(shared=False):  # two that check at the same time would not see each other
+        while not self._looking.take(shared=False):  # two judges that check at the same time would not see each other
             time.sleep(LOOK / 10)
         try:
             self._here.leave()
@@ -132,14 +133,14 @@ class Gate:
         return found
 
     def _stay(self) -> None:
-        while not self._here.take(shared=True):  # another one is checking just now
+        while not self._here.take(shared=True):  # another judge is checking at this moment
             time.sleep(LOOK / 10)
 
-    # The judge's threads
+    # Called by the judge's threads
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Marks this thread as working on the device, except where it is `idle`."""
+        """Marks this thread as working on the device, except while it is `idle`."""
         if self._watcher is None or getattr(self._thread_is, "working", False):
             yield
             return
@@ -153,8 +154,8 @@ class Gate:
 
     @contextlib.contextmanager
     def idle(self) -> Iterator[None]:
-        """Marks this thread as only waiting, for something that may be frozen meanwhile. An exception is not delayed until the device is
-        available."""
+        """Marks this thread as only waiting for something that may be frozen in the meantime. An exception is raised immediately, without waiting for
+        the device."""
         if not getattr(self._thread_is, "working", False):
             yield
             return
@@ -169,19 +170,20 @@ class Gate:
             self._thread_is.working = True
 
     def point(self) -> None:
-        """Stops between two requests while another judge measures."""
+        """Blocks between two requests while another judge measures."""
         if not self._open and getattr(self._thread_is, "working", False):
             with self.idle():
                 pass
 
     def frozen_seconds(self) -> float:
-        """Returns for how many seconds in all this judge's parties have been frozen."""
+        """Returns the total seconds for which this judge's parties have been frozen."""
         with self._state:
             return self._closed_seconds + (time.monotonic() - self._closed_at if self._closed_at is not None else 0.0)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Gives this judge the device exclusively. Raises `DeviceError` where another one does not let go, or this one is called off."""
+        """Gives this judge exclusive access to the device. Raises `DeviceError` if another judge does not release it, or if this judge's job is
+        cancelled."""
         asked = turn = floor = begun = time.monotonic()
         self._queue(self._turn, self._take_turn)
         try:
@@ -202,13 +204,13 @@ class Gate:
                 self._alone.leave()
                 self._turn.leave()
                 self._mine = False
-                self._open = self._watcher is None  # waits until the watcher has the floor again
-        self.point()  # an exception is not delayed
+                self._open = self._watcher is None  # closed until the watcher holds the floor again
+        self.point()  # skipped after an exception, which is raised immediately
 
     @contextlib.contextmanager
     def room(self, waits: Callable[[], None] = lambda: None) -> Iterator[float]:
-        """Takes `room`, which one judge of the device holds at a time; `waits` is called where another one has it. Yields the seconds for which this
-        one waited. Raises as `alone` does."""
+        """Takes `room`, which one judge of the device holds at a time. `waits` is called if another judge holds it. Yields the seconds spent waiting.
+        Raises as `alone` does."""
         if self._watcher is None:
             yield 0.0
             return
@@ -222,7 +224,8 @@ class Gate:
             self._room.leave()
 
     def rests(self, seconds: float) -> bool:
-        """Whether the device becomes idle within that time: work that a process submitted before it was frozen still runs, perhaps for seconds."""
+        """Returns whether the device becomes idle within `seconds`. Work that a process submitted before it was frozen keeps running, perhaps for
+        seconds."""
         calm, deadline = 0, time.monotonic() + seconds
         while calm < CALM and time.monotonic() < deadline:
             calm = calm + 1 if self._rests() else 0
@@ -241,7 +244,7 @@ class Gate:
         return taken
 
     def _queue(self, lock: Lock, take: Callable[[], bool]) -> None:
-        """Waits until `take` has the lock, with the same patience for each holder before."""
+        """Waits until `take` succeeds, with the same patience for each earlier holder."""
         deadline, before = time.monotonic() + PATIENCE, b""
         with self.idle():
             while not take():
@@ -272,7 +275,7 @@ class Gate:
     def _watch(self) -> None:
         while not self._ended.wait(LOOK):
             closing = False
-            with contextlib.suppress(DeviceError), self._state:  # a lock that cannot be opened just now is tried again
+            with contextlib.suppress(DeviceError), self._state:  # a lock that cannot be opened now is tried again
                 closing = self._look()
             if closing:
                 self._close()
@@ -282,7 +285,7 @@ class Gate:
             self._state.notify_all()
 
     def _look(self) -> bool:
-        """Whether another judge wants to measure, and this one still has the floor."""
+        """Returns whether another judge wants to measure while this one still has the floor."""
         if self._mine:
             self._floor.leave()
             self._reopen()
@@ -297,19 +300,19 @@ class Gate:
                 self._reopen()
             self._asked.leave()
             return False
-        self._freeze()  # parties that other threads have started since
-        return self._closed_at is None  # another judge got its turn before this one had the floor back
+        self._freeze()  # parties that other threads have started since then
+        return self._closed_at is None  # another judge got its turn before this judge had the floor back
 
     def _close(self) -> None:
-        """Lets this judge's threads come to a stop, and freezes its parties."""
+        """Waits until this judge's threads have stopped, and freezes its parties."""
         seen, requests = time.monotonic(), self.turns.closing()
         with self._state:
             self._open = False
             while self._busy and not self._mine and not self._ended.is_set():
                 self._state.wait(LOOK)
-            if self._mine:  # the other judge finished before this one had stopped
+            if self._mine:  # the other judge finished before this judge had stopped
                 return
-            self._closed_at = time.monotonic()  # until now all went on working, and requests' time limits ran
+            self._closed_at = time.monotonic()  # until this point, everything kept running, and requests' time limits counted
         self._freeze()
         self.turns.closed(seen, self._closed_at, requests)
         self._floor.leave()

@@ -1,4 +1,5 @@
-"""Reads the client's frames in a thread of its own: a cancel reaches a running job, and a client that goes away ends everything."""
+"""Reads the client's frames in a separate thread. As a result, a cancellation reaches a running job, and everything ends when the client
+disconnects."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from typing import Any
 from verifier.channel import Channel, ChannelError, Frame
 from verifier.judge.pool import Pool
 
-GRACE_SECONDS = 5.0  # seconds for a job to notice that the client is gone
+GRACE_SECONDS = 5.0  # seconds that a job has to notice that the client has disconnected
 
 
 class Inbox:
     def __init__(self, channel: Channel, pool: Pool, first: Frame | None = None):
-        """`first`: a job that was read before this inbox was there."""
+        """Sets up the inbox. `first` is a job that was read before the inbox existed."""
         self.channel = channel
         self.pool = pool
         self._jobs: queue.Queue[Frame | None] = queue.Queue()
@@ -33,7 +34,7 @@ class Inbox:
         return self._jobs.empty()
 
     def next(self) -> Frame | None:
-        """Returns the next job that its client still wants and marks it as running; None once the client is gone."""
+        """Returns the next job that its client still wants, and marks it as running. Returns None once the client is gone."""
         while (frame := self._jobs.get()) is not None:
             with self._lock:
                 if frame.message.get("cancelled"):
@@ -43,7 +44,7 @@ class Inbox:
         return None
 
     def done(self) -> bool:
-        """Ends the running job: a later cancel is too late. Returns whether one came before."""
+        """Marks the running job as finished, so a later cancellation has no effect. Returns whether a cancellation arrived before this point."""
         with self._lock:
             self._current = None
             return self.pool.cancelled
@@ -52,7 +53,7 @@ class Inbox:
         try:
             self.channel.send(message, raw)
         except ChannelError:
-            pass  # the reading thread has seen it as well
+            pass  # the reading thread has also noticed it
 
     def _take_in(self, frame: Frame) -> None:
         self._waiting = {frame.integer("id"): frame}
@@ -65,7 +66,7 @@ class Inbox:
             except ChannelError:
                 self._jobs.put(None)
                 self.pool.cancel()
-                # Confined processes die with this one; a job that does not notice must not keep it alive.
+                # Confined processes die with this process, so a job that does not notice the disconnection must not keep this process alive.
                 threading.Timer(GRACE_SECONDS, os._exit, [1]).start()
                 return
             if frame.text("type") == "cancel":

@@ -1,6 +1,6 @@
-"""Does jobs for a client: lends parties to them, and keeps verdict and clock to itself. `serving.py` and `single.py` drive it.
+"""Runs jobs for a client. It assigns parties to jobs and keeps control of the verdict and the clock; `serving.py` and `single.py` drive it.
 
-It imports no task and no program, and it unpickles nothing. When its client goes away, or it is killed, nothing that it started survives.
+It imports no task and no program, and it unpickles nothing. When its client disconnects, or the judge is killed, nothing that it started survives.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ JOB: TypeAdapter[Job] = TypeAdapter(Job)
 
 
 class Judge:
-    """The jobs of one device, one at a time."""
+    """Runs the jobs of one device, one at a time."""
 
     def __init__(self, data_dir: Path, inbox: Inbox, pool: Pool, headers: Headers, without_static: bool = False, opening: Opening | None = None):
-        """Sets up the judge. `opening`: what was started ahead for the only job."""
+        """Sets up the judge. `opening` is the work that was started in advance for its only job."""
         self.device = pool.device
         self.data_dir = data_dir
         self.inbox = inbox
@@ -57,18 +57,18 @@ class Judge:
             pool.gate.begin(pool.freezable, self.device.rests)
 
     def ready(self, reached: dict[str, float]) -> None:
-        """Tells the client what this device is, and what it reaches."""
+        """Sends the client the device's description and its measured rates."""
         ceiling = self.device.ceiling("fp32-strict")
         figures = {"bandwidth_gbs": (ceiling.bytes_per_second or 0) / 1e9, "fp32_gflops": (ceiling.flops_per_second or 0) / 1e9, **reached}
         self.inbox.send({"type": "ready", "environment": self.device.environment().model_dump(), "figures": figures})
 
     def result(self, frame: Frame) -> JobResult:
-        """Does the job that the inbox returned last."""
+        """Runs the job that the inbox returned last."""
         with self.pool.gate.working():
             return self._job(frame)
 
     def answer(self, frame: Frame, result: JobResult) -> bool:
-        """Sends the result. Returns False, without sending, where the client has taken the job back."""
+        """Sends the result. Returns False, without sending anything, if the client has withdrawn the job."""
         if self.inbox.done():
             self.end_session()
             self.inbox.send({"type": "cancelled", "id": frame.integer("id")})
@@ -88,9 +88,9 @@ class Judge:
         try:
             job = JOB.validate_python(frame.message.get("job"))
             if self.device.kind == "cpu":
-                self.headers.wait()  # a running compiler would be measured
+                self.headers.wait()  # otherwise a running compiler would disturb the measurement
                 bytecode.wait(lambda: self.pool.cancelled)
-            if self.pool.cancelled:  # while it waited for its turn
+            if self.pool.cancelled:  # cancelled while it was waiting for its turn
                 raise Cancelled
             unusable = self._survivors() or self.device.check()
             if unusable:
@@ -103,7 +103,7 @@ class Judge:
         except (DeviceError, CaptureBroken, NoSandbox) as error:
             self.end_session()
             return JobResult(error=str(error))
-        except Exception as error:  # the next job must run
+        except Exception as error:  # the next job must be able to run
             self.end_session()
             traceback.print_exc()
             return JobResult(error=f"the verifier failed: {type(error).__name__}: {error}")
@@ -123,7 +123,7 @@ class Judge:
                 self.end_session()
                 return JobResult(error=str(error))
             finally:
-                if self.session is not None and not self.session.party.alive:
+                if self.session is not None and not self.session.usable:
                     self.end_session()
         if isinstance(job, CalibrateJob):
             on_stage(StageEvent(stage="calibrate", status="started"))
@@ -163,7 +163,7 @@ class Judge:
         return JobResult(profile=profile, timeline=timeline)
 
     def _survivors(self) -> str:
-        """Says why the device cannot be trusted, because processes of an earlier job do not die; empty otherwise."""
+        """Explains that the device cannot be trusted because processes of an earlier job do not die. Otherwise, returns an empty string."""
         alive = survivors()
         if not alive:
             return ""
@@ -172,11 +172,11 @@ class Judge:
             f"{', '.join(map(str, alive[:5]))}), held by a driver; where they stay, reset the GPU or restart the host"
         )
 
-    # The reference stays for the next evaluation of the same task
+    # The reference is kept for the next evaluation of the same task
 
     def _session(self, job: Any) -> ReferenceSession:
         key = (sha256(job.task_source), job.precision, job.mode)
-        if self.session is not None and (self.session_key != key or not self.session.party.alive):
+        if self.session is not None and (self.session_key != key or not self.session.usable):
             self.end_session()
         if self.session is None:
             self.session = ReferenceSession(self.pool, job.task_source, job.precision, job.mode)
@@ -192,5 +192,5 @@ class Judge:
         self.pool.gate.end()
         self.pool.close()
         self.end_session()
-        with contextlib.suppress(RuntimeError):  # of a device that failed
+        with contextlib.suppress(RuntimeError):  # raised by a device that failed
             self.device.close()

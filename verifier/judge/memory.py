@@ -1,11 +1,12 @@
-"""Defines what is large, and keeps the ledger of a verification: who holds how many bytes of a device at each moment.
+"""Defines the size above which values count as large, and keeps a memory ledger that shows who holds how many device bytes in each phase of a
+verification.
 
-Values of more than `LARGE` bytes are never copied where they can be lent, and nobody keeps them for later. The judge fetches results as the very
-memory that the reference wrote to, which it then owns alone. Inputs are shown to the reference where they lie. An input that is needed again is drawn
-again under its seed. Outputs of the previous call are known by their fingerprint. Baselines' outputs are compared where they lie, before the next
-call. A program always has memory of its own for inputs and outputs: it may write to both.
+Values larger than `LARGE` bytes are never copied if they can be lent, and they are never kept for later. The judge fetches results by taking over the
+memory that the reference wrote to. The reference maps inputs in place. An input that is needed again is redrawn from its seed. Outputs of the
+previous call are checked by their fingerprint. Baseline outputs are compared in place, before the next call. A program always has separate memory for
+inputs and outputs, because it may write to both.
 
-`docs/reference/verifier.md` has the same as a table, `tests/integration/verifier/test_ledger.py` holds the stages to it.
+`docs/reference/verifier.md` has the same information as a table, and `tests/integration/verifier/test_ledger.py` checks that the stages respect it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from verifier.devices.base import Device
 
 GIB = 1 << 30
-LARGE = GIB  # bytes of inputs or outputs above which memory is worth more than the time to map it anew
-CHUNKS = 3 * GIB  # working memory of the judge: comparisons and fingerprints take tensors in pieces
-EASE = 8  # factor on the exchanged bytes: where less memory is free, caches are given back
+LARGE = GIB  # bytes of inputs or outputs above which the memory saved is worth the time to map it again
+CHUNKS = 3 * GIB  # working memory of the judge: comparisons and fingerprints process tensors in pieces
+EASE = 8  # factor on the exchanged bytes; if less memory is free, caches are released
 
 
 def large(nbytes: int) -> bool:
@@ -27,7 +28,7 @@ def large(nbytes: int) -> bool:
 
 
 def too_little(device: Device, what: str) -> str:
-    """Words the message for a failure that is due to the device, not to a program."""
+    """Builds the message for a failure that the device caused, not a program."""
     free, total = device.free_bytes(), device.total_bytes()
     if free is None or total is None:
         return f"{device.name} has too little memory {what}"
@@ -36,49 +37,53 @@ def too_little(device: Device, what: str) -> str:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger, in bytes. `eager` and `precise` are the peaks of a call in PyTorch and in fp64 beyond inputs and state, outputs included."""
+    """The ledger, in bytes. `eager` and `precise` are the peak memory of a PyTorch call and of an fp64 call. They exclude inputs and state but
+    include outputs."""
 
     inputs: int
     outputs: int
     state: int
     eager: int
     precise: int
-    process: int = 0  # for each process that uses the device
+    process: int = 0  # memory of each process that uses the device
 
     @property
     def exchanged(self) -> int:
         return self.inputs + self.outputs
 
     def learning(self) -> int:
-        """Before there is a program. Judge: two sets of inputs and outputs, and a copy of one output during comparison. Reference: the call, on
-        copies of its inputs."""
+        """Returns the bytes used before there is a program. The judge holds two sets of inputs and outputs, and a copy of one output during
+        comparison. The reference makes the call on copies of its inputs."""
         judge = 2 * self.inputs + 3 * self.outputs
         return judge + self.inputs + self.eager + self._processes(2)
 
     def precise_run(self) -> int:
-        """Judge: the inputs. Reference: the call in fp64. Runner: arenas, the outputs of its last call."""
+        """Returns the bytes used by the fp64 run. The judge holds the inputs, the reference makes the call in fp64, and the runner holds arenas and
+        the outputs of its last call."""
         return self.inputs + self.state + self.precise + self._runner() + self._processes(4)
 
     def call(self) -> int:
-        """Judge: inputs, eager's outputs and fp64's. Runner: the call, beside the outputs of the one before."""
+        """Returns the bytes used by a call. The judge holds the inputs and the outputs of eager and fp64; the runner makes the call while it holds
+        the previous outputs."""
         return self.inputs + 3 * self.outputs + self.state + self._runner() + self.eager + self._processes(4)
 
     def comparison(self) -> int:
-        """After the same call, when the judge has a copy of its outputs."""
+        """Returns the bytes used after that call, when the judge has a copy of its outputs."""
         return self.inputs + 4 * self.outputs + self.state + self._runner() + self.outputs + self._processes(4)
 
     def timed(self, sides: int = 2) -> int:
-        """During timed calls. Judge: inputs, and the program's outputs. Each side: arenas and the memory of its calls. Reference: only its state."""
+        """Returns the bytes used during timed calls. The judge holds the inputs and the program's outputs, each side holds its arenas and the memory
+        of its calls, and the reference holds only its state."""
         return self.exchanged + self.state + sides * (self.exchanged + self.state + self.eager) + self._processes(2 + sides)
 
     def observed(self) -> int:
-        """During observation. The program's process has given back the memory of its calls; the baseline has ended. Judge: the inputs. Another
-        process calls variants of the program, and keeps outputs twice."""
+        """Returns the bytes used during observation. The program's process has released the memory of its calls, and the baseline has ended. The
+        judge holds the inputs. Another process calls variants of the program and keeps outputs twice."""
         observer = self.inputs + self.state + self.eager + 2 * self.outputs
         return self.inputs + 2 * self.state + self.exchanged + observer + self._processes(4)
 
     def program(self) -> int:
-        """Memory of a program's process, assuming that the program needs no more than PyTorch."""
+        """Returns the memory of a program's process, assuming that the program needs no more than PyTorch."""
         return self.process + self._runner() + self.eager
 
     def peak(self) -> int:
@@ -88,4 +93,4 @@ class Ledger:
         return self.exchanged + self.state + self.outputs
 
     def _processes(self, count: int) -> int:
-        return count * self.process + (CHUNKS if self.process else 0) + 2 * self.state  # the judge's copies: as constructed, and as randomised
+        return count * self.process + (CHUNKS if self.process else 0) + 2 * self.state  # the judge's copies: one as constructed and one as randomised

@@ -1,4 +1,4 @@
-"""Work that was started for a judge's only job while the judge itself was still importing."""
+"""Work started for a judge's only job while the judge itself was still importing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from verifier.build.raw_build import RawBuild
 from verifier.channel import Frame
 
-if TYPE_CHECKING:  # pydantic comes later
+if TYPE_CHECKING:  # pydantic is imported later
     from verifier.report import Stage
 
 
 @dataclass
 class Opening:
-    """Work that was started for a judge's only job, and when: seconds since its client started."""
+    """Work started for a judge's only job, with timestamps in seconds since its client started."""
 
-    begun: float  # time.monotonic() of the client
+    begun: float  # time.monotonic() at the client's start
     frame: Frame
     raw: RawBuild | None = None
     marks: list[tuple[str, float]] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Opening:
         self.marks.append((what, time.monotonic() - self.begun))
 
     def stage(self) -> Stage:
-        """Returns the stage from the client's first line until the first stage of the job."""
+        """Returns the stage that lasts from the client's first line until the first stage of the job."""
         from verifier.report import Stage
 
         detail = ", ".join(f"{what} at {seconds:.2f}" for what, seconds in self.marks)

@@ -1,4 +1,4 @@
-"""Explains why a party did not answer, from its exit status and the end of its output."""
+"""Explains why a party did not answer, based on its exit status and the end of its output."""
 
 from __future__ import annotations
 
@@ -24,26 +24,32 @@ _LACKS_GPU = re.compile(
 
 
 def without_gpu(text: str) -> str:
-    """Rewords an error of a source that asks for a GPU where there is none; returns any other error unchanged."""
+    """Rewords the error from a source that requests a GPU on a host without one. Returns any other error unchanged."""
     return "it needs a GPU: choose cuda:0" if _LACKS_GPU.search(text) else text
 
 
 @dataclass
 class PartyFailure(Exception):
-    """Why a party did not answer: its source raised, it died, it hung, or it broke the protocol. `message` is for people."""
+    """The reason why a party did not answer: its source raised, it died, it hung, or it broke the protocol. `message` is human-readable."""
 
-    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol", "wanted"]  # the last kind: it requested a build, and ended
+    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol", "wanted"]  # "wanted": it requested a build and ended
     message: str
     line: int | None = None
-    detail: str = ""  # traceback, last output
+    detail: str = ""  # traceback or last output
     error_class: str = ""
-    request: str = ""  # the request
+    request: str = ""  # the request that was not answered
     whose: str = ""  # "program", "reference", "rival" or the name of a baseline
-    wish: dict[str, Any] | None = None  # for "wanted": its note, unparsed
+    wish: dict[str, Any] | None = None  # for "wanted": the build request, unparsed
+
+
+def ends_context(failure: PartyFailure) -> bool:
+    """Returns whether the source raised an error, such as a device-side assertion on an index, after which CUDA no longer responds in that
+    process."""
+    return failure.kind == "raised" and (failure.error_class == "AcceleratorError" or "CUDA error:" in failure.message)
 
 
 def death(status: int | None) -> str:
-    """Explains an exit status (128 + n or negative for signal n; null where the party is alive)."""
+    """Explains an exit status (128 + n or negative for signal n; null while the party is alive)."""
     if status is None:
         return "it closed its channel"
     number = -status if status < 0 else status - 128 if status > 128 else 0
@@ -57,14 +63,14 @@ def death(status: int | None) -> str:
 
 
 def fatal_line(printed: str, source: str) -> int | None:
-    """Returns where a signal ended a party, as its faulthandler wrote it: the innermost line of `source` ("task" or "program")."""
+    """Returns the innermost line of `source` ("task" or "program") at which a signal ended a party, as reported by its faulthandler."""
     at = printed.rfind("Fatal Python error")
     found = re.findall(rf'File "[^"]*/{source}\.py", line (\d+)', printed[at:]) if at >= 0 else []
     return int(found[0]) if found else None
 
 
 def hang_line(text: str, source: str) -> int | None:
-    """Returns where a party was when its own watchdog wrote its stack: the innermost line of `source` ("task" or "program")."""
+    """Returns the innermost line of `source` ("task" or "program") at which a party hung, based on the stack that its own watchdog wrote."""
     at = text.rfind("Timeout (")
     if at < 0:
         return None

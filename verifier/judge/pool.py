@@ -1,4 +1,4 @@
-"""The judge's pool of parties: fresh ones are kept ready, take their roles before they are needed, and are ended after use."""
+"""The judge's pool of parties. Fresh parties are kept ready, take their roles before they are needed, and are ended after use."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Result = TypeVar("Result")
 
 
 class Cancelled(Exception):
-    """The client took the job back."""
+    """Raised when the client has withdrawn the job."""
 
 
 class Coming:
-    """A party that takes its role in a thread of its own, for somebody who will soon need one."""
+    """A party that takes its role in a separate thread, for a caller that will soon need it."""
 
     def __init__(self, party: Party, terms: tuple[Role, str, str]):
         self.party = party
@@ -46,7 +46,7 @@ class Coming:
             self._failure = failure
 
     def then(self, work: Callable[[Party], None]) -> None:
-        """Queues more work. A failure in `work` shows when the same is requested again."""
+        """Queues more work. A failure in `work` is reported when the same work is requested again."""
 
         def more() -> None:
             self._thread.join()
@@ -67,26 +67,26 @@ class Coming:
 
 
 class Pool:
-    """Fresh parties that have imported torch and wait for a role; each is used once. They are spawned from one thread, since a party dies with its
-    thread."""
+    """Fresh parties that have imported torch and are waiting for a role; each is used once. They are all spawned from one thread, because a party
+    dies with the thread that spawned it."""
 
     def __init__(self, device: Device, limits: Limits, spares: int = 2, builder_binds: list[Bind] | None = None):
         self.device = device
         self.limits = limits
         self.gate = Gate(device.place)
         self.spares = spares
-        self.builder_binds = builder_binds or []  # additional paths that builders see
+        self.builder_binds = builder_binds or []  # additional paths visible to builders
         self.waiting: list[Party] = []
-        self.builders: list[Party] = []  # one builder is kept ready with the spares, under a confinement of its own
+        self.builders: list[Party] = []  # one builder is kept ready with the spares, under its own confinement
         self.busy: list[Party] = []
         self.coming: list[Coming] = []
-        self.ending: list[Party] = []  # killed and not yet reaped
+        self.ending: list[Party] = []  # killed but not yet reaped
         self.lock = threading.Lock()
         self.cancelled = False
-        # With STITCH_STILL=device, only processes that work on the device are frozen while another judge measures (`still.py`). On processors where
-        # nothing is timed, parties go on importing torch, builders building, and torch.compile compiling.
+        # With STITCH_STILL=device, only processes that work on the device are frozen while another judge measures (`still.py`). On processors not
+        # used for timing, parties continue to import torch, builders to build, and torch.compile to compile.
         self.host_goes_on = os.environ.get("STITCH_STILL") == "device" and bool(device.timed_on)
-        self.extensions = True  # whether parties import what builds and loads extensions before they are asked to
+        self.extensions = True  # whether parties import in advance the modules that build and load extensions
 
     def spawn(
         self,
@@ -98,9 +98,9 @@ class Pool:
         bare: bool = False,
         soon: str = "",
     ) -> Party:
-        """Spawns a party. `role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers.
-        `soon`: the role that it gets at once, so that its device can be initialised while it imports torch; a spare holds no device memory. Where the
-        host's work goes on while others measure, it needs a permit for the device instead, and may start at any time."""
+        """Spawns a party. `role` is "builder" (never sees the device) or "device". `prefix`, `writable` and the additional `binds` are for profilers.
+        `soon` is the role that the party gets immediately, which lets its device be initialised while it imports torch. A spare party holds no device
+        memory. If the host's work continues while others measure, the party needs a device permit instead and can start at any time."""
         device = self.device
         permit = Permit.made() if self.host_goes_on and role == "device" and not prefix else None
         if permit is None:
@@ -129,7 +129,7 @@ class Pool:
         return party
 
     def start(self, role: Literal["builder", "compiler"]) -> Party:
-        """Starts a party without waiting; its user, in any thread, first lets it `become` its role. A compiler has no torch."""
+        """Starts a party without waiting. Its user, in any thread, first calls `become` to give it its role. A compiler does not load torch."""
         if self.cancelled:
             raise Cancelled
         spare = next((party for party in self.builders if party.spawned.process.poll() is None), None) if role == "builder" else None
@@ -165,11 +165,11 @@ class Pool:
             self.give_back(party)
             if spare is None or self.cancelled:
                 raise
-            return self.take(role, precision, mode)  # a spare may have died while it waited
+            return self.take(role, precision, mode)  # a spare may have died while it was waiting
         return party
 
     def take_all(self, wanted: Sequence[tuple[Role, str, str]]) -> list[Party]:
-        """Returns parties for (role, precision, mode), all started before any is awaited. On a failure all are ended."""
+        """Returns parties for (role, precision, mode). All of them are started before the first is awaited. If one fails, all of them are ended."""
         if self.cancelled:
             raise Cancelled
         started: list[Party] = []
@@ -188,12 +188,13 @@ class Pool:
         return started
 
     def anticipate(self, wanted: list[tuple[Role, str, str]]) -> None:
-        """Lets parties that will soon be taken start to take their roles while the caller goes on (on a GPU a context costs half a second)."""
+        """Lets parties that will soon be taken start to assume their roles while the caller continues, because creating a GPU context takes half a
+        second."""
         if not self.cancelled:
             self.coming += [Coming(self._fresh(terms[0]), terms) for terms in wanted]
 
     def begin(self, terms: tuple[Role, str, str]) -> Coming:
-        """Does the same for one party that the caller gets at once and gives back."""
+        """Does the same for one party, which the caller gets immediately and gives back."""
         if self.cancelled:
             raise Cancelled
         return Coming(self._fresh(terms[0]), terms)
@@ -202,7 +203,7 @@ class Pool:
         return any(one.terms == terms for one in self.coming)
 
     def ahead(self, terms: tuple[Role, str, str], then: Callable[[Party], None]) -> None:
-        """Lets a coming party do more work in its thread as soon as it has its role."""
+        """Queues more work for an anticipated party, in its thread, as soon as it has its role."""
         for one in self.coming:
             if one.terms == terms:
                 one.then(then)
@@ -229,7 +230,7 @@ class Pool:
         return party
 
     def at_once(self, work: list[Callable[[], Result]]) -> list[Result]:
-        """Waits for several parties in threads of their own. Raises the first exception after all have ended."""
+        """Runs several pieces of work concurrently, each in its own thread. Raises the first exception after all of them have ended."""
         if len(work) < 2:
             return [one() for one in work]
 
@@ -241,14 +242,14 @@ class Pool:
             return [future.result() for future in [threads.submit(working, one) for one in work]]
 
     def give_back(self, party: Party) -> None:
-        """Ends a party, since none is used twice."""
+        """Ends a party. No party is used twice."""
         party.end()
         with self.lock:
             if party in self.busy:
                 self.busy.remove(party)
 
     def dismiss(self, party: Party) -> None:
-        """Kills a party without waiting until it is gone; `reap` waits."""
+        """Kills a party without waiting for its end; `reap` waits."""
         party.alive = False
         if not party.spawned.ended:
             party.spawned.kill()
@@ -258,19 +259,19 @@ class Pool:
                 self.busy.remove(party)
 
     def reap(self) -> None:
-        """Waits for dismissed parties. Call it before something is measured or the device is examined."""
+        """Waits for dismissed parties. Call it before anything is measured or the device is examined."""
         ending, self.ending = self.ending, []
         for party in ending:
             party.end()
 
     def alive(self) -> list[Spawned]:
-        """Returns every party's processes. Safe from any thread."""
+        """Returns the processes of every party. Thread-safe."""
         with self.lock:
             busy = list(self.busy)
         return [party.spawned for party in [*self.waiting, *self.builders, *busy] if not party.spawned.ended]
 
     def freezable(self) -> list[Freezable]:
-        """Returns what is frozen while another judge measures. Safe from any thread."""
+        """Returns what must be frozen while another judge measures. Thread-safe."""
         if not self.host_goes_on:
             return list(self.alive())
         with self.lock:
@@ -278,14 +279,15 @@ class Pool:
         return [party.still for party in busy]
 
     def stock(self, count: int) -> None:
-        """Announces that so many parties will soon be taken: missing ones start to import torch while the caller goes on, without touching the
+        """Announces that `count` parties will soon be taken. Missing ones start to import torch while the caller continues, without touching the
         device."""
         self._sort_out()
         while len(self.waiting) < count and not self.cancelled:
             self.waiting.append(self.spawn())
 
     def settle(self) -> None:
-        """Waits until spares have imported torch, as nothing is timed beside that, except where the host's work goes on while others measure."""
+        """Waits until spares have imported torch, because nothing is timed during the import. It does not wait if the host's work continues while
+        others measure."""
         if self.host_goes_on:
             return
         with self.gate.idle():
@@ -296,7 +298,7 @@ class Pool:
         self.waiting = [party for party in self.waiting if party.spawned.process.poll() is None]
 
     def refill(self) -> None:
-        """Refills the pool. Called when nothing is measured."""
+        """Refills the pool. Call it only when nothing is being measured."""
         self._sort_out()
         self.builders = [party for party in self.builders if party.spawned.process.poll() is None]
         while len(self.waiting) < self.spares:
@@ -305,14 +307,14 @@ class Pool:
             self.builders.append(self.spawn("builder"))
 
     def cancel(self) -> None:
-        """Kills the working parties, from another thread, so that whoever waits for them gets an error at once."""
+        """Kills the working parties from another thread. Any thread that is waiting for them immediately gets an error."""
         self.cancelled = True
         with self.lock:
             for party in self.busy:
                 party.spawned.kill()
 
     def close(self) -> None:
-        """Kills all at once, then waits for each: the driver takes a while for every process that held a context."""
+        """Kills all parties first and then waits for each of them, because the driver needs a while for every process that held a context."""
         parties = [*self.waiting, *self.builders, *self.busy, *self.ending]
         if parties:
             with ThreadPoolExecutor(len(parties)) as threads:
@@ -324,7 +326,7 @@ class Pool:
 
 
 def data_folder(data_dir: Path, name: str) -> Path:
-    """Returns a folder of the judge's own below `data_dir`, closed to other users."""
+    """Returns a private folder of the judge in `data_dir` that other users cannot access."""
     folder = data_dir / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder

@@ -1,7 +1,7 @@
-"""The judge's first second: parties start, import torch and initialise their device while the judge itself still imports.
+"""The judge's first second: parties start, import torch and initialise their device while the judge itself is still importing modules.
 
-This module, and everything that it imports at its top, needs only the standard library. A judge that is started for one job (a command line's) reads
-the job first and starts just the parties that it needs, each told at once what it will be, and a compiler for raw kernels before all others.
+This module and its top-level imports need only the standard library. A judge started for one job (from a command line) reads the job first and starts
+only the parties that it needs. Each party is told its future role immediately, and a compiler for raw kernels starts before all others.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from verifier.limits import Limits
 from verifier.startup.importing import swift_imports
 
 MAX_JOB = 16 << 20
-OTHER_SPARES = 2  # spares of a judge for one job that is not an evaluation
+OTHER_SPARES = 2  # spare parties of a judge for one job that is not an evaluation
 
 
 def main(argument: str) -> None:
-    """The judge's process, until its client goes. `argument`: see `verifier.startup.starting`."""
+    """Runs the judge's process until its client disconnects. `argument`: see `verifier.startup.starting`."""
     boot = json.loads(argument)
     libc = ctypes.CDLL(None)
     libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
     libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: no other process of the same user can read this memory or environment
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the client
     os.set_inheritable(boot["fd"], False)
     channel = Channel(socket.socket(fileno=boot["fd"]), max_json=MAX_JOB)
     status = judge(boot, channel)
     sys.stdout.flush()
-    os._exit(status)  # an orderly teardown of torch takes half a second, and nobody needs it
+    os._exit(status)  # an orderly teardown of torch takes half a second and has no benefit
 
 
 def judge(boot: dict[str, Any], channel: Channel) -> int:
-    """Runs the judge and returns its exit status: 1 where the client went away, or where the device cannot be used, which the client has been
-    told."""
+    """Runs the judge and returns its exit status. The status is 1 if the client disconnected, or if the device cannot be used; in the second case,
+    the client has been told."""
     data_dir = Path(boot["data_dir"])
     data_dir.mkdir(parents=True, exist_ok=True)
     try:
@@ -73,7 +73,7 @@ def judge(boot: dict[str, Any], channel: Channel) -> int:
         device.begin()
         mark("parties")
         cgroup.sweep()
-        with swift_imports():  # of torch, which all of these import
+        with swift_imports():  # speeds up the torch import, which all of these need
             from verifier.judge.inbox import Inbox
             from verifier.judge.judge import Judge
             from verifier.judge.serving import serve
@@ -93,14 +93,14 @@ def judge(boot: dict[str, Any], channel: Channel) -> int:
     try:
         made = Judge(data_dir, inbox, pool, headers.value(), boot["without_static"], opening)
         serve(made) if opening is None else answer(made)
-    except DeviceError as error:  # gone before it was ready
+    except DeviceError as error:  # the device failed before the judge was ready
         channel.send({"type": "unusable", "error": str(error)})
         return 1
     return 0
 
 
 def read_job(begun: float, process: float, channel: Channel, pool: Pool) -> Opening:
-    """Reads the only job of this judge and starts its parties. `begun`, `process`: when its client and this process started."""
+    """Reads this judge's only job and starts its parties. `begun` and `process` are the times at which its client and this process started."""
     opening = Opening(begun, channel.receive(pool.limits.start))
     opening.marks.append(("judge", process - begun))
     opening.mark("job")
@@ -109,11 +109,11 @@ def read_job(begun: float, process: float, channel: Channel, pool: Pool) -> Open
 
 
 def unmarked(what: str) -> None:
-    """Returns no opening: a serving judge has no first job whose start a report would describe."""
+    """Records no opening: a serving judge has no first job whose start a report would describe."""
 
 
 class Later:
-    """A value that a thread computes meanwhile."""
+    """A value that a thread computes in the background."""
 
     def __init__(self, make: Any):
         self._made: Any = None
@@ -135,7 +135,7 @@ class Later:
 
 
 def begin(opening: Opening, pool: Pool) -> None:
-    """Starts what the job will need. The job is not yet validated; anything but an evaluation gets spares."""
+    """Starts the processes that the job will need. The job is not yet validated; any job except an evaluation gets spares."""
     job = opening.frame.message.get("job")
     job = job if isinstance(job, dict) else {}
     if job.get("kind") != "verify":
@@ -145,10 +145,10 @@ def begin(opening: Opening, pool: Pool) -> None:
         return
     program, precision, mode = (str(job.get(name)) for name in ("program_source", "precision", "mode"))
     pool.extensions = "cpp_extension" in program
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # the stage `static` says what is wrong with it
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # the stage `static` reports its faults
         requests = raw_requests(ast.parse(program))
         opening.raw = RawBuild(pool, requests) if requests else None
     roles: list[Role] = ["reference", "runner", "baseline"]
     if pool.device.kind == "cuda" and job.get("tier") == "quick":
-        roles.append("runner")  # in which own kernels will be skipped
+        roles.append("runner")  # process in which the program's own kernels will be skipped
     pool.anticipate([(role, precision, mode) for role in roles])

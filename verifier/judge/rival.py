@@ -1,5 +1,7 @@
-"""The other program of a job. It goes through the same stages before it runs. Where it does not pass them, or fails in a call, there is no verdict on
-the program."""
+"""The other program of a job.
+
+It goes through the same stages before it runs. If it does not pass them, or fails in a call, there is no verdict on the program.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from verifier.source import SourceError, parse
 
 
 def ready_rival(source: str, report: Report, pool: Pool, store: Store, headers: Headers | None) -> Built:
-    """Reads, inspects and builds the other program, and names it in `report`. Raises `Ended`."""
+    """Reads, inspects and builds the other program, and records its name in `report`. Raises `Ended`."""
     try:
         tree = parse(source)
         program = Program.read(source)

@@ -1,4 +1,5 @@
-"""A judge that serves one client job after job, and keeps what the next job can use: spares, the reference, headers, byte code."""
+"""A judge that serves jobs for one client, one after another, and keeps everything that the next job can use: spares, the reference, headers and byte
+code."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Cancelled
 from verifier.startup import bytecode
 
-SESSION_BYTES = 8 << 30  # of device memory that a waiting reference may hold: context, task, cached blocks
-LEAK_BYTES, FIRST_BYTES = 512 << 20, 2 << 30  # of device memory; the judge itself loads kernels and libraries with its first jobs
+SESSION_BYTES = 8 << 30  # device memory that a waiting reference may hold: context, task, cached blocks
+LEAK_BYTES, FIRST_BYTES = 512 << 20, 2 << 30  # device memory; the judge itself loads kernels and libraries during its first jobs
 GIVEN_BACK_SECONDS = 10.0
 
 
 def serve(judge: Judge) -> None:
-    """Serves until the client goes away or the device is lost; the client then starts another judge, with a context of its own."""
+    """Serves until the client disconnects or the device is lost. In the latter case, the client starts another judge, which has a new context."""
     device, pool, inbox = judge.device, judge.pool, judge.inbox
     inbox.begin()
     if device.rehearsal is not None:
@@ -40,7 +41,7 @@ def serve(judge: Judge) -> None:
             break
         pool.refill()
         if wanted and inbox.empty:
-            with contextlib.suppress(PartyFailure, Cancelled):  # the client may just have gone; otherwise a build makes them when it needs them
+            with contextlib.suppress(PartyFailure, Cancelled):  # the client may be gone; otherwise, a build makes the headers when it needs them
                 judge.headers.begin(pool)
             bytecode.begin(judge.data_dir)
             device.rest()
@@ -48,39 +49,40 @@ def serve(judge: Judge) -> None:
 
 
 class Memory:
-    """Tracks device memory between jobs, to find what a job did not give back."""
+    """Tracks device memory between jobs, to find memory that a job did not release."""
 
     def __init__(self, judge: Judge):
         self.judge = judge
         self.device = judge.device
-        self.free_at_rest = self.device.free_bytes()  # free bytes when no party held any; null where the host's memory is meant
-        self.settled = False  # by then the judge has loaded its own kernels and libraries, which stay
+        self.free_at_rest = self.device.free_bytes()  # free bytes when no party held any device memory; null if the device uses host memory
+        self.settled = False  # whether the judge has loaded its own kernels and libraries, which stay loaded
 
     def leaked(self) -> str:
-        """Says how much device memory a job did not give back; empty if none. The parties of a job are dead by now, except the reference, which stays
-        for the next one: where much is missing, it is ended too, and the device is examined again."""
+        """Reports how much device memory a job did not release. Returns an empty string if it released everything. The parties of a job are dead by
+        this point, except for the reference, which is kept for the next job. If much memory is missing, the reference is also ended, and the device
+        is examined again."""
         before = self.free_at_rest
         free = self.device.free_bytes()
         try:
             shared = self.judge.pool.gate.others()
-        except DeviceError:  # the next job says why
+        except DeviceError:  # the next job reports the reason
             shared = True
         if before is None or free is None or shared:  # the owner of the memory is unknown
             return ""
         if free < before - SESSION_BYTES:
             self.judge.end_session()
-            gc.collect()  # tensors that an exception's frames still hold
+            gc.collect()  # tensors still held by an exception's frames
         if self.judge.session is not None:
             return ""
         deadline = time.monotonic() + GIVEN_BACK_SECONDS
         while free is not None and free < before - LEAK_BYTES and time.monotonic() < deadline:
             gc.collect()
-            time.sleep(0.1)  # the driver frees what a killed process held a moment after its end
+            time.sleep(0.1)  # the driver frees a killed process's memory shortly after its end
             free = self.device.free_bytes()
         if free is None or free >= before - LEAK_BYTES:
             self.settled = True
             return ""
-        first, self.free_at_rest, self.settled = not self.settled, free, True  # reported once
+        first, self.free_at_rest, self.settled = not self.settled, free, True  # reported only once
         if first and before - free < FIRST_BYTES:
             return ""
         return f"{(before - free) / 2**30:.2f} GiB of GPU memory were not given back in {GIVEN_BACK_SECONDS:g} s, or another process has taken them"

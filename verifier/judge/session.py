@@ -1,8 +1,9 @@
-"""The judge's use of a confined reference: its inputs, eager results and fp64 results as tensors that the judge can read."""
+"""The judge's interface to a confined reference. Inputs, eager results and fp64 results are available as tensors that the judge can read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +29,7 @@ class Values:
     tree: Any
     specs: list[Spec]
     tensors: list[torch.Tensor] = field(default_factory=list)
-    arena: Arena | None = None  # for large values: the memory in which they lie one after another, to be shown to the reference
+    arena: Arena | None = None  # for large values: the memory that holds them consecutively, to be mapped by the reference
 
     @property
     def nbytes(self) -> int:
@@ -40,10 +41,11 @@ class Run:
     """One call of the reference."""
 
     outputs: Values
-    state: list[torch.Tensor]  # values of the entries that it changed, afterwards
+    state: list[torch.Tensor]  # values of the state entries that the call changed, afterwards
     aliased: list[str] = field(default_factory=list)  # what each output shares memory with (`verifier.parties.owning.owners`); empty: nothing
-    layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null: any
+    layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null means any strides
     changed_inputs: list[int] = field(default_factory=list)
+    after: dict[int, torch.Tensor] = field(default_factory=dict)  # those inputs after the call, by number, unless they have gigabytes
     orders: bool = False  # with `dropping`: the call sorts or ranks numbers
     drew: bool = False  # it drew random numbers from a seeded generator
 
@@ -61,8 +63,8 @@ def dump(specs: list[Spec]) -> list[Message]:
 
 
 def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> list[torch.Tensor]:
-    """Fetches tensors that a party holds into memory that is the judge's alone: a copy, or memory that a reference has written to and no longer
-    maps."""
+    """Fetches tensors that a party holds into memory that only the judge uses. This is either a copy, or memory that a reference has written to and
+    no longer maps."""
     if not specs:
         return []
     offsets, end = place(specs)
@@ -71,12 +73,12 @@ def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float |
     memory = party.arena(arena, end)
     party.ask("put", {"what": what, "arena": arena, "offsets": offsets}, limit)
     copy = memory.bytes[:end].clone()
-    party.device.sync()  # at the next request the party may write there, and no stream of the judge would hold it back
+    party.device.sync()  # the party may write to this memory at its next request, and nothing would make it wait for one of the judge's streams
     return views(copy, specs, offsets)
 
 
 def taken(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> tuple[list[torch.Tensor], Arena]:
-    """Fetches without a copy: the arena leaves the party."""
+    """Fetches tensors without a copy: the party gives up the arena."""
     offsets, end = place(specs)
     party.device.trim(EASE * end)
     party.drop(arena)
@@ -94,7 +96,7 @@ def views(flat: torch.Tensor, specs: list[Spec], offsets: list[int]) -> list[tor
 
 
 def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec]) -> Message:
-    """Writes tensors into an arena and describes them in the form that a party's requests take."""
+    """Writes tensors into an arena and describes them in the form that a party's requests use."""
     message = reserve(party, arena, specs)
     write(party, message, tensors, specs)
     party.device.sync()
@@ -102,7 +104,7 @@ def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec
 
 
 def reserve(party: Party, arena: str, specs: list[Spec], slots: int = 1, slot: int = 0) -> Message:
-    """Reserves room for tensors in one of an arena's slots. Large values have a single slot."""
+    """Reserves space for tensors in one of an arena's slots. Large values have a single slot."""
     _, size = place(specs)
     slots, slot = (1, 0) if large(size) else (slots, slot)
     party.arena(arena, slots * size)
@@ -111,73 +113,75 @@ def reserve(party: Party, arena: str, specs: list[Spec], slots: int = 1, slot: i
 
 
 def write(party: Party, message: Message, tensors: list[torch.Tensor], specs: list[Spec]) -> None:
-    """Writes tensors where `reserve` made room for them; the caller waits for the device."""
+    """Writes tensors into the space that `reserve` made; the caller waits for the device."""
     fill(party.arenas[message["arena"]].bytes, tensors, specs, message["offsets"])
 
 
 def fill(memory: torch.Tensor, tensors: list[torch.Tensor], specs: list[Spec], offsets: list[int]) -> None:
-    """Copies tensors into the bytes `memory` at these offsets; the caller waits for the device."""
+    """Copies tensors into `memory` at these byte offsets; the caller waits for the device."""
     wanted = [(view(memory, spec, offset), tensor) for tensor, spec, offset in zip(tensors, specs, offsets, strict=True) if spec.numel]
     if wanted:
         torch._foreach_copy_([place for place, _ in wanted], [tensor for _, tensor in wanted])
 
 
 def set_state(party: Party, state: list[StateEntry], tensors: list[torch.Tensor], limit: float) -> None:
-    """Gives the task's model in a reference or a baseline these weights."""
+    """Sets the weights of the task's model in a reference or a baseline."""
     specs = [entry.spec for entry in state]
     party.ask("take_state", {"names": [entry.name for entry in state], **give(party, "state", tensors, specs)}, limit)
     release(party, "state")
 
 
 def load_baseline(party: Party, source: str, seed: int, limits: Limits) -> None:
-    """Loads the task's model into a baseline's process ahead of its first use. Raises `PartyFailure`."""
+    """Loads the task's model into a baseline's process before its first use. Raises `PartyFailure`."""
     party.binding.spread(True)
     party.ask("load", {"source": source, "seed": seed}, limits.load)
     party.loaded = (source, seed)
 
 
 def release(party: Party, arena: str) -> None:
-    """Frees a large arena that served only for transfer: its tensors have been copied on the other side."""
+    """Frees a large arena that was used only for a transfer; the other side has already copied its tensors."""
     if arena in party.arenas and large(party.arenas[arena].nbytes):
         party.drop(arena)
 
 
 def described(message: Message, tree_limit: int = 1 << 20) -> Values:
-    """Reads tree and specs from an answer."""
+    """Reads the tree and specs from an answer."""
     return Values(message.get("tree"), read_specs(message.get("specs", [])))
 
 
 class ReferenceSession:
-    """A reference for one (task, precision, mode). It may serve many evaluations: no program ever enters its process."""
+    """A reference for one (task, precision, mode). It may serve many evaluations, because no program ever enters its process."""
 
     def __init__(self, pool: Pool, source: str, precision: Precision, mode: Mode, watch: bool = False):
         self.pool = pool
         self.source = source
         self.limits = pool.limits
         self.watch = watch
-        self.precision = precision
-        self.oracle_place: str | None = None  # "cpu" once the device's memory was too small for fp64
+        self.seed = 0  # seed passed to `load`
+        self.precision, self.mode = precision, mode
+        self.oracle_place: str | None = None  # "cpu" after the device's memory has proved too small for fp64
         self.output_specs: dict[tuple[Spec, ...], list[Spec]] = {}
-        self.backward: Message | None = None  # arguments of `gradients.forward_backward`; null: forward only
+        self.backward: Message | None = None  # arguments of `gradients.forward_backward`; null means forward only
         self.party = pool.take("reference", precision, mode)
         self.init: Values = Values({"l": []}, [])
         self.state: list[StateEntry] = []
         self.state_tensors: list[torch.Tensor] = []
         self.mutated: list[str] = []
-        self.remembers: list[str] = []  # attributes and variables outside of the state dict that calls have changed
-        self.exact: list[torch.Tensor] | None = None  # fp64's own value of each such entry; null: the state was set, and no call was made since
+        self.remembers: list[str] = []  # attributes and variables outside the state dict that calls have changed
+        self.exact: list[torch.Tensor] | None = None  # fp64's own value for each such state entry; null if there was no call since the state was set
         self.variants = 0
-        self.returned: dict[tuple[Any, ...], int] = {}  # number of tensors, by wanted gradients and shapes of inputs
-        self.eager_party: Party | None = None  # the baseline of tier quick, kept for the next program
+        self.returned: dict[tuple[Any, ...], int] = {}  # number of tensors, by wanted gradients and input shapes
+        self.eager_party: Party | None = None  # the eager baseline of tier quick, kept for the next program
         self.shown: tuple[Arena, list[torch.Tensor]] | None = None  # inputs of the judge that the reference maps as its arena "in"
-        self.eager_bytes = self.oracle_bytes = 0  # peak of a call in PyTorch, and of one in fp64, beside inputs and state
-        self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises where the job is no longer wanted
+        self.eager_bytes = self.oracle_bytes = 0  # peak memory of a PyTorch call and of an fp64 call, excluding inputs and state
+        self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises an exception if the job is no longer wanted
 
     def load(self, seed: int) -> None:
-        """Imports the task afresh and constructs its model under `seed`. Raises `PartyFailure`."""
+        """Imports the task afresh and constructs its model from `seed`. Raises `PartyFailure`."""
         self._check()
         answer = self.party.ask("load", {"source": self.source, "seed": seed, "watch": self.watch}, self.limits.load).message
-        self.watch = False  # once a process
+        self.watch = False  # once per process
+        self.seed = seed
         self.init = described(answer["init"])
         self.init.tensors = fetch(self.party, "init", self.init.specs, "init")
         specs = read_specs(answer["specs"])
@@ -189,8 +193,31 @@ class ReferenceSession:
         self.mutated, self.remembers, self.exact = [], [], None
         self.backward, self.output_specs, self.returned = None, {}, {}
 
+    def clock(self) -> float:
+        """Returns the number of seconds for which its process was free to run. The process is frozen while another verification measures on the
+        device."""
+        return time.monotonic() - self.pool.gate.frozen_seconds()
+
+    @property
+    def usable(self) -> bool:
+        """Returns whether its process can serve another evaluation."""
+        return self.party.alive and not self.party.lost
+
+    def outlive(self) -> bool:
+        """Recovers after the task has raised an exception on inputs that it need not accept. If its process is no longer usable, a fresh one takes
+        over in the state that `load` left, and this method returns true. State changes made by calls are lost with the process."""
+        if not self.party.lost:
+            return False
+        known = self.backward, self.output_specs, self.returned
+        self.pool.give_back(self.party)
+        self.shown = None
+        self.party = self.pool.take("reference", self.precision, self.mode)
+        self.load(self.seed)
+        self.backward, self.output_specs, self.returned = known
+        return True
+
     def take_state(self, tensors: list[torch.Tensor]) -> None:
-        """Gives the model other weights."""
+        """Sets other weights in the model."""
         self.exact = None
         set_state(self.party, self.state, tensors, self.limits.load)
 
@@ -208,14 +235,14 @@ class ReferenceSession:
         return values if self.backward is None else self._with_gradients(values, seed)
 
     def want_gradients(self, values: Values, seed: int) -> Values:
-        """Makes every further call forward and backward. Learns from `values` which outputs, inputs and parameters have gradients, and returns
-        `values` with gradients of the outputs appended. Raises `PartyFailure` where the task has none."""
+        """Makes every later call run both the forward and the backward pass. Determines from `values` which outputs, inputs and parameters have
+        gradients, and returns `values` with gradients of the outputs appended. Raises `PartyFailure` if the task has none."""
         answer = self.party.ask("gradients", self._given(values, seed), self.limits.call).message
         self.backward = {"outputs": [int(i) for i in answer["outputs"]], "sources": [str(name) for name in answer["sources"]]}
         return self._with_gradients(values, seed)
 
     def _with_gradients(self, values: Values, seed: int) -> Values:
-        """Appends random gradients of the outputs as the last argument. The shapes of outputs are requested once for each shape of the inputs."""
+        """Appends random gradients of the outputs as the last argument. The output shapes are requested once per combination of input shapes."""
         assert self.backward is not None
         key = tuple(values.specs)
         if key not in self.output_specs:
@@ -233,8 +260,8 @@ class ReferenceSession:
         return {"tree": values.tree, "rng": rng, "backward": self.backward, **self.lend(values)}
 
     def lend(self, values: Values) -> Message:
-        """Lends inputs for the reference's next requests: in its arena "in", or where they lie if they are large. Forward works on copies, so that
-        the task never writes to them."""
+        """Lends inputs for the reference's next requests: in its arena "in", or in place if they are large. Forward works on copies, so the task
+        never writes to the inputs."""
         if values.arena is None:
             self.hide()
             return give(self.party, "in", values.tensors, values.specs)
@@ -247,35 +274,34 @@ class ReferenceSession:
         return {"arena": "in", "specs": dump(values.specs), "offsets": place(values.specs)[0]}
 
     def hide(self) -> None:
-        """Ends the reference's view of inputs that the judge has."""
+        """Unmaps the judge's inputs from the reference."""
         if self.shown is not None:
             if self.party.alive:
                 self.party.ask("detach", {"arena": "in"}, self.limits.call)
-            self.shown = None  # only now may the memory go
+            self.shown = None  # the memory must not be freed earlier
 
     def rest(self, need: int) -> None:
-        """Lets the reference free everything that it does not need, where less than `need` bytes are free."""
+        """Lets the reference free everything that it does not need if less than `need` bytes are free."""
         if self.party.alive and self.party.device.short(need):
             self.party.drop("in")
             self.party.ask("trim", {"need": need}, self.limits.call)
 
-    def reshaped(self, values: Values, distribution: str, domain: Domain, seed: int) -> Values | None:
-        """Changes the inputs in place into ones from another distribution; null where that leaves them unchanged."""
+    def reshaped(self, values: Values, distribution: str, within: Domain | Sequence[Domain | None], seed: int) -> Values | None:
+        """Changes the inputs in place to values from another distribution. `within` is as in `vary`. Returns null if that leaves them unchanged."""
         if not values.tensors:
             return None
         generator = torch.Generator(device=values.tensors[0].device).manual_seed(seed)
-        return values if vary(distribution, values.tensors, domain, generator) else None
+        return values if vary(distribution, values.tensors, within, generator) else None
 
     def redraw(self, seed: int, vary: int | None = None) -> list[torch.Tensor]:
-        """Constructs the task's model anew with other weights and returns them. `vary`: as for
-        `verifier.parties.initialising.constructed`."""
+        """Constructs the task's model again with other weights and returns them. `vary` is as in `verifier.parties.initialising.constructed`."""
         self._check()
         self.exact = None
         answer = self.party.ask("redraw", {"seed": seed, "vary": vary}, self.limits.load).message
         return fetch(self.party, "state", read_specs(answer["specs"]), "state")
 
     def eager(self, values: Values, rng: int, dropping: str | None = None) -> Run:
-        """Makes one call, which advances the model's state. `dropping`: "low" or "high", for `verifier.parties.dropping`."""
+        """Makes one call, which advances the model's state. `dropping` is as in `verifier.parties.dropping.Dropping`."""
         self._check()
         answer = self.party.ask("run", {**self._given(values, rng), "dropping": dropping}, self.limits.call).message
         self.eager_bytes = max([self.eager_bytes, *_counts(answer.get("taken"))])
@@ -286,13 +312,15 @@ class ReferenceSession:
         run.aliased = [str(words) for words in answer.get("aliased", [])]
         run.layout = [[int(step) for step in steps] if steps is not None else None for steps in answer.get("layout", [])]
         run.changed_inputs = [int(index) for index in answer.get("changed_inputs", [])]
+        compared = [int(index) for index in answer.get("compared_inputs", [])]
+        run.after = dict(zip(compared, fetch(self.party, "changed", read_specs(answer.get("changed_specs", [])), "out"), strict=True))
         run.drew, run.orders = bool(answer.get("drew")), bool(answer.get("orders"))
         self.mutated = [str(name) for name in answer.get("mutated", [])]
         self.remembers = sorted({*self.remembers, *(str(name) for name in answer.get("remembers", []))})
         return run
 
     def _counted(self, values: Values, count: int) -> None:
-        """Raises `PartyFailure` for a task that cannot be compared with anything, not even itself."""
+        """Raises `PartyFailure` for a task that cannot be compared with anything, not even with itself."""
         of = (str(self.backward), str(values.tree), *(spec.shape for spec in values.specs))
         before = self.returned.setdefault(of, count)
         if before != count:
@@ -301,8 +329,9 @@ class ReferenceSession:
             raise PartyFailure("raised", message, error_class="OutputCount", request="run")
 
     def oracle(self, values: Values, rng: int, rough: int | None = None, times: float = 1.0) -> Run:
-        """Makes the same call in fp64, from the present state except for entries with fp64's own values (`exact`); neither changes. `rough` is the
-        seed of plain arithmetic's errors (`verifier.parties.oracle.Rough`), which are `times` as large."""
+        """Makes the same call in fp64. It starts from the current state, but uses fp64's own values for entries that have them (`exact`). Neither the
+        state nor these values change. `rough` is the seed for the errors of plain arithmetic (`verifier.parties.oracle.Rough`), which are scaled by
+        `times`."""
         self._check()
         message = {**self._given(values, rng), "rough": rough, "times": times, "where": self.oracle_place}
         if self.exact is not None:
@@ -323,11 +352,11 @@ class ReferenceSession:
     def _run(self, answer: Message, what: str, state: str) -> Run:
         outputs = described(answer)
         outputs.tensors = fetch(self.party, what, outputs.specs, "out")
-        decode(outputs.tree, outputs.tensors)  # raises LayoutError where the tree is malformed
+        decode(outputs.tree, outputs.tensors)  # raises LayoutError if the tree is malformed
         return Run(outputs, fetch(self.party, state, read_specs(answer["state_specs"]), "out"))
 
     def step(self) -> str:
-        """Returns which of the task's functions ran last, for the message about a failure."""
+        """Returns which of the task's functions ran last, for a failure message."""
         try:
             return self.party.ask("step", {}, 5).text("step")
         except PartyFailure:

@@ -6,7 +6,7 @@ from verifier.judge.judge import Judge
 
 
 def answer(judge: Judge) -> None:
-    """Does the job, whose parties are already starting, and ends."""
+    """Runs the job, whose parties are already starting, and then exits."""
     judge.inbox.begin()
     judge.ready({})
     frame = judge.inbox.next()

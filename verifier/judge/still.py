@@ -1,4 +1,4 @@
-"""Stops a party while another judge measures, where the host's work may go on (STITCH_STILL=device)."""
+"""Stops a party while another judge measures, if the host's other work is allowed to continue (STITCH_STILL=device)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Still:
-    """A party that could use the device, for `Gate`. A party without a role and a baseline that is compiling have put their permits back, and taking
-    those is enough. Otherwise a baseline's interpreter is stopped, while torch.compile's helpers, which never see the device, go on. Any other party
-    is stopped as a whole: it runs a program, or is about to, so its permit proves nothing."""
+    """A party that could use the device, as seen by `Gate`. If a party has no role, or is a baseline that is compiling, it has returned its permit,
+    and it is enough to take that permit. Otherwise, a baseline's interpreter is stopped, but torch.compile's helper processes, which never see the
+    device, continue. Any other party is stopped as a whole because it runs a program or is about to, so its permit proves nothing."""
 
     def __init__(self, party: Party):
         self.party = party

@@ -1,5 +1,8 @@
-"""A log of who had the device when, to find out why verifiers that share one are slow (`bench/turns.py`). With STITCH_TURNS=FOLDER in a verifier's
-environment every judge writes a file of JSON lines there. Times are seconds of CLOCK_MONOTONIC, which all processes of a host share."""
+"""A log of when each judge had the device. It is used to find out why verifiers that share a device are slow (`bench/turns.py`).
+
+With STITCH_TURNS=FOLDER in a verifier's environment, every judge writes a file of JSON lines to that folder. Times are seconds of CLOCK_MONOTONIC,
+which all processes of a host share.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-WORTH_A_LINE = 0.1  # seconds: timed calls come by the thousand
+WORTH_A_LINE = 0.1  # seconds; there are thousands of timed calls, so shorter ones are not logged
 
 
 class Turns:
-    """The log; without a folder it does nothing."""
+    """The log. It does nothing if there is no folder."""
 
     def __init__(self, folder: Path | None, device: str):
         self._file = None
@@ -31,12 +34,12 @@ class Turns:
         return cls(Path(folder) if folder else None, device)
 
     def at(self, request: str) -> None:
-        """Records what this thread requests of a party. Until its next request it counts as busy with this one, or with the answer."""
+        """Records this thread's request to a party. Until its next request, the thread counts as busy with this request or with the answer."""
         if self._file is not None:
             self._requests[threading.get_ident()] = request
 
     def answered(self, request: str, begun: float) -> None:
-        """Records that the request of `begun` is answered now, whatever the outcome. Very short requests are left out."""
+        """Records that the request sent at `begun` has been answered, regardless of the result. Very short requests are skipped."""
         if self._file is not None and time.monotonic() - begun >= WORTH_A_LINE:
             self._write("answered", request=request, begun=begun)
 
@@ -46,17 +49,17 @@ class Turns:
             self._marks |= {name: time.monotonic(), **values}
 
     def measured(self, asked: float, turn: float, floor: float, begun: float) -> None:
-        """Records a turn of this judge that ends now: when it was `asked` for, when it had the `turn`, when the others had released the `floor`, when
-        the device was idle, and when the measurement had `begun`."""
+        """Records a turn of this judge that ends now. The times say when the turn was `asked` for, when the judge got the `turn`, when the others
+        released the `floor`, and when the device was idle and the measurement had `begun`."""
         self._write("measured", asked=asked, turn=turn, floor=floor, begun=begun, **self._marks)
         self._marks = {}
 
     def closing(self) -> list[str]:
-        """Records what all threads are doing; those that work on the device hold the floor."""
+        """Records what all threads are doing; threads that work on the device hold the floor."""
         return list(self._requests.values())
 
     def closed(self, seen: float, still: float, requests: list[str]) -> None:
-        """Records that another judge's wish was `seen`, that this judge's threads had stopped at `still`, and that its parties are frozen now."""
+        """Records that another judge's request was `seen`, that this judge's threads had stopped at `still`, and that its parties are now frozen."""
         self._write("closed", seen=seen, still=still, requests=requests)
 
     def opened(self) -> None:

@@ -1,1 +1,1 @@
-"""Code that runs confined: the process that waits for a role, and the roles."""
+"""Code that runs in confinement: the process that waits for a role, and the roles themselves."""

@@ -1,8 +1,8 @@
-"""Runs torch.compile's compilations without the permit to use the device: they are host work, and go on while another judge measures.
+"""Runs torch.compile's compilations without holding the device permit: they are host work and can continue while another judge measures.
 
-Dynamo tells when a compilation begins and ends; the compiled function runs only afterwards. Within one, Inductor uses the device only to load the
-kernels that it has made and, for products of odd sizes, to time whether padding pays: those steps take the permit. Modes that search by timing
-(max-autotune) do not come here.
+Dynamo reports when a compilation begins and ends; the compiled function runs only afterwards. During a compilation, Inductor uses the device only to
+load the kernels that it has built and, for products of odd sizes, to time whether padding pays off: those steps take the permit. Modes that autotune
+by timing (max-autotune) do not use this module.
 """
 
 # sandboxed: active while the models that tasks define are compiled
@@ -16,7 +16,7 @@ from typing import Any
 
 from verifier.parties.permit import Permit
 
-ON_DEVICE = (  # a compilation's uses of the device, in the versions of PyTorch that were examined: 2.11, 2.13
+ON_DEVICE = (  # a compilation's uses of the device, in the PyTorch versions examined: 2.11, 2.13
     ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "_make_launchers"),
     ("torch._inductor.runtime.benchmarking", "InductorBenchmarker", "benchmark_gpu"),
     ("torch._inductor.runtime.benchmarking", "TritonBenchmarker", "benchmark_gpu"),
@@ -25,8 +25,8 @@ ON_DEVICE = (  # a compilation's uses of the device, in the versions of PyTorch 
 
 
 class Compiling:
-    """Puts `permit`, which this process holds, back for each compilation, and already while the compiler is imported. `sync` waits for work that the
-    device was given before. Raises `AttributeError` or `ImportError`, and changes nothing, where PyTorch lacks what this depends on."""
+    """Releases `permit`, which this process holds, for each compilation, and also while the compiler is imported. `sync` waits for work already
+    submitted to the device. Raises `AttributeError` or `ImportError`, and changes nothing, if PyTorch lacks what this depends on."""
 
     def __init__(self, permit: Permit, sync: Callable[[], None]):
         sync()

@@ -1,8 +1,8 @@
-"""Runs a task in a mode in which clamps swallow NaN, as `fmaxf(x, 0)` does where `torch.relu` propagates it.
+"""Runs a task in a mode in which clamps swallow NaN, as `fmaxf(x, 0)` does; `torch.relu` propagates it.
 
-C's maximum and minimum return the operand that is a number. A kernel that uses them is still a valid clamp, so a program's treatment of NaN is also
-compared with this reading of the task. So is a maximum over a row or a window that leaves NaN out, as a loop of comparisons does. A sum or a product
-always propagates it.
+In C, maximum and minimum return the operand that is a number. A kernel that uses them is still a valid clamp, so a program's treatment of NaN is also
+compared with this reading of the task. The same applies to a maximum over a row or a window that skips NaN, as a loop of comparisons does. A sum or a
+product always propagates it.
 """
 
 # sandboxed: its mode is active while the models that tasks define run
@@ -21,26 +21,34 @@ _BOTH = ("clamp", "hardtanh", "hardsigmoid")
 _ORDERS = ("topk", "sort", "argsort", "msort", "kthvalue", "median", "nanmedian", "mode", "unique", "_unique2", "searchsorted", "bucketize")
 _PAIRS = ("maximum", "minimum", "fmax", "fmin")
 _LEAST = ("amin", "min")
+LEVEL = 0.5  # a number from which few functions make NaN
 _EXTREMES = re.compile(r"amax|amin|max|min|(adaptive_|fractional_)?max_pool[123]d(_with_indices)?")
 
 
 class Dropping(TorchDispatchMode):
-    """`high`: where there are two bounds, NaN becomes the upper one."""
+    """A mode in which clamps return a number for NaN. `how` is "low" or "high": with two bounds, NaN becomes the lower or the upper one.
 
-    def __init__(self, high: bool):
+    With "unordered", clamps are left alone, and whatever sorts or ranks numbers returns the same number everywhere. An output that is NaN even then
+    does not depend on an ordering."""
+
+    def __init__(self, how: str):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self.high = high
-        self.orders = False  # whether an operator sorts or ranks numbers; there is no agreed place for NaN
+        self.high = how == "high"
+        self.unordered = how == "unordered"
+        self.orders = False  # whether an operator sorts or ranks numbers; NaN has no agreed position
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here (see `verifier.parties.oracle.Wide`)."""
+        """Returns false, because nothing is compiled here (see `verifier.parties.oracle.Wide`)."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.removeprefix("aten::").removesuffix("_")
         self.orders = self.orders or name in _ORDERS
+        if self.unordered:
+            output = func(*args, **kwargs)
+            return _levelled(output) if name in _ORDERS else output
         paired = len(args) == 2 and all(isinstance(arg, torch.Tensor) for arg in args)
         if paired and (name in _PAIRS or _EXTREMES.fullmatch(name)):
             a, b = args
@@ -61,3 +69,10 @@ class Dropping(TorchDispatchMode):
     def _beyond(self, name: str) -> float:
         """Returns a number that the operator clamps to the intended bound."""
         return torch.inf if name in _HIGH or (name in _BOTH and self.high) else -torch.inf
+
+
+def _levelled(output: Any) -> Any:
+    """Returns an operator's results with all numbers equal, and all indices zero."""
+    if isinstance(output, torch.Tensor):
+        return torch.full_like(output, LEVEL if output.is_floating_point() else 0)
+    return type(output)(map(_levelled, output))

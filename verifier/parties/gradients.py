@@ -1,5 +1,5 @@
-"""Forward and backward as one call, for measurements with `backward`: the gradients of floating inputs and parameters for given gradients of the
-outputs. The same function runs the task (also in fp64) and the program, whose gradients may come from its own `torch.autograd.Function`."""
+"""Runs forward and backward as one call, for measurements with `backward`. It computes the gradients of floating inputs and parameters for given
+output gradients. The same function runs the task (also in fp64) and the program, whose gradients may come from its own `torch.autograd.Function`."""
 
 # sandboxed: calls the models that tasks and programs define
 
@@ -16,24 +16,25 @@ from verifier.parties.naming import resolver
 
 
 class NoGradient(RuntimeError):
-    """The model does not support autograd where gradients are wanted."""
+    """Gradients are requested, but the model does not support autograd."""
 
 
 def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.Tensor]]:
-    """Returns `inputs` with every floating tensor as a leaf that requires a gradient (no copy), and by name all tensors that may receive one."""
+    """Returns `inputs` with every floating tensor as a leaf that requires a gradient (no copy), and all tensors that may receive a gradient, by
+    name."""
     tensors: list[torch.Tensor] = []
     tree = encode(list(inputs), tensors, whole=True)
     leaves = [tensor.detach().requires_grad_(tensor.is_floating_point() or tensor.is_complex()) for tensor in tensors]
     named = {f"input {index}": leaf for index, leaf in enumerate(leaves) if leaf.requires_grad}
-    own = getattr(model, "_orig_mod", model)  # of torch.compile
+    own = getattr(model, "_orig_mod", model)  # the original module of a torch.compile wrapper
     resolve = resolver(sys.modules.get(type(own).__module__))
     named.update((name, value) for name, value in own.named_parameters(remove_duplicate=False) if value.requires_grad)
     return decode(tree, leaves, resolve=resolve), named
 
 
 def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Runs forward and backward. The last of `inputs` are the gradients of the outputs numbered `wanted["outputs"]`; `wanted["sources"]` are names as
-    `sources` gives them, `wanted["called"]` are the names of their gradients where they differ. Returns outputs and gradients; a tensor that the
+    """Runs forward and backward. The last of `inputs` are the gradients of the outputs numbered `wanted["outputs"]`; `wanted["sources"]` holds names
+    as returned by `sources`; `wanted["called"]` holds the names of their gradients if they differ. Returns outputs and gradients; a tensor that the
     model does not use has a gradient of zeros. Raises `NoGradient`."""
     *rest, gradients = inputs
     with torch.enable_grad():
@@ -59,7 +60,7 @@ def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> d
 
 
 def reachable(model: Any, inputs: list[Any]) -> dict[str, Any]:
-    """Returns which outputs carry gradients, and which inputs and parameters receive them. Raises `NoGradient` where there are none."""
+    """Returns which outputs carry gradients, and which inputs and parameters receive them. Raises `NoGradient` if there are none."""
     with torch.enable_grad():
         arguments, named = sources(model, inputs)
         tensors: list[torch.Tensor] = []
@@ -73,7 +74,7 @@ def reachable(model: Any, inputs: list[Any]) -> dict[str, Any]:
 
 
 def _leaves(value: Any, tensors: list[torch.Tensor]) -> None:
-    """Returns the tensors of a value in the order in which `layout.encode` numbers them, with their autograd history."""
+    """Collects the tensors of a value in the order in which `layout.encode` numbers them, with their autograd history."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
     elif isinstance(value, float):

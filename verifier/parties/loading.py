@@ -1,4 +1,4 @@
-"""Loads a stranger's source as a module, and says where it failed."""
+"""Loads a stranger's source as a module, and reports where it failed."""
 
 # sandboxed: imports tasks and programs
 
@@ -14,12 +14,14 @@ from typing import Any
 
 import torch
 
+from verifier.layout import NAMES, unsupported
+
 IMPORT_SEED = 0
-MAX_MESSAGE = 6000  # reported characters of an exception
+MAX_MESSAGE = 6000  # characters of an exception that are reported
 
 
 def load_source(name: str, source: str, home: str) -> ModuleType:
-    """Imports a stranger's source as the module `name`, from a file, as `inspect`, Triton and torch.jit need one."""
+    """Imports a stranger's source as the module `name`, from a file, because `inspect`, Triton and torch.jit need one."""
     path = os.path.join(home, f"{name}.py")
     with open(path, "w", encoding="utf-8") as file:
         file.write(source)
@@ -34,12 +36,14 @@ def load_source(name: str, source: str, home: str) -> ModuleType:
 
 
 def unusable(model: torch.nn.Module) -> str:
-    """Says why a model's state cannot be handed to a program; empty where it can."""
+    """Explains why a model's state cannot be handed to a program; empty if it can."""
     if any(isinstance(value, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)) for value in [*model.parameters(), *model.buffers()]):
         return "the model has lazy modules, which have no weights before their first call; call it once in its constructor"
     for name, value in model.state_dict().items():
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
-            return f"{name} of the state dict is of layout {value.layout}, which is not supported"
+            return f"{name} of the state dict is of layout {value.layout}, which is not supported; keep its indices and values as buffers"
+        if isinstance(value, torch.Tensor) and value.dtype not in NAMES:
+            return f"{name} of the state dict is of dtype {value.dtype}, which is not supported{unsupported(value.dtype)}"
     return ""
 
 

@@ -1,10 +1,10 @@
-"""Evaluates a model in fp64, and estimates how far plain arithmetic at a policy's precision may deviate from it.
+"""Evaluates a model in fp64, and estimates how far plain arithmetic at a policy's precision may deviate from the result.
 
-`Wide` keeps a run in fp64 where forward asks for fp32, and draws random numbers exactly as the fp32 run does. `Rough` is the same run with every
-operator's result disturbed as a plain implementation disturbs it: by one rounding, and after a sum of n terms by the error of adding them one
-after another. The variance of that is the sum of the squared partial sums times u^2/3: with x_i of mean m and mean square s, partial sums grow as
-k m and sqrt(k s), which gives n (y^2/3 + q/2) u^2/3, q the sum of squares of the terms (the probabilistic error model of Higham and Mary, 2019).
-Later operators amplify or hide an error just as they do in a program, so the model of errors needs no knowledge of the task.
+`Wide` keeps a run in fp64 where forward asks for fp32, and draws random numbers exactly as the fp32 run does. `Rough` is the same run, but perturbs
+every operator's result as a plain implementation would: by one rounding and, after a sum of n terms, by the error of sequential addition. The
+variance of that error is the sum of the squared partial sums times u^2/3. For x_i with mean m and mean square s, partial sums grow as k m and sqrt(k
+s), which gives n (y^2/3 + q/2) u^2/3, where q is the sum of squares of the terms (the probabilistic error model of Higham and Mary, 2019). Later
+operators amplify or hide an error just as they do in a program, so the error model needs no knowledge of the task.
 """
 
 # sandboxed: its modes are active while the models that tasks define run
@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _HALVES = {torch.float16: torch.float64, torch.bfloat16: torch.float64}
-LONGEST = 1 << 15  # terms that a plain program adds in sequence: more are spread over threads
+LONGEST = 1 << 15  # terms that a plain program adds in sequence: larger sums are spread over threads
 NARROWER = {wide: narrow for narrow, wide in WIDER.items()}
 _DRAWS = ("bernoulli", "bernoulli_", "rand", "randn", "rand_like", "randn_like", "normal", "normal_", "uniform_", "exponential_", "cauchy_")
 _CONTRACTIONS = {"mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addmv": (1, 2), "convolution": (0, 1)}
@@ -67,7 +67,7 @@ _EXACT = frozenset(  # operators that move, select or clamp, without rounding
     ]
 )
 _SUMS = ("sum", "mean", "cumsum")
-# Number of elements that one result sums, from the operator's arguments and its result.
+# Number of elements summed into one result, from the operator's arguments and its result.
 _LENGTHS: dict[str, Callable[[tuple[Any, ...], torch.Tensor], float]] = {
     "_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
     "_log_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
@@ -123,19 +123,20 @@ _LIKE_ROWS = (
 )
 
 
-ABSORBED = 1 / 8  # share of the half ulps that could be lost: a naive softmax of 512 heavy-tailed elements was seen to lose an eighth to a quarter
+ABSORBED = 1 / 8  # share of the half ulps that may be lost: a naive softmax of 512 heavy-tailed elements lost between an eighth and a quarter
 
 
 class Wide(TorchDispatchMode):
-    """Replaces fp32 by fp64 wherever forward names it or mixes it in. 16-bit types that a task names are intended: such a tensor holds 16-bit numbers
-    and keeps them when combined with an fp64 tensor."""
+    """Replaces fp32 with fp64 wherever forward names it or mixes it in. 16-bit types that a task names are intentional: such a tensor holds 16-bit
+    numbers and keeps them when combined with an fp64 tensor."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here; without this PyTorch wraps the mode against its compiler, and the first use imports that: 2.4 s, 800 modules."""
+        """Returns false, because nothing is compiled here. Otherwise PyTorch wraps the mode to guard against its compiler, and the first use imports
+        the compiler: 800 modules, 2.4 s."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -156,8 +157,8 @@ class Wide(TorchDispatchMode):
 
 
 class Rough(Wide):
-    """Disturbs each operator's result. `u`: unit roundoff of values stored between operators; sums are accumulated in fp32 at worst. With `tf32`,
-    operands of contractions have TF32's 10 bits of fraction. `times`: how much larger all other errors are."""
+    """Perturbs each operator's result. `u`: unit roundoff of values stored between operators; sums are accumulated in fp32 at worst. With `tf32`,
+    operands of contractions have TF32's 10 fraction bits. `times`: the factor by which all other errors are scaled."""
 
     def __init__(self, seed: int, dtype: torch.dtype, tf32: bool = False, times: float = 1.0):
         super().__init__()
@@ -207,9 +208,9 @@ class Rough(Wide):
         ]
 
     def _plain(self, y: torch.Tensor, length: float, positive: bool = False, uneven: bool = False) -> torch.Tensor:
-        """Estimates the error where the sum of squares of the terms is unknown: from the mean square of results, or nothing where all terms are
-        positive. `uneven`: terms of one sign and any size (exponentials, squares). A running sum then loses every term below half of its last digit,
-        each time in the same direction: up to `length` half ulps."""
+        """Estimates the error when the sum of squares of the terms is unknown: from the mean square of the results, or without this contribution if
+        all terms are positive. `uneven`: terms of one sign and any size (exponentials, squares). A running sum then loses every term below half of
+        its last digit, always in the same direction, for a total of up to `length` half ulps."""
         y = _real(y)
         squares = 0.0 if positive else y.square().mean().nan_to_num(0.0, 0.0, 0.0)
         grown = self.sum**2 / 3 * min(length, LONGEST)
@@ -266,14 +267,14 @@ def _tf32(tensor: torch.Tensor) -> torch.Tensor:
     """Rounds to 11 significant bits, like TF32's operands."""
     if not tensor.is_floating_point():
         return tensor
-    scaled = tensor.double() * (2.0**42 + 1)  # Dekker's splitting: 53 - 11 = 42 low bits go
+    scaled = tensor.double() * (2.0**42 + 1)  # Dekker's splitting: the low 53 - 11 = 42 bits are dropped
     return scaled - (scaled - tensor)
 
 
 def _alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Widens operands that meet fp64 ones; a tensor that is written in place stays. 16-bit operands are widened only beside a tensor with axes, which
-    makes the result fp64 in any case: products require one type, and in the task, where the state was 16-bit too, they had one. A scalar changes no
-    type."""
+    """Widens operands that meet fp64 ones; a tensor written in place keeps its type. 16-bit operands are widened only next to a tensor with axes,
+    which makes the result fp64 in any case: products require a single type, and in the task, where the state was 16-bit too, they had one. A scalar
+    changes no type."""
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     kinds = {leaf.dtype for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()}
     wider = WIDER | _HALVES if any(leaf.dtype == torch.float64 and leaf.dim() for leaf in leaves) else WIDER
@@ -289,7 +290,7 @@ def _alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tu
 
 
 def _draw(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Draws the numbers that the same call draws for fp32, widened."""
+    """Draws the numbers that the same call draws for fp32, and widens them."""
     if name.endswith("_"):
         narrow = torch.empty_like(args[0], dtype=NARROWER.get(args[0].dtype, args[0].dtype))
         args[0].copy_(func(narrow, *_narrow(args[1:]), **kwargs))
@@ -316,7 +317,7 @@ def _narrow(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def widen(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a private copy; floating and complex tensors in double precision."""
+    """Returns a private copy, with floating and complex tensors in double precision."""
     if tensor.is_floating_point():
         return tensor.double() if tensor.dtype != torch.float64 else tensor.clone()
     return tensor.to(torch.complex128) if tensor.is_complex() and tensor.dtype != torch.complex128 else tensor.clone()
@@ -324,7 +325,7 @@ def widen(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def default_double() -> Iterator[None]:
-    """Sets the default type for tensors that forward makes without naming one."""
+    """Sets the default type for tensors that forward creates without specifying a type."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -1,7 +1,8 @@
-"""Checks who owns the memory of outputs, and their layout: an output belongs to its reader for as long as the reader wants it.
+"""Checks who owns the memory of outputs, and checks their layout: an output belongs to its reader for as long as the reader wants it.
 
-It shares no element with an input, with anything that the model keeps, or with another output of this call or an earlier one, and no two of its
-elements are the same, except where the task's own outputs do so. Outputs of the last calls are held, so that a later overwrite is noticed.
+An output must not share elements with an input, with anything that the model keeps, or with another output of this call or an earlier one, and no two
+of its elements may share memory, unless the same is true of the task's own outputs. Outputs of the last calls are held, so that a later overwrite is
+noticed.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from verifier.layout import LayoutError
 HELD_CALLS = 16
 HELD_BYTES = 1 << 30
 ITSELF, EARLIER = "itself", "earlier"
-_MAP_BYTES = 1 << 28  # bytes of a map of the memory in which two tensors lie interleaved; for larger ones, extents decide
+_MAP_BYTES = 1 << 28  # bytes of a map of the memory in which two tensors are interleaved; for larger tensors, extents decide
 
 
 @dataclass
 class HeldOutputs:
-    """Outputs of the last calls of one object, as many as fit."""
+    """Outputs of one object's most recent calls, as many as fit."""
 
-    calls: deque[tuple[int, list[torch.Tensor], list[torch.Tensor]]] = field(default_factory=deque)  # number, as handed over, as returned
+    calls: deque[tuple[int, list[torch.Tensor], list[torch.Tensor]]] = field(default_factory=deque)  # number, handed-over outputs, returned outputs
     count: int = 0
 
     def add(self, tensors: list[torch.Tensor], returned: list[torch.Tensor]) -> None:
@@ -43,8 +44,8 @@ class HeldOutputs:
 
 
 def owners(tensors: list[torch.Tensor], inputs: list[torch.Tensor], state: dict[str, torch.Tensor], held: HeldOutputs | None = None) -> list[str]:
-    """Returns, for each output, what it shares memory with, as words separated by "|": "input 0", a name of the state, "output 1", `EARLIER` for an
-    output of an earlier call, `ITSELF` where two of its elements are the same; empty for memory of its own."""
+    """Returns, for each output, what it shares memory with, as words separated by "|": "input 0", a state name, "output 1", `EARLIER` for an output
+    of an earlier call, or `ITSELF` if two of its elements share memory. The text is empty for an output with its own memory."""
     before = [other for _, kept, returned in held.calls for other in [*kept, *returned]] if held is not None else []
     found = []
     for index, tensor in enumerate(tensors):
@@ -58,13 +59,14 @@ def owners(tensors: list[torch.Tensor], inputs: list[torch.Tensor], state: dict[
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Returns the addresses of its first byte and of the byte after its last."""
+    """Returns the addresses of a tensor's first byte and of the byte after its last."""
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 def overlapping(tensor: torch.Tensor) -> bool:
-    """Whether two elements share a place. With dimensions ordered by stride, each must step over everything that the earlier ones cover."""
+    """Returns whether two elements share memory. With dimensions ordered by stride, each stride must step over everything that the earlier dimensions
+    cover."""
     reach = 0
     for step, size in sorted((step, size) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1):
         if step <= reach:
@@ -74,7 +76,7 @@ def overlapping(tensor: torch.Tensor) -> bool:
 
 
 def share(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors have an element in common; columns of one allocation lie interleaved without sharing any."""
+    """Returns whether two tensors have an element in common; columns of one allocation are interleaved but share no elements."""
     if not _meet(one, other) or _storage(one) != _storage(other):
         return False
     begin, end = min(extent(one)[0], extent(other)[0]), max(extent(one)[1], extent(other)[1])
@@ -97,7 +99,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def strides(tensors: Sequence[torch.Tensor]) -> list[list[int] | None]:
-    """Returns the strides of the task's outputs; null for one with gaps or overlaps, for which any layout is accepted."""
+    """Returns the strides of the task's outputs; null for an output with gaps or overlaps, for which any layout is accepted."""
     return [list(tensor.stride()) if _dense(tensor) else None for tensor in tensors]
 
 
@@ -111,8 +113,8 @@ def _dense(tensor: torch.Tensor) -> bool:
 
 
 def laid_down(output: Any, layout: Sequence[Sequence[int] | None]) -> Any:
-    """Returns `output` with its tensors laid out like the task's. This happens within the timed interval, since a reader would have to do it. A
-    tensor that already has the layout stays the same object."""
+    """Returns `output` with its tensors laid out like the task's. This happens within the timed interval, because a reader would otherwise have to do
+    it. A tensor that already has the layout remains the same object."""
     return _laid(output, iter(layout))
 
 

@@ -1,4 +1,5 @@
-"""Entry point of every confined process. It waits, with torch imported, until the judge gives it a role, and is never used for a second one."""
+"""Entry point of every confined process. With torch already imported, it waits until the judge assigns it a role, and is never reused for a second
+one."""
 
 # sandboxed: its roles import and run tasks and programs
 
@@ -36,13 +37,13 @@ def main(argument: str) -> None:
     channel.send({"type": "ready", **({"landlock_failed": failed} if failed else {})})
     with contextlib.suppress(ChannelClosed):
         serve(channel, boot["home"], early, permit)
-    # Not sys.exit: threads and exit handlers of a stranger's source must not delay a party's end.
+    # Not sys.exit: threads and exit handlers of a stranger's source must not delay the end of a party.
     sys.stdout.flush()
     os._exit(0)
 
 
 def begin_device(wanted: bool) -> Any:
-    """Starts to initialise the device while torch is being imported; null where it is not `wanted`."""
+    """Starts initialising the device while torch is being imported; returns null if the device is not `wanted`."""
     if not wanted:
         return None
     from verifier.devices.cuda_early import Early
@@ -51,7 +52,7 @@ def begin_device(wanted: bool) -> Any:
 
 
 def import_all(extensions: bool) -> None:
-    """Imports everything in advance, so that a role starts at once."""
+    """Imports everything in advance, so that a role starts without delay."""
     from verifier.startup.importing import swift_imports
 
     with swift_imports():
@@ -60,8 +61,8 @@ def import_all(extensions: bool) -> None:
 
 
 def confine(boot: dict[str, Any]) -> str:
-    """Applies limits to this process before any stranger's source and before its first thread. Returns why Landlock refused, if it did: the
-    judge then lists it as missing."""
+    """Applies limits to this process before it runs a stranger's source or starts its first thread. Returns the reason if Landlock refused; the judge
+    then lists Landlock as missing."""
     for name, value in boot["rlimits"].items():
         kind = getattr(resource, name)
         with contextlib.suppress(ValueError, OSError):
@@ -88,11 +89,11 @@ def confine(boot: dict[str, Any]) -> str:
 
 
 def grow_heap(nbytes: int) -> None:
-    """Touches `nbytes` of heap and frees them again: with trimming off they stay, and timed calls find their memory mapped."""
+    """Touches `nbytes` of heap and frees them again: with trimming off they stay mapped, so timed calls do not pay for page faults."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]
-    piece = 16 << 20  # below the threshold of mmap
+    piece = 16 << 20  # below the mmap threshold
     blocks = [libc.malloc(piece) for _ in range(nbytes // piece)]
     for block in filter(None, blocks):
         ctypes.memset(block, 1, piece)
@@ -101,14 +102,14 @@ def grow_heap(nbytes: int) -> None:
 
 
 def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None = None) -> None:
-    """Serves the judge. `permit`: the permit to use the device, needed from the role on."""
+    """Serves the judge. `permit`: the permit to use the device, needed once the role starts."""
     role: Any = None
     while True:
         frame = channel.receive(max_raw=MAX_ARTEFACTS)
         kind = frame.text("type")
         if kind == "exit":
             return
-        # A stuck call cannot be interrupted from Python, but a C thread can still say on which line it stands.
+        # A stuck call cannot be interrupted from Python, but a C thread can still report its current line.
         faulthandler.dump_traceback_later(max(float(frame.message.get("limit", 60)) * 0.85, 0.5), exit=False, file=2)
         try:
             if role is None:
@@ -122,7 +123,7 @@ def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None 
                 reply = getattr(role, "do_" + kind)(frame)
         except ChannelClosed:
             raise
-        except BaseException as error:  # catches SystemExit and KeyboardInterrupt of a stranger's source as well
+        except BaseException as error:  # also catches SystemExit and KeyboardInterrupt raised by a stranger's source
             reply = {"type": "failed", **describe(error)}
         finally:
             faulthandler.cancel_dump_traceback_later()
@@ -146,7 +147,7 @@ def make_role(frame: Frame, channel: Channel, home: str, permit: Permit | None =
     device = party_device(frame.message["device"])
     device.configure(frame.text("precision"))
     if permit is not None and name != "baseline":
-        permit.close()  # a program never has it
+        permit.close()  # a program never holds it
         permit = None
     if name == "runner":
         from verifier.parties.runner import Runner

@@ -1,8 +1,8 @@
-"""An eventfd, shared by both sides, that holds one permit to give the device work.
+"""An eventfd, shared by both sides, that holds a single permit to submit work to the device.
 
-A party takes the permit before it touches the device, and puts it back while it works on the host alone: importing torch, and in torch.compile's
-compilations. While another judge measures, this party's judge takes the permit if it is free. Then the party need not be frozen, as it cannot reach
-the device before its judge has put the permit back. Only code of this package takes and puts it: a process that runs a program closes its end first.
+A party takes the permit before it touches the device, and returns it during host-only work: importing torch, and compilations in torch.compile. While
+another judge measures, this party's judge takes the permit if it is free. The party then need not be frozen, because it cannot reach the device until
+its judge returns the permit. Only code in this package takes and returns the permit: a process that runs a program closes its end first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 
 class Permit:
-    """A permit. Safe from any thread, even while another one closes it."""
+    """A permit. It can be used from any thread, even while another thread closes it."""
 
     def __init__(self, fd: int):
         self.fd = fd
@@ -23,11 +23,11 @@ class Permit:
 
     @classmethod
     def made(cls) -> Permit:
-        """Makes a permit that nobody holds. Raises `OSError`."""
+        """Creates a permit that nobody holds. Raises `OSError`."""
         return cls(os.eventfd(1, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC))
 
     def take_now(self) -> bool:
-        """Takes the permit if it is free and returns whether it was."""
+        """Takes the permit if it is free, and returns whether it was."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self.fd >= 0:
                 os.eventfd_read(self.fd)
@@ -62,7 +62,7 @@ class Permit:
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
-        """Puts the permit back while its holder works on the host alone. The device must be idle then."""
+        """Releases the permit while its holder does host-only work. The device must be idle at that point."""
         self.put()
         try:
             yield

@@ -1,4 +1,5 @@
-"""The reference: runs the task for its inputs, its eager results, the fp64 oracle and its graph. Another process in this role is a timed baseline."""
+"""The reference role: runs the task for its inputs, its eager results, the fp64 oracle and its graph. A second process in this role is a timed
+baseline."""
 
 # sandboxed: imports and runs tasks
 
@@ -26,30 +27,32 @@ from verifier.parties.loading import load_source, unusable
 from verifier.parties.oracle import Rough, Wide, default_double, widen
 from verifier.parties.owning import owners, strides
 from verifier.parties.permit import Permit
-from verifier.parties.plain_state import PlainState, Variables
+from verifier.parties.plain_state import PlainState, Variables, lasting
 from verifier.parties.role import Role, map_tensors
 from verifier.parties.seeding import generators, seed_everything
 from verifier.parties.widening import WideCopies
 
-CPU_FLOPS = 500_000_000_000  # operations of an fp64 run that a CPU finishes within the oracle's limit, convolutions included
-PRINT_LIMIT = 64 * 1024  # bytes that a task may print while it is admitted
+CPU_FLOPS = 500_000_000_000  # operations of an fp64 run that a CPU finishes within the oracle's limit, including convolutions
+LARGE = 1 << 30  # bytes of an input above which its new values are not handed over
+PRINT_LIMIT = 64 * 1024  # bytes that a task may print during admission
 
 
 class Reference(Role):
-    mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
+    mutated: list[str] | None = None  # names of parameters and buffers that forward changes; known after the first run
+    transient: dict[str, torch.Tensor] = {}  # buffers that the state dict does not contain, as constructed
     before: dict[str, torch.Tensor] = {}
     init: Any = ()  # the constructor's arguments
-    plain: PlainState | None = None  # state outside of the state dict: as constructed, and before the last run
+    plain: PlainState | None = None  # state outside the state dict: as constructed, and before the last run
     plain_before: PlainState | None = None
-    replays = False  # torch.compile's own CUDA graphs
+    replays = False  # whether torch.compile uses its own CUDA graphs
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame, permit: Permit | None = None):
         super().__init__(channel, home, device, frame)
-        self.permit = permit  # for a baseline, which puts it back while it compiles
+        self.permit = permit  # for a baseline, which releases it while compiling
         self.wide = WideCopies()
 
     def do_put(self, frame: Frame) -> dict[str, Any]:
-        """Hands over held tensors and forgets them: with inputs of gigabytes every copy counts."""
+        """Hands over held tensors and drops its references to them: with gigabytes of inputs, every copy counts."""
         answer = super().do_put(frame)
         del self.held[frame.text("what")]
         self.device.trim(frame.integer("need"))
@@ -60,7 +63,8 @@ class Reference(Role):
         return super().do_trim(frame)
 
     def do_load(self, frame: Frame) -> dict[str, Any]:
-        """Imports the task and constructs `Model` under a seed. With `watch`, writing files and endless printing raise errors with a line."""
+        """Imports the task and constructs `Model` under a seed. With `watch`, writing files or printing endlessly raises an error that names the
+        line."""
         if frame.message.get("watch"):
             watch(self.home)
         self.source = frame.text("source")
@@ -80,6 +84,7 @@ class Reference(Role):
         parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
         self.names = list(state)
+        self._keep_transient()
         self.held["state"] = [value.detach() for value in state.values()]
         first: dict[tuple[int, tuple[int, ...]], str] = {}
         entries = []
@@ -88,6 +93,9 @@ class Reference(Role):
             entries.append({"name": name, "parameter": name in parameters, "alias": alias if alias != name else None})
         specs = [Spec.of(value).model_dump(exclude_none=True) for value in state.values()]
         return {"type": "ok", "init": described, "state": entries, "specs": specs}
+
+    def _keep_transient(self) -> None:
+        self.transient = {name: value.detach().clone() for name, value in lasting(self.model).items() if name not in self.names}
 
     def _constructed(self, seed: int, vary: int | None = None) -> torch.nn.Module:
         model = constructed(lambda: self.module.Model(*self.init), self.device.torch_device, lambda: seed_everything(seed), vary)
@@ -98,10 +106,10 @@ class Reference(Role):
         return cast
 
     def do_redraw(self, frame: Frame) -> dict[str, Any]:
-        """Constructs `Model` once more, under another seed. With `vary`, values that initialisers set to fixed ones are random too. Holds its
-        state."""
+        """Constructs `Model` again under another seed. With `vary`, values that initialisers set to constants are random too. Holds its state."""
         self.step = "constructor"
         self.model = self._constructed(frame.integer("seed"), frame.message.get("vary"))
+        self._keep_transient()
         self.wide.clear()
         state = self.model.state_dict()
         self.held["state"] = [state[name].detach() for name in self.names]
@@ -120,10 +128,10 @@ class Reference(Role):
         if self.permit is not None and mode != "max-autotune":
             from verifier.parties.compiling import Compiling
 
-            with contextlib.suppress(ImportError, AttributeError):  # it is frozen instead
+            with contextlib.suppress(ImportError, AttributeError):  # frozen instead
                 Compiling(self.permit, self.device.sync)
         with self.permit.away() if self.permit is not None else contextlib.nullcontext(), contextlib.suppress(ImportError):
-            importlib.import_module("torch._inductor.compile_fx")  # seconds, which its first call would take
+            importlib.import_module("torch._inductor.compile_fx")  # takes seconds, which the first call would otherwise pay for
         self.replays = mode is not None and self.device.torch_device != "cpu"
         compiled = torch.compile(self.model, mode=mode)
         self.model = Owning(compiled, self.model) if self.replays else compiled
@@ -135,6 +143,10 @@ class Reference(Role):
         target.load_state_dict({**state, **dict(zip(frame.message["names"], self.take(frame.message), strict=True))}, strict=True)
         if self.plain is not None:
             self.plain.restore()
+        now = lasting(target)
+        for name, value in self.transient.items():
+            if name in now and now[name].shape == value.shape:
+                now[name].copy_(value)
         self.device.sync()
         return {"type": "ok"}
 
@@ -152,13 +164,13 @@ class Reference(Role):
         return {"type": "ok", "variants": min(count, 8), **self.hold("inputs", inputs, whole=True)}
 
     def drawn(self, make: Callable[[], Any], seed: int) -> Any:
-        """Calls the task's own function for inputs, on the device where possible: a GPU draws in no time the gigabytes that take one host thread
+        """Calls the task's own input function, on the device where possible: a GPU instantly draws gigabytes that take a single host thread
         seconds."""
         if self.device.torch_device != "cpu":
             with contextlib.suppress(RuntimeError, TypeError), torch.device(self.device.torch_device):
                 seed_everything(seed)
                 return make()
-        seed_everything(seed)  # the function mixes in host tensors, or the device has no room
+        seed_everything(seed)  # the function mixes in host tensors, or the device is out of memory
         return make()
 
     def do_run(self, frame: Frame) -> dict[str, Any]:
@@ -171,31 +183,39 @@ class Reference(Role):
         copies: list[torch.Tensor] = []
         encode(list(inputs), given, whole=True)
         encode(list(untouched), copies, whole=True)
-        state = self.model.state_dict()
-        names = self.names if self.mutated is None else self.mutated
-        self.before = {name: state[name].detach().clone() for name in names}
+        state = lasting(self.model)
+        names = [*self.names, *self.transient] if self.mutated is None else self.mutated
+        self.before = {name: state[name].detach().clone() for name in names if name in state}
         self.plain_before = PlainState(self.model)
         seed_everything(frame.integer("rng"))
         seeded = generators()
         how = frame.message.get("dropping")
-        mode = Dropping(how == "high") if how is not None else None
+        mode = Dropping(str(how)) if how is not None else None
         with self.measured() as taken, mode or contextlib.nullcontext():
             output = self.invoke(self.model, inputs, frame)
             self.device.sync()
         drew = generators() != seeded
-        state = self.model.state_dict()
+        state = lasting(self.model)
         if self.mutated is None:
-            self.mutated = [name for name, value in self.before.items() if not same(value, state[name])]
+            moved = [name for name, value in self.before.items() if name in state and not same(value, state[name])]
+            self.mutated = [name for name in moved if name in self.names or state[name].shape == self.before[name].shape]  # not a cache that grows
             self.before = {name: self.before[name] for name in self.mutated}
         described = self.hold("outputs", output)
+        changed = [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)]
+        compared = [index for index in changed if given[index].nbytes <= LARGE]
+        self.held["changed"] = [given[index] for index in compared]
         kept = dict([*self.model.named_parameters(), *self.model.named_buffers()])
+        if gone := [name for name in self.mutated if name not in state]:
+            raise LayoutError(f"forward changes the buffer {gone[0]!r} in one call and removes it in another")
         self.held["state_after"] = [state[name].detach() for name in self.mutated]
         return {
             "type": "ok",
             **described,
             "aliased": owners(self.held["outputs"], given, kept),
             "layout": strides(self.held["outputs"]),
-            "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
+            "changed_inputs": changed,
+            "compared_inputs": compared,
+            "changed_specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["changed"]],
             "mutated": self.mutated,
             "remembers": self.plain_before.changed()[:64],
             "drew": drew,
@@ -206,7 +226,8 @@ class Reference(Role):
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[list[int]]:
-        """Measures the peak of device memory while it is open, as the single entry of a list; empty where the device does not count it."""
+        """Measures peak device memory while the context is open and yields a list with that single entry; the list is empty if the device does not
+        count memory."""
         taken: list[int] = []
         before = self.device.held_bytes()
         self.device.peak_bytes(reset=True)
@@ -215,7 +236,7 @@ class Reference(Role):
             taken.append((self.device.peak_bytes() or before) - before)
 
     def do_gradients(self, frame: Frame) -> dict[str, Any]:
-        """Returns which outputs carry gradients, and which inputs and parameters receive them. The state is unchanged."""
+        """Returns which outputs carry gradients, and which inputs and parameters receive them. Leaves the state unchanged."""
         self.step = "forward"
         before = copy.deepcopy(self.model.state_dict())
         seed_everything(frame.integer("rng"))
@@ -226,9 +247,9 @@ class Reference(Role):
         return {"type": "ok", **found}
 
     def do_oracle(self, frame: Frame) -> dict[str, Any]:
-        """Makes the same call in fp64, on a copy, from the present state: on the device, or on the CPU where the device's memory is too small. With
-        `rough`, a seed, every operator's result is disturbed as the policy's plain arithmetic would disturb it, or `times` as much. With `exact`,
-        fp64 values for the entries that forward changes, in their order."""
+        """Makes the same call in fp64, on a copy, from the present state. It runs on the device, or on the CPU if device memory is too small. With
+        `rough`, a seed, every operator's result is perturbed as the policy's plain arithmetic would perturb it, or `times` as much. `exact` supplies
+        fp64 values for the entries that forward changes, in order."""
         self.step = "forward"
         taken: list[int] = []
         rough = frame.message.get("rough")
@@ -261,7 +282,7 @@ class Reference(Role):
         model = self.wide.copy(self.model, where, self.mutated)
         exact = frame.message.get("exact")
         if exact is not None:
-            state = model.state_dict()
+            state = lasting(model)
             for name, value in zip(self.mutated or [], self.take(exact), strict=True):
                 state[name].copy_(value)
         inputs = map_tensors(given, moved)
@@ -270,15 +291,15 @@ class Reference(Role):
         seed_everything(frame.integer("rng"))
         with Variables(self.module), default_double(), mode:
             output = self.invoke(model, inputs, frame)
-        return output, model.state_dict()
+        return output, lasting(model)
 
     def _flops(self, frame: Frame) -> int:
-        """Counts operations of matrix products, convolutions and attention in one call that leaves the state unchanged."""
+        """Counts the operations of matrix products, convolutions and attention in one call that leaves the state unchanged."""
         from torch.utils.flop_counter import FlopCounterMode
 
         self.device.trim()
-        state = self.model.state_dict()
-        before = {name: state[name].clone() for name in self.names if self.mutated is None or name in self.mutated}
+        state = lasting(self.model)
+        before = {name: value.clone() for name, value in state.items() if self.mutated is None or name in self.mutated}
         inputs = map_tensors(self.inputs(frame), lambda tensor: tensor.clone())
         with PlainState(self.model), FlopCounterMode(display=False) as counter:
             self.invoke(self.model, inputs, frame)
@@ -288,20 +309,20 @@ class Reference(Role):
         return int(counter.get_total_flops())
 
     def _storage(self, given: Any) -> torch.dtype:
-        """Returns the type in which a plain implementation stores values between operators: the coarsest of inputs and weights."""
+        """Returns the type in which a plain implementation stores values between operators: the least precise type among inputs and weights."""
         tensors: list[torch.Tensor] = []
         encode(list(given), tensors, whole=True)
         kinds = {tensor.dtype for tensor in [*tensors, *self.model.parameters()] if tensor.is_floating_point()}
         return max(kinds, key=lambda kind: torch.finfo(kind).eps, default=torch.float32)
 
     def do_rollback(self, frame: Frame) -> dict[str, Any]:
-        """Undoes the last run's changes to the state, also outside of the state dict."""
-        state = self.model.state_dict()
+        """Undoes the changes that the last run made to the state, including state outside the state dict."""
+        if self.plain_before is not None:
+            self.plain_before.restore()
+        state = lasting(self.model)
         with torch.no_grad():
             for name, value in self.before.items():
                 state[name].copy_(value)
-        if self.plain_before is not None:
-            self.plain_before.restore()
         return {"type": "ok"}
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
@@ -311,7 +332,7 @@ class Reference(Role):
     def before_call(self) -> None:
         self.step = "forward"
         if self.replays:
-            torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite what the previous call returned
+            torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite the previous call's outputs
 
     def do_capture(self, frame: Frame) -> dict[str, Any]:
         from verifier.parties.capturing.capture import capture
@@ -326,8 +347,8 @@ class Reference(Role):
 
 
 class Owning:
-    """A compiled model that replays CUDA graphs, with its outputs copied to memory of their own. The next replay overwrites the outputs of this one,
-    which no program may do, so the copy is part of its cost."""
+    """A compiled model that replays CUDA graphs and copies its outputs to separate memory. The next replay would overwrite the outputs of this one,
+    which no program is allowed to do, so the copy is part of the model's cost."""
 
     def __init__(self, compiled: Any, model: torch.nn.Module):
         self._compiled = compiled
@@ -338,7 +359,7 @@ class Owning:
 
 
 def rehearse_kernels(device: PartyDevice) -> None:
-    """Runs common kernels once on a few numbers while the judge is not ready yet: a GPU loads a kernel at its first use."""
+    """Runs common kernels once on a few numbers before the judge is ready, because a GPU loads a kernel at its first use."""
     values = torch.randn(1024, device=device.torch_device)
     same(values, values.clone())
     same(values.double(), values.double() + 1)
@@ -346,7 +367,7 @@ def rehearse_kernels(device: PartyDevice) -> None:
 
 
 def same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Compares values, in effect bitwise: NaN equals NaN."""
+    """Compares values, effectively bitwise: NaN equals NaN."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     if torch.equal(left, right):
@@ -355,7 +376,7 @@ def same(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 class LimitedWriter(io.TextIOBase):
-    """Standard output that fails beyond a limit, on the line that prints."""
+    """Standard output that raises an error at the line that prints beyond a limit."""
 
     def __init__(self, stream: TextIO):
         self.stream = stream
@@ -376,7 +397,7 @@ _WRITING_EVENTS = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", 
 
 
 def watch(home: str) -> None:
-    """Raises friendly errors, with a line, for what the sandbox would refuse or contain anyway. It is not itself a protection."""
+    """Raises friendly errors, with a line number, for what the sandbox would refuse or contain anyway. It is not a protection in itself."""
     sys.stdout = LimitedWriter(sys.stdout)
     sys.stderr = LimitedWriter(sys.stderr)
     task = os.path.join(home, "task.py")
@@ -396,7 +417,7 @@ def watch(home: str) -> None:
 
 
 def called_by(path: str, depth: int = 12) -> bool:
-    """Whether one of the innermost Python frames belongs to `path`."""
+    """Returns whether one of the innermost Python frames belongs to `path`."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and depth:
         if frame.f_code.co_filename == path:

@@ -21,6 +21,7 @@ from verifier.layout import Spec, decode, encode, read_specs, view
 from verifier.parties.gradients import forward_backward
 from verifier.parties.naming import resolver
 from verifier.parties.owning import HeldOutputs, laid_down, owners
+from verifier.parties.plain_state import lasting
 from verifier.parties.seeding import seed_everything
 from verifier.parties.series import SeriesRole, delivered
 
@@ -28,8 +29,8 @@ from verifier.parties.series import SeriesRole, delivered
 class Role(SeriesRole):
     """A role. `held` keeps tensors by name until the judge has made room for them and sends `put`."""
 
-    module: Any = None  # the stranger's source
-    graphed = False  # the model replays a CUDA graph, which includes the gradients
+    module: Any = None  # the stranger's module
+    graphed = False  # whether the model replays a CUDA graph that includes the gradients
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame):
         self.channel = channel
@@ -42,7 +43,7 @@ class Role(SeriesRole):
         self.model: Any = None
         self.previous: list[torch.Tensor] = []
         self.earlier: list[torch.Tensor] = []
-        self.last = HeldOutputs()  # calls of the program's trials
+        self.last = HeldOutputs()  # outputs of the calls in the program's trials
 
     # Arenas
 
@@ -51,7 +52,7 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_detach(self, frame: Frame) -> dict[str, Any]:
-        """Unmaps an arena. Never requested for a program's inputs, since it may have kept views of them."""
+        """Unmaps an arena. Never requested for a program's inputs, because the program may have kept views of them."""
         arena = self.arenas.pop(frame.text("arena"), None)
         if arena is not None:
             self.device.detach(arena)
@@ -69,12 +70,12 @@ class Role(SeriesRole):
                 view(arena, Spec.of(tensor), offset).copy_(tensor)
 
     def take(self, message: dict[str, Any]) -> list[torch.Tensor]:
-        """Returns views of tensors that lie in an arena: ``{"arena", "specs", "offsets"}``."""
+        """Returns views of tensors that are stored in an arena: ``{"arena", "specs", "offsets"}``."""
         arena = self.arenas[message["arena"]]
         return [view(arena, spec, offset) for spec, offset in zip(read_specs(message["specs"]), message["offsets"], strict=True)]
 
     def hold(self, name: str, value: Any, whole: bool = False) -> dict[str, Any]:
-        """Holds the tensors of `value` and describes it by tree and specs. `whole`: they are arguments."""
+        """Holds the tensors of `value`, and describes the value by tree and specs. `whole`: the tensors are arguments."""
         tensors: list[torch.Tensor] = []
         tree = encode(value, tensors, whole=whole)
         self.held[name] = tensors
@@ -87,8 +88,8 @@ class Role(SeriesRole):
         return values if isinstance(values, (list, tuple)) else [values]
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
-        """Makes one call: inputs lie in an arena, the clock runs from the judge's byte to the device's sync, then outputs are copied to their slot,
-        and those of the previous call are copied once more."""
+        """Makes one call with inputs from an arena. The clock runs from the judge's byte to the device's sync; then the outputs are copied to their
+        slot, and those of the previous call are copied again."""
         inputs = self.inputs(frame)
         seed_everything(frame.integer("rng"))
         fd = self.channel.fileno()
@@ -122,7 +123,7 @@ class Role(SeriesRole):
             if again and len(self.previous) == len(again):
                 self.store(self.previous, self.arenas[slot["arena"]], again)
             self.device.sync()
-        kept = frame.message.get("kept", True)  # outputs of gigabytes are copied again only when `again` requests it
+        kept = frame.message.get("kept", True)  # gigabytes of outputs are copied again only when `again` requests it
         self.earlier = self.previous if kept == "both" else []
         self.previous = tensors if kept else []
         returned: list[torch.Tensor] = []
@@ -137,7 +138,7 @@ class Role(SeriesRole):
         return {"type": "outputs", "tree": tree, "specs": described, "copied": fits, "shared": shared, "laid": relaid}
 
     def do_again(self, frame: Frame) -> dict[str, Any]:
-        """Copies the outputs of the call before the last once more, to where those of the last were."""
+        """Copies the outputs of the call before last again, to the place of the last call's outputs."""
         slot = frame.message["slot"]
         earlier, self.earlier = self.earlier, []
         if len(earlier) == len(slot["offsets"]):
@@ -146,8 +147,8 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_held(self, frame: Frame) -> dict[str, Any]:
-        """Copies the outputs of an earlier call, by its number since the object was made, to where those of the last were, in the layout in which the
-        judge has read them: a call of a series may have returned another one."""
+        """Copies the outputs of an earlier call, identified by its number since the object was created, over the outputs of the last call. The copy
+        uses the layout in which the judge has read them, because a call of a series may have returned another layout."""
         slot, tensors = frame.message["slot"], self.last.of(frame.integer("number")) or []
         room = self.take(slot)
         fits = len(tensors) == len(room) and all(
@@ -160,14 +161,14 @@ class Role(SeriesRole):
         return {"type": "ok", "copied": fits}
 
     def do_trim(self, frame: Frame) -> dict[str, Any]:
-        """Gives back memory that this process caches without using it. Nothing is timed meanwhile."""
+        """Frees memory that this process caches without using it. Nothing is timed meanwhile."""
         self.previous, self.earlier = [], []
         self.last.clear()
         self.device.trim(frame.integer("need"))
         return {"type": "ok"}
 
     def owners(self, tensors: list[torch.Tensor], inputs: Any) -> list[str]:
-        """Returns who owns each output's memory (`verifier.parties.owning`)."""
+        """Returns what owns each output's memory (`verifier.parties.owning`)."""
         given: list[torch.Tensor] = []
         encode(list(inputs), given, whole=True)
         model = getattr(self.model, "_orig_mod", self.model)
@@ -175,8 +176,8 @@ class Role(SeriesRole):
         return owners(tensors, given, state, self.last)
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
-        """Runs what is measured: forward, or with `backward` forward and the gradients. No role overrides it: the host's caches are cold when the
-        clock starts, so one more Python function costs a microsecond or two."""
+        """Runs what is measured: forward or, with `backward`, forward and the gradients. Roles do not override it: the host's caches are cold when
+        the clock starts, so one additional Python function costs one or two microseconds."""
         wanted = None if self.graphed else frame.message.get("backward")
         if wanted is None:
             with torch.no_grad():
@@ -194,9 +195,9 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_rest(self, frame: Frame) -> dict[str, Any]:
-        """Ends the idle compilers that torch.compile keeps in processes of their own: their work is not the model's, and nothing may work while
-        another side is timed. A later compilation starts them again. `anew`: frees unused segments of memory before the warm-up, since program and
-        eager have different histories, and an allocator with more free blocks takes a different time."""
+        """Stops the idle compiler processes of torch.compile: their work is not the model's, and nothing may work while another side is timed. A
+        later compilation restarts them. `anew`: frees unused memory segments before the warm-up, because program and eager have different histories,
+        and an allocator with more free blocks takes a different amount of time."""
         if frame.message.get("anew"):
             self.device.give_back()
         compilers = sys.modules.get("torch._inductor.async_compile")
@@ -206,19 +207,19 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_profile(self, frame: Frame) -> dict[str, Any]:
-        """Makes a few calls under a profiler. The trace, where this process holds it, is returned as raw bytes."""
+        """Makes a few calls under a profiler. A trace held by this process is returned as raw bytes."""
         from verifier.profiling.calls import profiled_calls
 
         tool = frame.text("tool")
         inputs, model, seed = self.inputs(frame), self.model if tool == "sanitizer" else self.traced_model(), frame.integer("rng")
         if tool in ("ncu", "sanitizer"):
-            # They save, restore and watch memory; another process's memory is not theirs to handle.
+            # These tools save, restore and watch memory, but must not handle memory that belongs to another process.
             inputs = map_tensors(list(inputs), lambda tensor: tensor.clone())
             self.device.sync()
             for name in list(self.arenas):
                 self.device.detach(self.arenas.pop(name))
 
-        seed_everything(seed)  # once: seeding takes longer than many a call
+        seed_everything(seed)  # once only: seeding takes longer than many calls
 
         def call() -> None:
             model(*inputs)
@@ -226,14 +227,14 @@ class Role(SeriesRole):
         return {"type": "ok", "raw": profiled_calls(call, frame.integer("iterations", 5), tool, self.device.sync)}
 
     def traced_model(self) -> Any:
-        """The model that a profiler watches."""
+        """Returns the model that a profiler watches."""
         return self.model
 
     def do_state(self, frame: Frame) -> dict[str, Any]:
-        """Holds the entries of the state dict that the judge names for `put`; null where one is missing."""
-        state = getattr(self.model, "_orig_mod", self.model).state_dict()
+        """Holds the parameters and buffers that the judge names, ready for `put`; null if one is missing."""
+        state = lasting(getattr(self.model, "_orig_mod", self.model))
         names = frame.message["names"]
-        if any(not isinstance(state.get(name), torch.Tensor) for name in names):
+        if any(name not in state for name in names):
             return {"type": "ok", "specs": None}
         return {"type": "ok", **self.hold("state", [state[name] for name in names])}
 
@@ -241,7 +242,7 @@ class Role(SeriesRole):
         return {"type": "ok", "bytes": self.device.peak_bytes(), "held": self.device.held_bytes()}
 
     def cast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Moves a value to the device, and under bf16 and fp16 casts it to that type, as KernelBench does with models and inputs."""
+        """Moves a value to the device and, under bf16 and fp16, casts it to that type, as KernelBench does with models and inputs."""
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         return tensor.to(device=self.device.torch_device, dtype=dtype if dtype is not None and tensor.is_floating_point() else None)
 

@@ -1,4 +1,4 @@
-"""The runner: a fresh process that holds the program, its inputs and weights, and nothing else that could tell it the answer."""
+"""The runner: a fresh process that holds the program, its inputs and its weights, and nothing else that could reveal the answer."""
 
 # sandboxed: imports and runs programs
 
@@ -37,7 +37,7 @@ class Runner(Role):
     tracing = contextlib.ExitStack()
 
     def do_import(self, frame: Frame) -> dict[str, Any]:
-        """Unpacks what the builder made, so that the program's build requests only look it up; then imports the program."""
+        """Unpacks the builder's output, so that the program's build requests only look it up, and then imports the program."""
         folder = os.path.join(self.home, "build" if not self.imported else f"build-{self.imported}")  # a library is loaded once from each path
         self.imported += 1
         os.makedirs(folder, exist_ok=True)
@@ -66,14 +66,15 @@ class Runner(Role):
 
     def do_construct(self, frame: Frame) -> dict[str, Any]:
         """Constructs a fresh `ModelNew` under the evaluation's seed and loads the judge's state dict strictly. With `partial`, the state dict has
-        only some of the names, and the rest stays as constructed. With `afresh`, the source's variables are first reset to their state at import."""
+        only some of the names, and the rest remains as constructed. With `afresh`, the source's variables are first reset to their values at
+        import."""
         self.construction = frame.message
         self.previous, self.earlier, self.model = [], [], None
         self.last.clear()
         if frame.message.get("afresh"):
             self.variables.restore()
         self.model, refused = self._construct(self.module)
-        self.device.sync()  # weights are copied from the arena before the judge writes there again
+        self.device.sync()  # the copy of weights from the arena must finish before the judge writes there again
         self.device.trim(frame.integer("need"))
         return {"type": "ok", "refused": refused}
 
@@ -110,7 +111,7 @@ class Runner(Role):
         return cubins()
 
     def do_observe(self, frame: Frame) -> dict[str, Any]:
-        """Observes a few calls, and what runs beside and after them. Returns fields of `Evidence`."""
+        """Observes a few calls, and what runs in parallel with them and after them. Returns fields of `Evidence`."""
         inputs = self.inputs(frame)
         foreign = foreign_libraries(self.libraries, self.home, os.environ["STITCH_BUILD_DIR"])
         model = self.traced_model()
@@ -119,7 +120,7 @@ class Runner(Role):
         return {"type": "ok", "evidence": seen | {"foreign": foreign}}
 
     def do_record(self, frame: Frame) -> dict[str, Any]:
-        """On a GPU: starts to record the device work of the calls that follow, or ends the recording and returns fields of `Evidence`."""
+        """Starts recording the device work of the following calls on a GPU, or ends the recording and returns fields of `Evidence`."""
         if frame.message.get("on"):
             self.recorder = Recorder(self.device)
             self.invoke = self.recorder.around(self.invoke)  # type: ignore[method-assign]  # nothing of it is there while the program is timed
@@ -130,7 +131,7 @@ class Runner(Role):
         return {"type": "ok", "evidence": recorder.end()}
 
     def traced_model(self) -> Any:
-        """Returns the model to profile. On the CPU the program is imported once more with its libraries traced; on a GPU the profiler sees kernels
+        """Returns the model to profile. On the CPU the program is imported again with its libraries traced; on a GPU the profiler sees kernels
         without help."""
         from verifier.profiling.own_calls import loaded_extensions, trace_module, traced_calls
 
@@ -142,7 +143,7 @@ class Runner(Role):
         lookup.install()
         before = frozenset(sys.modules)
         self.tracing.close()
-        self.tracing.enter_context(traced_calls(folder))  # kept open: a library that is loaded during a call is the program's own as well
+        self.tracing.enter_context(traced_calls(folder))  # kept open: a library loaded during a call is also the program's own
         module = self._loaded(lookup)
         for extension in loaded_extensions(before, folder):
             trace_module(extension)

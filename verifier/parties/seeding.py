@@ -1,4 +1,4 @@
-"""The random number generators from which a call may draw: seeded before it, and compared after it."""
+"""The random number generators that a call may use: seeded before the call and compared after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seed_everything(seed: int) -> None:
 
 
 def generators() -> list[Any]:
-    """Returns the states of the generators that `seed_everything` seeds. A change after a call means that the call drew random numbers."""
+    """Returns the states of the generators that `seed_everything` seeds. If they differ after a call, the call drew random numbers."""
     states: list[Any] = [torch.get_rng_state().tolist(), random.getstate()]
     if torch.cuda.is_initialized():
         states.append(torch.cuda.get_rng_state().tolist())

@@ -1,4 +1,4 @@
-"""A party's half of a series: calls one after the other, timed through a page that it shares with the judge (`verifier/shim/series.c`)."""
+"""A party's half of a series: consecutive calls, timed through a page that it shares with the judge (`verifier/shim/series.c`)."""
 
 # sandboxed: calls the models that tasks and programs define
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._C import DispatchKey
+from torch.utils._device import DeviceContext
 
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
@@ -20,14 +22,16 @@ from verifier.parties.owning import HeldOutputs
 from verifier.parties.seeding import seed_everything
 from verifier.shim.clock import Clock, ClockError
 
+_WRAPPERS = (DispatchKey.Functionalize, DispatchKey.FuncTorchBatched, DispatchKey.FuncTorchGradWrapper, DispatchKey.ZeroTensor)
+
 
 @dataclass
 class Room:
-    """Where the judge wants one call's outputs: views for expected tensors, and places for others."""
+    """The place where the judge wants one call's outputs: views for expected tensors, and places for others."""
 
     arena: torch.Tensor
     views: list[torch.Tensor]
-    places: list[tuple[int, int]]  # offset, bytes
+    places: list[tuple[int, int]]  # (offset, bytes)
 
     @classmethod
     def of(cls, arena: torch.Tensor, expected: list[Spec], room: list[dict[str, int]]) -> Room:
@@ -35,8 +39,8 @@ class Room:
         return cls(arena, [view(arena, spec, offset) for spec, (offset, _) in zip(expected, places, strict=True)], places)
 
     def take(self, tensors: list[torch.Tensor]) -> list[torch.Tensor] | None:
-        """Copies outputs there in the layout that the judge expects, and returns the copies; null where they do not fit. The cost of changing a
-        layout falls into the time of the copy, and so is charged."""
+        """Copies outputs there in the layout that the judge expects, and returns the copies; null if they do not fit. The cost of changing a layout
+        is part of the copy time, and is therefore charged to the program."""
         if len(tensors) != len(self.views):
             return None
         places = list(self.views)
@@ -58,15 +62,18 @@ class Handed:
 
     tree: Any
     tensors: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]]
+    left: list[tuple[bool, bool]]  # for each tensor: whether the call returned a view that must be negated or conjugated when read
     copied: bool
 
     def message(self) -> dict[str, Any]:
         specs = [Spec.of(torch.empty_strided(shape, stride, dtype=dtype, device="meta")) for shape, stride, dtype in self.tensors]
+        kinds = [{"left": "neg" if negates else "conj" if conjugates else None} for negates, conjugates in self.left]
+        specs = [spec.model_copy(update=kind) for spec, kind in zip(specs, kinds, strict=True)]
         return {"tree": self.tree, "specs": [spec.model_dump(exclude_none=True) for spec in specs], "copied": self.copied}
 
 
 class SeriesRole:
-    """The part of `Role` that answers `page` and `series`."""
+    """The part of `Role` that handles `page` and `series`."""
 
     channel: Channel
     device: PartyDevice
@@ -83,7 +90,7 @@ class SeriesRole:
         """Runs just before each call of a series, before its inputs can be read."""
 
     def do_page(self, frame: Frame) -> dict[str, Any]:
-        """Maps the page in which judge and party meet."""
+        """Maps the page through which judge and party synchronise."""
         self._clock().open_page(frame.fds[0])
         for descriptor in frame.fds:
             os.close(descriptor)
@@ -93,8 +100,9 @@ class SeriesRole:
         """Makes the calls that the judge requests, each with its own inputs, seed and room for outputs. The party is not told which of them count.
         With ``empty`` nothing is called, which measures the cost of an exchange.
 
-        As little as possible is done on the host between calls: a user's loop does nothing there, and Python code would evict the call's own code
-        from the processor's caches (decoding steps of 66 kernels took 168 us instead of 127 on an H100's host)."""
+        The host does as little as possible between calls: a user's loop does nothing there, and Python code would evict the call's own code from the
+        processor's caches (decoding steps of 66 kernels took 168 us instead of 127 us on an H100 host).
+        """
         clock, calls = self._clock(), frame.message["calls"]
         arena, nbytes = self.arenas[frame.message["arena"]], int(frame.message["nbytes"])
         specs, expected = read_specs(frame.message["specs"]), read_specs(frame.message["expected"])
@@ -103,7 +111,7 @@ class SeriesRole:
         places = [arena.data_ptr() + int(call["begin"]) for call in calls]
         seeds, model, fd = [call.get("rng") for call in calls], self.model, self.channel.fileno()
         handed: list[Handed] = []
-        held = frame.message.get("hold")  # the call whose outputs stay here, so that a later overwrite is noticed
+        held = frame.message.get("hold")  # the call whose outputs are kept here so that a later overwrite is noticed
         if seeds and seeds[0] is None:
             seed_everything(1)
         gc.collect(0)
@@ -144,14 +152,15 @@ class SeriesRole:
         return output
 
     def _handed_over(self, output: Any, room: Room) -> Handed:
-        """Copies outputs to where the judge made room, where they fit."""
+        """Copies outputs to the room that the judge made, if they fit."""
         tree, tensors = delivered(output, self.device.torch_device)
         copies = room.take(tensors)
         if copies is not None:
             self.device.sync()
         self.previous = tensors
         described = tensors if copies is None else copies
-        return Handed(tree, [(tuple(tensor.shape), tensor.stride(), tensor.dtype) for tensor in described], copies is not None)
+        forms = [(tuple(tensor.shape), tensor.stride(), tensor.dtype) for tensor in described]
+        return Handed(tree, forms, [(tensor.is_neg(), tensor.is_conj()) for tensor in tensors], copies is not None)
 
     def _arguments(self, frame: Frame, arena: torch.Tensor, specs: list[Spec], offsets: list[int]) -> Any:
         tensors = [view(arena, spec, offset) for spec, offset in zip(specs, offsets, strict=True)]
@@ -166,16 +175,31 @@ class SeriesRole:
 
 
 def delivered(output: Any, torch_device: str) -> tuple[Any, list[torch.Tensor]]:
-    """Returns tree and tensors of a call's result without calling a container's own code, which would run after the clock. Raises `LayoutError`."""
+    """Returns the tree and tensors of a call's result without running a container's own code, which would run outside the timed interval. Raises
+    `LayoutError`."""
     leaves = _leaves(output)
-    tensors: list[torch.Tensor] = []
-    tree = encode(output, tensors)
+    if torch._C._len_torch_dispatch_stack() or any(mode is not DeviceContext for mode in _function_modes()):
+        raise LayoutError("a mode that intercepts torch's functions is still active when forward has returned; leave it there")
     for tensor in leaves:
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or _wrapped(tensor):
             raise LayoutError(f"an output is a {type(tensor).__name__}; it must be a plain torch.Tensor")
         if tensor.device.type != torch.device(torch_device).type:
             raise LayoutError(f"an output is on {tensor.device}; it must be on the device {torch_device}")
+    tensors: list[torch.Tensor] = []
+    tree = encode(output, tensors)
     return tree, tensors
+
+
+def _function_modes() -> list[type]:
+    """Returns the types of torch's active function modes. A default device is such a mode, and anybody may set one."""
+    return [type(torch._C._get_function_stack_at(at)) for at in range(torch._C._len_torch_function_stack())]
+
+
+def _wrapped(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor only represents other tensors: a wrapper from torch.func or from functionalization, or zeros that are not stored
+    anywhere."""
+    keys = torch._C._dispatch_keys(tensor)
+    return any(keys.has(key) for key in _WRAPPERS)
 
 
 def _leaves(value: Any) -> list[torch.Tensor]:

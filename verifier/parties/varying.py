@@ -1,8 +1,9 @@
 """Makes all weights of a constructor depend on the seed: values that an initialiser sets to zeros, ones or any other constant become random.
 
-A task and a program whose state dicts do not match can only be compared as constructed. A gate that begins at zero would then hide whatever follows
-it, for every seed. Within `varying`, a parameter or buffer that is set to a constant gets random values instead, the same in two constructors that
-set up equal weights in the same order; values derived from them follow. Values that come from a generator, or from such weights, stay.
+A task and a program whose state dicts do not match can only be compared as constructed. A gate that starts at zero would then hide whatever follows
+it, for every seed. Within `varying`, a parameter or buffer that is set to a constant receives random values instead, and values derived from it
+follow. The random values are the same in two constructors that set up equal weights in the same order. Values that come from a generator, or from
+such weights, are unchanged.
 """
 
 # sandboxed: active while constructors of tasks and programs run
@@ -32,13 +33,13 @@ class Varying(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.seed = seed
         self.status: dict[int, str] = {}
-        self.weights: dict[int, tuple[torch.Tensor, str, bool]] = {}  # by storage: what keeps it alive, a buffer's name, whether it is a parameter
+        self.weights: dict[int, tuple[torch.Tensor, str, bool]] = {}  # by storage: reference keeping it alive, buffer name, is parameter
         self.ordinals: dict[tuple[Any, ...], int] = {}
         self.counts: dict[tuple[Any, ...], int] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here (see `verifier.parties.oracle.Wide`)."""
+        """Returns false, because nothing is compiled here (see `verifier.parties.oracle.Wide`)."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Copies a model to fp64 without an fp32 copy first. Parts that calls do not change are kept from one copy to the next."""
+"""Copies a model to fp64 without making an fp32 copy first. Parts that calls do not change are reused for later copies."""
 
 # sandboxed: copies the models that tasks define
 
@@ -12,13 +12,13 @@ import torch
 
 from verifier.parties.oracle import widen
 
-KEPT_BYTES = 4 << 30  # bytes of cached fp64 parameters; others are made anew, which on a GPU takes milliseconds
+KEPT_BYTES = 4 << 30  # bytes of cached fp64 parameters; others are rebuilt, which takes milliseconds on a GPU
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 @dataclass
 class _Kept:
-    """A parameter in fp64, with write counters of both tensors that tell whether it is still valid."""
+    """A parameter in fp64, with the write counters of both tensors, which show whether the copy is still valid."""
 
     source: torch.nn.Parameter
     address: int
@@ -41,9 +41,9 @@ class WideCopies:
         self.kept.clear()
 
     def copy(self, model: torch.nn.Module, where: str, mutated: list[str] | None) -> torch.nn.Module:
-        """Copies `model`, in place or with everything on the CPU (`where`): parameters, buffers and tensors in plain attributes in double precision,
-        all else as it is. `mutated`: names of the state that calls change, null where unknown; other entries are copied again only after they were
-        written to."""
+        """Copies `model`, in place or entirely to the CPU (`where`): parameters, buffers and tensors in plain attributes become double precision,
+        everything else is copied unchanged. `mutated`: names of the state that calls change, null if unknown; other entries are copied again only
+        after a write."""
         constant = [] if mutated is None else [value for name, value in model.named_parameters() if name not in mutated]
         keep = {id(value) for value in constant} if 8 * sum(value.numel() for value in constant) <= KEPT_BYTES else set()
         memo: dict[int, Any] = {}
@@ -59,7 +59,7 @@ class WideCopies:
                 elif value.is_floating_point() or value.is_complex() or (where == "cpu" and value.device.type != where):
                     made = _wide(value, torch.device("cpu") if where == "cpu" else value.device)
                 else:
-                    continue  # deep copies share what the originals share
+                    continue  # deep copies preserve the sharing of the originals
                 memo[id(value)] = made
                 if id(value) in keep:
                     kept[id(value), where] = _Kept(value, value.data_ptr(), value._version, made, made._version)
@@ -68,7 +68,7 @@ class WideCopies:
         for module in copied.modules():
             for value in [value for table in (module._parameters, module._buffers, module.__dict__) for value in table.values()]:
                 if isinstance(value, torch.Tensor) and type(value) not in _PLAIN and (value.is_floating_point() or value.is_complex()):
-                    value.data = widen(value.data)  # a tensor of a class of its own
+                    value.data = widen(value.data)  # a tensor of a custom class
         return copied
 
 

@@ -1,7 +1,8 @@
-"""Builds and drives the judge's kernels for tensors of gigabytes (`passes.cu`): one pass over memory, where PyTorch's operators take five to twelve.
+"""Builds and drives the judge's kernels for tensors of gigabytes (`passes.cu`): a single pass over memory, where PyTorch operators need five to
+twelve.
 
 On an H200 those operators took two fifths of tier full's measuring time for a task with 6 GiB of inputs and 6 GiB of outputs. The functions return
-null where there is no kernel: no nvcc, not built yet, a small tensor, another type or layout. Then `verifier/correctness/bounds.py` and
+null if there is no kernel: no nvcc, not built yet, a small tensor, another type or layout. In that case `verifier/correctness/bounds.py` and
 `verifier/correctness/fingerprint.py` use operators, with the same result except for the rounding of sums.
 """
 
@@ -22,13 +23,13 @@ from verifier.hashes import sha256
 SOURCE = Path(__file__).with_name("passes.cu")
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 LEAST = 1 << 22  # elements below which launches take longer than passes
-BLOCKS = 4096  # most blocks; each leaves a partial result
+BLOCKS = 4096  # maximum number of blocks; each writes a partial result
 A_BLOCK = 2048  # elements that a block reads at a time
 ALIGNED = 16  # bytes
 
 
 def build(folder: Path, nvcc: str, architecture: str) -> Path | None:
-    """Returns the shared library for GPUs of this architecture, "sm_90", compiled if missing; null where that fails."""
+    """Returns the shared library for GPUs of this architecture, such as "sm_90", compiled if missing; null if compilation fails."""
     library = folder / f"passes-{sha256(f'{SOURCE.read_text()}{architecture}{nvcc}')[:16]}.so"
     if library.exists():
         return library
@@ -68,7 +69,7 @@ class Passes:
         )
 
     def squares(self, x: torch.Tensor) -> tuple[float, int] | None:
-        """Returns the sum of squares over the finite elements, and their number."""
+        """Returns the sum of squares over the finite elements, and the number of these elements."""
         if x.dtype not in TYPES or not self.takes(x):
             return None
         sums, finite = self._results(x, torch.float64), self._results(x, torch.int64)
@@ -77,7 +78,7 @@ class Passes:
         return float(sums.sum()), int(finite.sum())
 
     def distance(self, value: torch.Tensor, expected: torch.Tensor, finite: bool = False) -> float | None:
-        """Computes `correctness.distance`; with `finite`, null where an element of either tensor is not finite."""
+        """Computes `correctness.distance`; with `finite`, null if an element of either tensor is not finite."""
         if value.dtype not in TYPES or expected.dtype not in (value.dtype, torch.float64) or not self.takes(value, expected):
             return None
         found = self.squares(expected)
@@ -100,7 +101,7 @@ class Passes:
         return not bool(found.any())
 
     def fingerprint(self, words: torch.Tensor, keys: tuple[int, int]) -> tuple[int, int] | None:
-        """Returns both sums of `fingerprint.Fingerprint`, over words of four bytes."""
+        """Returns both sums of `fingerprint.Fingerprint`, over four-byte words."""
         if words.dtype != torch.int32 or not self.takes(words):
             return None
         first, second = self._results(words, torch.int64), self._results(words, torch.int64)

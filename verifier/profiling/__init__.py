@@ -1,1 +1,1 @@
-"""Timelines and digests of a few calls: from Nsight Systems, CUPTI or the CPU's torch.profiler."""
+"""Timelines and digests of a few calls, from Nsight Systems, CUPTI or torch.profiler on the CPU."""

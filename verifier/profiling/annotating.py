@@ -1,7 +1,7 @@
-"""Takes the ranges of modules and operators from the one call that has them to the calls that were measured without.
+"""Transfers the ranges of modules and operators from the one call that has them to the calls that were measured without.
 
-Hooks cost time on the host, so the measured calls have none (`calls.py`). A call that did the same work in the same order did it in the same modules:
-there a range reaches from the first to the last piece of work that it holds in the call with ranges.
+Hooks cost time on the host, so the measured calls have none (`calls.py`). A call that did the same work in the same order did it in the same modules.
+In such a call, a range extends from the first to the last piece of work that it contains in the annotated call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ON_DEVICE = [KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "grap
 
 
 def with_ranges(timeline: Timeline) -> Timeline:
-    """Returns the timeline with ranges in the calls named `iter`; as it is where none of them did what the call with ranges did."""
+    """Returns the timeline with ranges added to the calls named `iter`; unchanged if no call did the same work as the annotated one."""
     columns = timeline.columns
     start, end = columns["start"], columns["start"] + columns["duration"]
     pattern, calls = _named(timeline, ANNOTATED), _named(timeline, ITERATION)
@@ -49,8 +49,8 @@ def _named(timeline: Timeline, name: str) -> np.ndarray:
 
 
 def _work(timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what the host did, in time, and a number that is equal for equal work: launches by what they launched; without a device operators and
-    own functions by name."""
+    """Returns the host's work in time order, and a number that is equal for equal work: launches are identified by what they launched; without a
+    device, operators and the program's own functions are identified by name."""
     columns = timeline.columns
     device = np.flatnonzero(np.isin(columns["kind"], _ON_DEVICE) & (columns["correlation"] > 0))
     if len(device):

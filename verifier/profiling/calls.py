@@ -1,7 +1,7 @@
-"""Makes the calls that a profiler watches, in the party: after a warm-up, each in a range named `iter` that ends when the device is idle.
+"""Makes the calls that a profiler watches, in the party: after a warm-up, each call runs in a range named `iter` that ends when the device is idle.
 
-One more call follows, in which modules and operators have ranges. These cost time on the host, so nothing of that call is kept but what its ranges
-say of the others (`annotating.py`).
+One additional call follows, in which modules and operators have ranges. These cost time on the host, so that call is used only to place its ranges in
+the others (`annotating.py`).
 """
 
 # sandboxed: calls the models that tasks and programs define
@@ -24,7 +24,7 @@ WARM_UP = 3
 
 
 def profiled_calls(call: Callable[[], Any], iterations: int, tool: str, sync: Callable[[], None]) -> bytes:
-    """Makes the calls. Under "nsys" and "ncu" the ranges are NVTX ranges and the result is empty, since the profiler around this process holds the
+    """Makes the calls. Under "nsys" and "ncu" the ranges are NVTX ranges and the result is empty, because the profiler around this process holds the
     recording. Under "sanitizer" only the calls are made. Otherwise the result is torch.profiler's Chrome trace."""
     with torch.no_grad():
         if tool == "sanitizer":
@@ -83,7 +83,7 @@ def _under_torch(call: Callable[[], Any], iterations: int, sync: Callable[[], No
 
 def _annotated(call: Callable[[], Any], sync: Callable[[], None], push: Callable[[str], Any], pop: Callable[[], Any]) -> None:
     push(ANNOTATED)
-    # A program that works only without hooks keeps the recording that it already has.
+    # A program that works only without hooks keeps its existing recording.
     with contextlib.suppress(Exception):
         call()
         sync()
@@ -92,7 +92,7 @@ def _annotated(call: Callable[[], Any], sync: Callable[[], None], push: Callable
 
 @contextlib.contextmanager
 def _ranges_of_modules(push: Callable[[str], Any], pop: Callable[[], Any]) -> Iterator[None]:
-    """Gives every call of a module a range with the module's path from the outermost and its class, until the end."""
+    """Gives every module call, until the context ends, a range with the module's class and its path from the outermost module."""
     paths: dict[int, str] = {}
     depth = 0
 
@@ -106,7 +106,7 @@ def _ranges_of_modules(push: Callable[[str], Any], pop: Callable[[], Any]) -> It
 
     def leave(*_: Any) -> None:
         nonlocal depth
-        if depth:  # a call that began before the hooks has no range
+        if depth:  # a call that began before the hooks were installed has no range
             depth -= 1
             pop()
 

@@ -1,8 +1,8 @@
-"""A timeline's digest: the few figures that a diagnosis needs, over the calls that ranges named `iter` bound.
+"""Digests a timeline into the few figures that a diagnosis needs, over the calls delimited by ranges named `iter`.
 
-A device event belongs to the iteration whose range holds the call that launched it (they share a correlation). Where no launch was recorded, it
-belongs to the iteration in which it ran. On the CPU the "kernels" are operators and own functions by self time, and a "launch" is a call of one from
-outside any other.
+A device event belongs to the iteration whose range contains the call that launched it (they share a correlation). If no launch was recorded, it
+belongs to the iteration in which it ran. On the CPU the "kernels" are operators and the program's own functions, measured by self time, and a
+"launch" is a call of one of them from outside any other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verifier.jobs import KernelProfile
 from verifier.profiling.timeline import KINDS, Timeline
 
 ITERATION = "iter"
-ANNOTATED = "with modules and operators"  # the range of a further call, whose times count for nothing
+ANNOTATED = "with modules and operators"  # the range of an additional call whose times are not counted
 _KERNEL, _COPY, _SET, _API, _NVTX, _OPERATOR, _OWN, _GRAPH = (
     KINDS.index(k) for k in ("kernel", "memcpy", "memset", "api", "nvtx", "operator", "own", "graph")
 )
@@ -27,7 +27,7 @@ _DEVICE_KINDS = (_KERNEL, _COPY, _SET, _GRAPH)
 @dataclass
 class Digest:
     iterations: int
-    window: tuple[float, float]  # ns, on the timeline's clock: first iteration's begin to the last end of what it started
+    window: tuple[float, float]  # ns, on the timeline's clock: from the first iteration's start to the last end of the work it launched
     wall_us_per_iteration: float
     device_busy: float | None
     launches_per_iteration: float | None
@@ -37,13 +37,13 @@ class Digest:
 
     @property
     def own_share(self) -> float | None:
-        """Returns own kernels' share of the time in all kernels; null where none ran."""
+        """Returns the share of own kernels in the time of all kernels; null if none ran."""
         total = sum(kernel.total_us for kernel in self.kernels)
         return sum(kernel.total_us for kernel in self.kernels if kernel.own) / total if total > 0 else None
 
 
 def digest(timeline: Timeline, is_own: Callable[[str], bool], on_device: bool) -> Digest:
-    """Digests a timeline. `on_device`: the figures are of a GPU's events; otherwise of operators on CPU threads."""
+    """Digests a timeline. `on_device`: the figures come from GPU events; otherwise from operators on CPU threads."""
     begins, ends, warnings = _iterations(timeline)
     if on_device:
         return _digest_device(timeline, is_own, begins, ends, warnings)
@@ -51,7 +51,7 @@ def digest(timeline: Timeline, is_own: Callable[[str], bool], on_device: bool) -
 
 
 def _iterations(timeline: Timeline) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Returns begins and ends of the ranges named `iter`, in order; the whole timeline as one where there are none."""
+    """Returns the starts and ends of the ranges named `iter`, in order; if there are none, the whole timeline counts as one range."""
     start, duration = timeline.columns["start"], timeline.columns["duration"]
     chosen = (timeline.columns["kind"] == _NVTX) & np.isin(
         timeline.columns["name"], [i for i, name in enumerate(timeline.names) if name == ITERATION]
@@ -69,7 +69,7 @@ def _iterations(timeline: Timeline) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def _owner(begins: np.ndarray, ends: np.ndarray, when: np.ndarray) -> np.ndarray:
-    """Returns the index of the iteration that holds each time, -1 for none."""
+    """Returns the index of the iteration that contains each time, or -1 if there is none."""
     index = np.searchsorted(begins, when, side="right") - 1
     inside = (index >= 0) & (when <= ends[np.maximum(index, 0)])
     return np.where(inside, index, -1)
@@ -95,7 +95,7 @@ def _digest_device(timeline: Timeline, is_own: Callable[[str], bool], begins: np
     kinds = columns["kind"][device]
     kernels = _kernels(timeline, device[kinds == _KERNEL], is_own)
     launched = np.isin(kinds, (_KERNEL, _GRAPH))
-    # The kernels of one graph launch share its correlation; kernels without one count singly.
+    # The kernels of one graph launch share its correlation; kernels without a correlation count individually.
     launches = len(set(correlation[launched & (correlation > 0)].tolist())) + int((launched & (correlation == 0)).sum())
     if not len(device):
         warnings.append("no work ran on the device within the iterations")
@@ -138,7 +138,7 @@ def _kernels(timeline: Timeline, chosen: np.ndarray, is_own: Callable[[str], boo
 
 
 def _digest_threads(timeline: Timeline, begins: np.ndarray, ends: np.ndarray, warnings: list[str]) -> Digest:
-    """Digests operators and own functions on the threads of a CPU; `start` is sorted within each row."""
+    """Digests operators and the program's own functions on CPU threads; `start` is sorted within each row."""
     columns = timeline.columns
     chosen = np.flatnonzero(np.isin(columns["kind"], (_OPERATOR, _OWN)))
     owner = _owner(begins, ends, columns["start"][chosen])
@@ -174,7 +174,7 @@ def _digest_threads(timeline: Timeline, begins: np.ndarray, ends: np.ndarray, wa
 
 
 def _self_times(row: np.ndarray, start: np.ndarray, duration: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the time of each event less that of the events directly inside it, and whether nothing contains it."""
+    """Returns each event's time minus that of the events directly inside it, and whether it is outermost."""
     own = duration.astype(np.float64).copy()
     outermost = np.zeros(len(start), dtype=bool)
     stack: list[int] = []
@@ -190,7 +190,7 @@ def _self_times(row: np.ndarray, start: np.ndarray, duration: np.ndarray) -> tup
 
 
 def _union(start: np.ndarray, end: np.ndarray) -> float:
-    """Returns the length of the union of intervals."""
+    """Returns the total length of the union of intervals."""
     if not len(start):
         return 0.0
     order = np.argsort(start)
@@ -200,7 +200,7 @@ def _union(start: np.ndarray, end: np.ndarray) -> float:
 
 
 def _gap_p50(start: np.ndarray, end: np.ndarray, owner: np.ndarray) -> float | None:
-    """Returns the median idle time between consecutive events of an iteration, in microseconds; null where iterations have one event each."""
+    """Returns the median idle time between consecutive events of an iteration, in microseconds; null if every iteration has only one event."""
     order = np.lexsort((start, owner))
     start, end, owner = start[order], end[order], owner[order]
     gaps: list[float] = []

@@ -1,7 +1,6 @@
-"""Reads from a timeline what a program's host side does in a call: waits, allocations, copies, fills, streams. Figures are means over the watched
-calls.
+"""Reads from a timeline what a program's host side does in a call: waits, allocations, copies, fills, streams.
 
-The call that a profiler watches ends with one wait of the profiler's own (`calls.py`), which is left out.
+Figures are means over the watched calls. A call watched by a profiler ends with a wait added by the profiler (`calls.py`), which is excluded.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ BLOCKING = ("cudaMemcpy", "cuMemcpyDtoH", "cuMemcpyHtoD")  # synchronous copies
 
 
 def host_calls(timeline: Timeline) -> HostCalls | None:
-    """Returns the host's calls; null where no ranges named `iter` bound the watched calls."""
+    """Returns the host's calls; null if no ranges named `iter` delimit the watched calls."""
     columns = timeline.columns
     start, end, kind, name = columns["start"], columns["start"] + columns["duration"], columns["kind"], columns["name"]
     bounds = (kind == _NVTX) & np.isin(name, [index for index, text in enumerate(timeline.names) if text == ITERATION])
@@ -31,7 +30,7 @@ def host_calls(timeline: Timeline) -> HostCalls | None:
     inside = np.searchsorted(begins, start, side="right") - 1
     inside = np.where((inside >= 0) & (start <= ends[np.maximum(inside, 0)]), inside, -1)
     found = HostCalls()
-    # A correlated call and its device event are separate entries of the timeline: API entries are the host's, the others the device's.
+    # A correlated call and its device event are separate timeline entries: API entries belong to the host, the others to the device.
     for index in np.flatnonzero((kind == _API) & (inside >= 0)).tolist():
         text, us = timeline.names[name[index]].partition("_")[0], float(end[index] - start[index]) / 1e3
         if text in WAITS or text in BLOCKING:
@@ -78,7 +77,7 @@ def _last_waits(timeline: Timeline, inside: np.ndarray, count: int) -> list[floa
 
 
 def _mean(nanoseconds: list[float]) -> float:
-    """In microseconds, of values that may not be below 0; 0 of none."""
+    """Returns the mean in microseconds, with a minimum of 0; 0 if there are no values."""
     return max(float(np.mean(nanoseconds)), 0.0) / 1e3 if nanoseconds else 0.0
 
 

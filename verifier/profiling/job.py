@@ -1,4 +1,4 @@
-"""The job `profile`: a timeline and a digest of a few calls of a program, or of the reference; on request hardware counters of its kernels."""
+"""The `profile` job: a timeline and a digest of a few calls of a program or the reference and, on request, hardware counters of its kernels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Recorded:
 
 
 def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) -> tuple[Profile, bytes]:
-    """Profiles the subject. Raises `DeviceError` with the cause where the task or the program does not run (subjects have passed before), and
+    """Profiles the subject. Raises `DeviceError` with the cause if the task or the program does not run (subjects have passed before), and
     `Cancelled`."""
     on_stage(StageEvent(stage="profile", status="started"))
     with watched(job, pool, data_dir, on_stage, "profile") as subject:
@@ -161,7 +161,7 @@ def _limit(subject: Subject) -> float:
 
 
 class _NsysFailed(RuntimeError):
-    """nsys ran but produced no timeline."""
+    """The profiler nsys ran but produced no timeline."""
 
 
 def _said(status: int | None, printed: str) -> str:
@@ -178,7 +178,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
         recording.device = pool.device.environment().device_name
         recording.own = frozenset(name for name in recording.names if is_own(name, own))
     if found.iterations == job.iterations:
-        # nsys warns about every recording that ends before its process does; here the recording has every watched call.
+        # nsys warns about every recording that ends before its process does; this recording contains every watched call.
         recording.warnings = [text for text in recording.warnings if "events might have been collected" not in text]
     recording.warnings += found.warnings
     timeline = with_ranges(recording).crop(*found.window)
@@ -202,7 +202,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
 
 
 def _roofline(job: ProfileJob, pool: Pool, data_dir: Path, subject: Subject) -> Roofline:
-    """Computes the roofline from the task's captured graph where there is one; else only from the bytes of its inputs and weights."""
+    """Computes the roofline from the task's captured graph if there is one, otherwise only from the bytes of its inputs and weights."""
     capture = known_capture(data_dir, sha256(job.task_source), job.mode)
     ceiling = pool.device.ceiling(job.precision)
     weights = sum(entry.spec.nbytes for entry in subject.reference.state if entry.alias is None)

@@ -17,10 +17,10 @@ _KINETO_NOISE = ("INVALID",)  # a runtime call without a name in this version of
 
 
 def import_kineto(trace: bytes | str) -> Timeline:
-    """Reads the timeline of a Chrome trace. Raises `ImportProblem` where it is not one.
+    """Reads the timeline of a Chrome trace. Raises `ImportProblem` if the input is not a Chrome trace.
 
-    Operators keep their threads as rows; ranges named `own::<symbol>` (calls of the program's own functions) become events of kind "own",
-    all other user ranges "nvtx".
+    Operators keep their threads as rows. Ranges named `own::<symbol>` (calls of the program's own functions) become events of kind "own"; all other
+    user ranges become "nvtx".
     """
     try:
         document = json.loads(trace)
@@ -59,7 +59,7 @@ def _add(recording: Recording, event: dict[str, Any], devices: dict[Any, str], t
     elif category in _API and name not in _KINETO_NOISE:
         recording.add(("api", f"CUDA API, thread {_thread(threads, event)}", "CUDA"), "api", name, start, duration, correlation)
     elif category == "python_function":
-        if name.startswith("nn.Module: "):  # of a recording with stacks: the other frames would bury the rest
+        if name.startswith("nn.Module: "):  # from a recording with stacks: the other frames would bury the rest
             _add_range(recording, name, _thread(threads, event), start, duration)
     elif category in ("cpu_op", "user_annotation"):
         thread = _thread(threads, event)
@@ -74,7 +74,7 @@ def _add(recording: Recording, event: dict[str, Any], devices: dict[Any, str], t
 
 def _add_range(recording: Recording, text: str, thread: int, start: float, duration: float) -> None:
     kind, name = range_kind(text)
-    if kind == "operator":  # the recorder lists operators by themselves: this is a range that somebody named like one
+    if kind == "operator":  # the recorder lists operators itself: this is a user range named like one
         kind, name = "nvtx", text
     recording.add(("nvtx", f"{ROWS.get(kind, 'Ranges')}, thread {thread}", "NVTX"), kind, name, start, duration)
 

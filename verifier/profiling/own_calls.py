@@ -3,8 +3,9 @@
 A CPU program's kernels are C functions behind ctypes (`stitch_build`) or a pybind11 module (`load_inline`), which the profiler does not see. The
 profiling party installs this before it imports the program; a timed party never does.
 
-A range's own cost lies within the range and would count as the program's work: `torch.profiler.record_function` takes 50 to 150 us where caches are
-cold, 12 % of a product of 1 ms. The range that torch.compile puts around its kernels, `_RecordFunctionFast`, takes a few.
+The overhead of a range falls inside the range and would count as the program's work: `torch.profiler.record_function` takes 50 to 150 us with cold
+caches, which is 12 % of a product of 1 ms. `_RecordFunctionFast`, the range that torch.compile puts around its kernels, takes only a few
+microseconds.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ PREFIX = "own::"
 
 
 def traced_library(folder: str, base: type[ctypes.CDLL] = ctypes.CDLL) -> type[ctypes.CDLL]:
-    """Returns a `CDLL` whose functions run in a range named after their symbol, if the builder made the library (its file lies below `folder`);
-    `argtypes`, `restype` and `byref` work as before. Functions of any other library are not the program's own."""
+    """Returns a `CDLL` whose functions run in a range named after their symbol, if the builder made the library (its file is under `folder`).
+    `argtypes`, `restype` and `byref` work as before. Functions of any other library do not count as the program's own."""
     from torch._C._profiler import _RecordFunctionFast as Range
 
     class TracedLibrary(base):  # type: ignore[misc, valid-type]  # a base that is known at run time
@@ -53,7 +54,7 @@ def made_by_builder(file: object, folder: str) -> bool:
 
 @contextmanager
 def traced_calls(folder: str) -> Iterator[None]:
-    """Traces libraries below `folder` that `ctypes.CDLL` loads while it is open. Import the program inside it."""
+    """Traces libraries under `folder` that `ctypes.CDLL` loads while the context is open. Import the program inside it."""
     plain = ctypes.CDLL
     ctypes.CDLL = traced_library(folder, plain)  # type: ignore[misc]  # a class is replaced
     try:
@@ -63,7 +64,7 @@ def traced_calls(folder: str) -> Iterator[None]:
 
 
 def trace_module(module: ModuleType) -> ModuleType:
-    """Wraps the functions of an extension module (as `load_inline` returns) in the same ranges; returns the module."""
+    """Wraps the functions of an extension module (as returned by `load_inline`) in the same ranges; returns the module."""
     for name, value in list(vars(module).items()):
         if callable(value) and not isinstance(value, type) and not name.startswith("_"):
             setattr(module, name, _traced(name, value))
@@ -83,7 +84,7 @@ def _traced(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def loaded_extensions(before: frozenset[str], folder: str) -> list[ModuleType]:
-    """Returns extension modules imported since `before` (a snapshot of `sys.modules`' names) from a shared library below `folder`."""
+    """Returns extension modules imported since `before` (a snapshot of the names in `sys.modules`) from a shared library under `folder`."""
     found = []
     for name in set(sys.modules) - before:
         module = sys.modules.get(name)

@@ -1,8 +1,8 @@
-"""Decides by name which kernels are the program's own: defined in its source, as opposed to brought by a library.
+"""Decides by name which kernels are the program's own, that is, defined in its source rather than supplied by a library.
 
 Names come from the source text (`__global__` functions in its CUDA strings, `@triton.jit` functions) and from the machine code that the builder
-made, never from what a runner says. A kernel is compared by its whole signature: `cutlass::Kernel2<...>` of a library does not become the program's
-because the program defines a `Kernel2` as well.
+produced, never from what a runner reports. Kernels are compared by their full signature: a library's `cutlass::Kernel2<...>` does not become the
+program's own because the program also defines a `Kernel2`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from verifier.report import Kernel
 
-# Namespaces and name patterns that only libraries and torch's compiler use, whoever defines them.
+# Namespaces and name patterns that only libraries and torch's compiler use, wherever they are defined.
 _LIBRARY = re.compile(
     r"^(?:at::|c10::|torch::|cudnn|cublas|cusparse|cusolver|cufft|nccl|cask|xmma|cub::|thrust::|nvjet|"
     r"sm\d+_|ampere_|volta_|turing_|maxwell_|hopper_|implicit_convolve|triton_(?:poi|per|red|tem|for|helpers)_|triton_$)"
@@ -37,12 +37,12 @@ _BUILT_IN = frozenset(
 
 @dataclass(frozen=True)
 class OwnKernels:
-    """What tells a program's kernels: the names it defines, the words of its CUDA text, and the mangled names in its compiled libraries."""
+    """Identifies a program's kernels: the names it defines, the words of its CUDA text, and the mangled names in its compiled libraries."""
 
     names: frozenset[str]  # unqualified
     triton: frozenset[str]
     words: frozenset[str]
-    pasted: bool  # the text may form names that do not follow `__global__` literally: ##, a macro's argument, or an f-string
+    pasted: bool  # the text may form names that do not follow `__global__` literally: ##, a macro argument, or an f-string
     symbols: tuple[str, ...] = ()
 
     @classmethod
@@ -68,16 +68,16 @@ class OwnKernels:
 
     @property
     def defined(self) -> frozenset[str]:
-        """Returns unqualified names of all kernels that the program brings."""
+        """Returns the unqualified names of all kernels that the program supplies."""
         compiled = {name for symbol in self.symbols if (name := qualified(symbol).rsplit("::", 1)[-1]) and self._written(name)}
         return self.names | self.triton | compiled
 
     def _written(self, name: str) -> bool:
-        """Whether a compiled kernel of this unqualified name comes from the source's text, rather than from a header or a prebuilt library."""
+        """Returns whether a compiled kernel with this unqualified name comes from the source text rather than from a header or a prebuilt library."""
         return name in self.names or self.pasted or (name in self.words and not self.names)
 
     def owns(self, kernel: str) -> bool:
-        """Whether a kernel (demangled, mangled or plain name) is the program's own."""
+        """Returns whether a kernel (demangled, mangled or plain name) is the program's own."""
         base = base_name(kernel)
         if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel):
             return False
@@ -94,7 +94,7 @@ class OwnKernels:
 
     @staticmethod
     def short(kernel: str) -> str:
-        """Returns the unqualified name under which `defined` knows a kernel."""
+        """Returns the unqualified name by which `defined` lists a kernel."""
         return (qualified(kernel) if kernel.startswith("_Z") else base_name(kernel)).rsplit("::", 1)[-1]
 
 
@@ -103,7 +103,7 @@ def _native(text: str) -> bool:
 
 
 def own_kernel_names(program_source: str) -> frozenset[str]:
-    """Returns unqualified names of the kernels that the program defines in CUDA strings or by `@triton.jit`."""
+    """Returns the unqualified names of the kernels that the program defines in CUDA strings or with `@triton.jit`."""
     own = OwnKernels.of(program_source)
     return own.names | own.triton
 
@@ -127,7 +127,7 @@ def base_name(kernel: str) -> str:
 
 
 def qualified(symbol: str) -> str:
-    """Returns the qualified name in an Itanium-mangled symbol, without template arguments and anonymous namespaces; a plain name is returned
+    """Returns the qualified name in an Itanium-mangled symbol, without template arguments and anonymous namespaces. A plain name is returned
     unchanged."""
     if not symbol.startswith("_Z"):
         return symbol
@@ -151,7 +151,7 @@ def qualified(symbol: str) -> str:
 
 
 def spelled(symbol: str) -> set[str]:
-    """Returns every identifier that a mangled symbol may spell out (a superset: digits within names are tried as lengths too)."""
+    """Returns every identifier that a mangled symbol may spell out (a superset: digits within names are also tried as lengths)."""
     found = set()
     for match in re.finditer(r"\d+", symbol):
         for begin in range(match.start(), match.end()):
@@ -162,7 +162,7 @@ def spelled(symbol: str) -> set[str]:
 
 
 def identifiers(symbol: str, words: frozenset[str]) -> bool:
-    """Whether a mangled name consists of identifiers from the program's CUDA text."""
+    """Returns whether a mangled name consists of identifiers from the program's CUDA text."""
     at = len(symbol) - len(symbol.lstrip("_Z"))
     for match in re.finditer(r"(?<![\dA-Za-z_])(\d{1,3})", symbol[at:]):
         word = symbol[at + match.end() : at + match.end() + int(match[1])]
@@ -172,7 +172,7 @@ def identifiers(symbol: str, words: frozenset[str]) -> bool:
 
 
 def is_own(kernel: str, own: frozenset[str]) -> bool:
-    """Whether a kernel (demangled, mangled or plain name) is the program's own, where only names are known."""
+    """Returns whether a kernel (demangled, mangled or plain name) is the program's own, when only names are known."""
     base = base_name(kernel)
     if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel) or "2at6native" in kernel:
         return False
@@ -182,8 +182,8 @@ def is_own(kernel: str, own: frozenset[str]) -> bool:
 
 
 def classified(kernels: list[Kernel], own: OwnKernels, by_library: Iterable[str] = ()) -> tuple[list[Kernel], float | None]:
-    """Classifies the device work that a runner saw: sets `own` and `share` of each entry, and returns the own share of the time (null where nothing
-    ran). `by_library`: names that an operator of torch, or a compiler's graph, launched."""
+    """Classifies the device work that a runner saw: sets `own` and `share` of each entry, and returns the program's own share of the time (null if
+    nothing ran). `by_library`: names launched by a torch operator or by a compiler's graph."""
     taken = set(by_library)
     total = sum(kernel.ms for kernel in kernels)
     decided = [

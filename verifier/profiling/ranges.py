@@ -1,14 +1,14 @@
-"""Tells ranges of modules and operators from those of the program, by the names that profilers and frameworks give them.
+"""Distinguishes ranges of modules and operators from the program's own ranges, by the names that profilers and frameworks give them.
 
 `torch.autograd.profiler.emit_nvtx` (also `nsys profile --pytorch=autograd-nvtx`) names a range `aten::conv2d, seq = 3, op_id = 12`, Kineto's Python
-tracer `nn.Module: Conv2d_0`, and our own recorder `module: features.0 (Conv2d)`.
+tracer uses `nn.Module: Conv2d_0`, and our own recorder uses `module: features.0 (Conv2d)`.
 """
 
 from __future__ import annotations
 
 import re
 
-MODULE = "module: "  # what our recorder puts before a module's path
+MODULE = "module: "  # prefix that our recorder adds to a module's path
 _MODULES = (MODULE, "nn.Module: ")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_][\w.:]*(?=$|,|\()")
 _BACKWARD = re.compile(r"\w+Backward\d*(?=$|,)")
@@ -17,7 +17,7 @@ ROWS = {"module": "Modules", "operator": "Operators"}
 
 
 def range_kind(text: str) -> tuple[str, str]:
-    """Returns the kind of a range ("module", "operator" or "nvtx") and its name without what the profiler adds to it."""
+    """Returns the kind of a range ("module", "operator" or "nvtx") and its name without the profiler's additions."""
     for prefix in _MODULES:
         if text.startswith(prefix):
             return "module", text[len(prefix) :] or "(no name)"

@@ -1,4 +1,4 @@
-"""Collects events in any order from any profiler and turns them into a `Timeline`."""
+"""Collects events in any order from any profiler, and converts them to a `Timeline`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 from verifier.profiling.timeline import COLUMNS, KINDS, Counter, Row, RowKey, Timeline
 
 MAX_EVENTS = 1_000_000  # 33 bytes each; the page draws this many smoothly
-MAX_NAME = 2000  # characters; template names of CUDA kernels run to several thousand
+MAX_NAME = 2000  # characters; template names of CUDA kernels reach several thousand
 MAX_ROWS = 65_000  # `row` is a u16
-MAX_SAMPLES = 100_000  # of one counter; where there are more, neighbours are averaged
+MAX_SAMPLES = 100_000  # per counter; if there are more, neighbours are averaged
 _KIND = {kind: index for index, kind in enumerate(KINDS)}
 _CODES = (("start", "d"), ("duration", "d"), ("name", "I"), ("row", "I"), ("kind", "B"), ("correlation", "I"), ("detail", "I"))
 _ROW_ORDER = {"gpu": 0, "nvtx": 1, "api": 2, "thread": 3}
 
 
 class Recording:
-    """`add` events, then `timeline`. Times are nanoseconds on one clock, whatever its origin."""
+    """Collects events through `add`; `timeline` returns the result. Times are nanoseconds on a single clock with any origin."""
 
     def __init__(self, tool: str, device: str):
         self.tool = tool
@@ -46,7 +46,7 @@ class Recording:
         correlation: tuple[Any, int] | None = None,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """Adds an event. `correlation` is (process, id), so that ids of two processes never collide."""
+        """Adds an event. `correlation` is (process, id), so that ids from two processes never collide."""
         if row not in self._rows and len(self._rows) >= MAX_ROWS:
             row = (row[0], "Other", row[2])
         duration = max(float(duration), 0.0)
@@ -70,7 +70,7 @@ class Recording:
         values.append(value)
 
     def timeline(self, limit: int = MAX_EVENTS) -> Timeline:
-        """Returns the events sorted by (row, start); where there are more than `limit`, only the first in time."""
+        """Returns the events sorted by (row, start); if there are more than `limit`, only the earliest are kept."""
         held = {name: np.array(column) for name, column in self._columns.items()}
         of = len(held["start"])
         if of > limit:
@@ -98,7 +98,7 @@ class Recording:
         )
 
     def _sorted_rows(self, used: set[int]) -> tuple[list[Row], np.ndarray]:
-        """Returns the used rows in the order of the page, and the new place of each row by its number."""
+        """Returns the used rows in page order, and the new position of each row by its number."""
         keys = list(self._rows)
         wanted = sorted(used, key=lambda i: (_ROW_ORDER[keys[i][0]], keys[i][2], _natural(keys[i][1])))
         rows = [Row(name=keys[i][1], kind=keys[i][0], group=keys[i][2]) for i in wanted]
@@ -126,7 +126,7 @@ def _frozen(detail: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _renumbered(values: np.ndarray) -> tuple[list[int], np.ndarray]:
-    """Returns the distinct values in the order of their first occurrence, and for each value its place among them."""
+    """Returns the distinct values in order of first occurrence, and the position of each value among them."""
     distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(order), dtype=np.int64)
@@ -135,13 +135,13 @@ def _renumbered(values: np.ndarray) -> tuple[list[int], np.ndarray]:
 
 
 def nesting(row: np.ndarray, start: np.ndarray, duration: np.ndarray) -> np.ndarray:
-    """Returns the depth of each event within its row: how many earlier events of the row contain or overlap it. Events are sorted by (row, start,
-    -duration)."""
+    """Returns each event's depth within its row, that is, the number of earlier events of the row that contain or overlap it. Events are sorted by
+    (row, start, -duration)."""
     depth = np.zeros(len(start), dtype="<u2")
     end = start + duration
     for one in np.unique(row).tolist():
         low, high = np.searchsorted(row, (one, one + 1))
-        # Events of streams and calls mostly follow one another: only rows with an overlap are walked.
+        # Events of streams and calls are mostly sequential: only rows with an overlap are processed.
         if (np.maximum.accumulate(end[low:high])[:-1] > start[low + 1 : high]).any():
             depth[low:high] = _levels(start[low:high].tolist(), end[low:high].tolist())
     return depth
@@ -163,5 +163,5 @@ def _levels(starts: list[float], ends: list[float]) -> list[int]:
 
 
 def _natural(text: str) -> list[tuple[int, Any]]:
-    """Returns a sort key that puts "Stream 7" before "Stream 13"."""
+    """Returns a sort key that places "Stream 7" before "Stream 13"."""
     return [(0, int(part)) if part.isdigit() else (1, part) for part in text.split(" ")]

@@ -1,4 +1,4 @@
-"""Removes what a tool's output says about the host: paths keep only their last part; network addresses and process ids are dropped."""
+"""Removes information about the host from a tool's output: paths keep only their last part; network addresses and process ids are dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _host() -> re.Pattern[str] | None:
 
 
 def redacted(text: str) -> str:
-    """Redacts text for reports, artefacts and progress; what a tool said about the program stays."""
+    """Redacts text for reports, artefacts and progress messages; what a tool said about the program is kept."""
     text = _PATH.sub(lambda match: match["last"] if match[0].startswith(("/", "~", ".")) else match[0], text)
     text = _ADDRESS.sub("(address)", text)
     text = _PROCESS.sub(r"\1", text)
@@ -30,5 +30,5 @@ def redacted(text: str) -> str:
 
 
 def last_lines(text: str, count: int = 4, limit: int = 400) -> str:
-    """Joins the last lines that say something."""
+    """Joins the last lines that are not blank, and redacts them."""
     return redacted(" / ".join([line.strip() for line in text.splitlines() if line.strip()][-count:]))[:limit]

@@ -1,4 +1,4 @@
-"""What a profiler or a sanitizer watches: the program, or the reference, in a fresh party with inputs of the task."""
+"""The subject that a profiler or a sanitizer watches: the program or the reference, in a fresh party with inputs of the task."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession, Values, give
 
-INSIDE_REPORT = "/report"  # where the sandbox shows the only folder that a tool may write to
+INSIDE_REPORT = "/report"  # the only folder that a tool may write to, as shown in the sandbox
 MAX_TRACE = 256 << 20
-FINISH = 180.0  # seconds in which a tool writes and leaves its report
+FINISH = 180.0  # seconds for a tool to write its report and exit
 
 
 @dataclass
 class Ran:
-    """A tool's run around a party. `failure` is why the party gave no answer, if it did not."""
+    """A tool's run around a party. `failure` explains why the party gave no answer, if it gave none."""
 
     folder: Path
     status: int | None  # null: it did not end in time
@@ -38,8 +38,8 @@ class Ran:
     failure: PartyFailure | None
 
     def read(self, name: str, limit: int = 32 << 20) -> str:
-        """Reads a text that the tool left; empty where there is none. A party may have written it, so links are not followed and at most `limit` is
-        read."""
+        """Reads a text that the tool wrote; empty if there is none. A party may have written it, so links are not followed and at most `limit` bytes
+        are read."""
         path = self.folder / name
         if path.is_symlink() or not path.is_file():
             return ""
@@ -63,7 +63,7 @@ class Subject:
         binds: Sequence[Bind] = (),
         load: float | None = None,
     ) -> Party:
-        """Returns a fresh party in its role, with the model constructed. `load`: seconds for each step, where a tool slows them."""
+        """Returns a fresh party in its role, with the model constructed. `load`: seconds for each step, for tools that slow the steps down."""
         job, pool, reference = self.job, self.pool, self.reference
         load = load or pool.limits.load
         role = "baseline" if self.artefacts is None else "runner"
@@ -90,8 +90,7 @@ class Subject:
             raise
 
     def settle(self, made: Built) -> None:
-        """Calls a program that may request builds at its first use, so that a tool finds them ready. Raises `PartyFailure` and
-        `BuildFailed`."""
+        """Calls a program that may request builds at its first use, so that a tool finds them ready. Raises `PartyFailure` and `BuildFailed`."""
         while asks_later(made.program.source):
             party = None
             try:
@@ -106,11 +105,12 @@ class Subject:
             self.artefacts = made.artefacts
 
     def ask(self, party: Party, tool: str, calls: int, limit: float) -> Frame:
-        """Makes calls under `tool` ("torch", "nsys", "ncu", "sanitizer") while no other judge's processes use the device, since durations matter."""
+        """Makes calls under `tool` ("torch", "nsys", "ncu", "sanitizer") while no other judge's processes use the device, because durations
+        matter."""
         message = {"tree": self.inputs.tree, "rng": 1, "iterations": calls, "tool": tool}
         message |= give(party, "in", self.inputs.tensors, self.inputs.specs)
         if tool != "sanitizer":
-            party.rest()  # on the processors on which programs are timed
+            party.rest()  # moves it to the processors on which programs are timed
         with party.gate.alone() if tool != "sanitizer" else contextlib.nullcontext():
             return party.ask("profile", message, limit, max_raw=MAX_TRACE)
 

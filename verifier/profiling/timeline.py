@@ -1,17 +1,17 @@
-"""The one timeline format, columnar, that the page draws: from Nsight Systems, CUPTI or the CPU's torch.profiler alike.
+"""The columnar timeline format that the page draws, for data from Nsight Systems, CUPTI or torch.profiler on the CPU.
 
 File: magic ``STWTL1\\n``, then a little-endian u32 with the length of a UTF-8 JSON header, the header, padding to 8 bytes, then the columns in
 the order that the header lists them, each padded to 8 bytes. Times are nanoseconds from the origin; rows are sorted by (row, start).
 
 Header: ``{"version": 1, "tool", "device", "span_ns", "events", "columns": [{"name", "dtype", "offset", "length"}], "rows": [{"name",
 "kind", "group"}], "names": [...], "kinds": [...], "details": {...}, "warnings": [...], "truncated": {"kept", "of"} or null, "own": [...] or
-null}`` where ``own`` lists the names (by index) of the program's own kernels, and is null where they have not been identified.
+null}`` where ``own`` lists the names (by index) of the program's own kernels, and is null if they have not been identified.
 
 Columns: ``start`` f64, ``duration`` f64, ``name`` u32 (into names), ``row`` u16, ``kind`` u8 (into kinds), ``correlation`` u32 (0: none; a
 launch and what it launched share it), ``depth`` u16 (nesting within the row), ``detail`` u32 (0, or 1 + index into details["table"]).
 
-Counters that were sampled beside the events: header ``"counters": [{"name", "group", "unit", "offset", "length"}]``; at each offset, which
-counts from where the columns begin, stand ``length`` f8 times, then ``length`` f4 values.
+Counters that were sampled along with the events: header ``"counters": [{"name", "group", "unit", "offset", "length"}]``; at each
+offset, which is relative to the start of the columns, are ``length`` f8 times, followed by ``length`` f4 values.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Row:
 
 @dataclass
 class Counter:
-    """Samples of one hardware counter in order of time: nanoseconds on the events' clock, and values in `unit`."""
+    """Samples of one hardware counter in time order: nanoseconds on the events' clock, and values in `unit`."""
 
     name: str  # "SMs Active"
-    group: str  # the GPU's name, as rows have it
+    group: str  # the GPU's name, as used in rows
     unit: str  # "%", "MHz" or ""
     times: np.ndarray
     values: np.ndarray
@@ -70,10 +70,10 @@ class Timeline:
     rows: list[Row]
     names: list[str]
     columns: dict[str, np.ndarray]
-    details: list[dict[str, Any]] = field(default_factory=list)  # grid, block, registers, bytes ... of an event
+    details: list[dict[str, Any]] = field(default_factory=list)  # an event's grid, block, registers, bytes, ...
     warnings: list[str] = field(default_factory=list)
     truncated: tuple[int, int] | None = None  # (kept, of)
-    own: frozenset[str] | None = None  # names of the program's own kernels; None where they have not been identified
+    own: frozenset[str] | None = None  # names of the program's own kernels; None if they have not been identified
     counters: list[Counter] = field(default_factory=list)
 
     @property
@@ -150,7 +150,7 @@ class Timeline:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Timeline:
-        """Reads a timeline. Raises `ValueError` where the bytes are not a timeline or are truncated."""
+        """Reads a timeline. Raises `ValueError` if the bytes are not a timeline or are truncated."""
         if data[: len(MAGIC)] != MAGIC or len(data) < len(MAGIC) + 4:
             raise ValueError("not a Stitchwork timeline")
         (length,) = struct.unpack_from("<I", data, len(MAGIC))

@@ -1,7 +1,7 @@
-"""Uses torch's recorder (Kineto, on a GPU with CUPTI) without the class `torch.profiler.profile` around it.
+"""Uses torch's recorder (Kineto, with CUPTI on a GPU) without its wrapper class `torch.profiler.profile`.
 
-That class imports `torch._inductor.config` before it starts, to ask for one setting about CUDA graphs: 800 modules, 3 to 6 s on an H200's
-host, where CUPTI and Kineto themselves start in less than one. The recording is the same.
+Before it starts, that class imports `torch._inductor.config` to read one setting about CUDA graphs: 800 modules, 3 to 6 s on an H200 host, where
+CUPTI and Kineto themselves start in less than one second. The recording is the same.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from torch.autograd.profiler import profile
 
 
 def recording(cuda: bool) -> profile:
-    """Records operators, ranges and runtime calls of this thread and, with `cuda`, all device work. It is a context manager; afterwards the recording
-    has `export_chrome_trace` and `key_averages`."""
+    """Records operators, ranges and runtime calls of this thread and, with `cuda`, all device work. Use it as a context manager; afterwards the
+    recording provides `export_chrome_trace` and `key_averages`."""
     return profile(use_kineto=True, use_device="cuda" if cuda else None)

@@ -19,11 +19,11 @@ HERE = Path(__file__).parent
 SOURCES, HEADERS = ("clock.c", "series.c"), ("clock.h",)
 PAGE_BYTES, LINE = 4096, 64
 STAMPS = 8
-AWAKE_NS = 500_000  # not longer: a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
+AWAKE_NS = 500_000  # kept short: a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
 
 
 class ClockError(RuntimeError):
-    """The clock cannot be built or the device failed while it ran; `code` is the driver's, 0 where there is none."""
+    """The clock cannot be built, or the device failed while it ran; `code` is the driver's code, or 0 if there is none."""
 
     def __init__(self, message: str, code: int = 0):
         super().__init__(message)
@@ -31,7 +31,7 @@ class ClockError(RuntimeError):
 
 
 def build_clock(folder: Path) -> Path:
-    """Returns the shared library, compiled if missing. Raises `ClockError` with what to install."""
+    """Returns the shared library, compiled if missing. Raises `ClockError`, saying what to install."""
     text = "".join((HERE / name).read_text() for name in (*SOURCES, *HEADERS))
     library = folder / f"clock-{sha256(text)[:16]}.so"
     if library.exists():
@@ -52,7 +52,7 @@ def build_clock(folder: Path) -> Path:
 
 class Native:
     """The library's functions with their types. Functions that wait for the judge keep the interpreter's lock (`PyDLL`), so that no thread left
-    behind by a program runs Python meanwhile. `stitch_ended` and `stitch_sync` wait for the program's own work and release it."""
+    behind by a program runs Python meanwhile. `stitch_ended` and `stitch_sync` wait for the program's own work and release the lock."""
 
     def __init__(self, library: Path | str):
         waiting, running = ctypes.PyDLL(str(library)), ctypes.CDLL(str(library))
@@ -83,24 +83,24 @@ class Native:
         self.lead = take(running, "stitch_lead", ctypes.c_int, *arguments)
 
     def on_cuda(self, context: int, flush_bytes: int = 0, warm_ms: float = 0.0) -> Native:
-        """Sets up the clock on CUDA. `context` is the CUDA context that torch uses; `flush_bytes` at least twice its L2 (0: this process times
-        nothing), `warm_ms` how long `prepare` keeps the GPU busy. Raises `ClockError`."""
+        """Sets up the clock on CUDA. `context` is the CUDA context that torch uses; `flush_bytes` is at least twice the size of its L2 cache (0: this
+        process times nothing); `warm_ms` is how long `prepare` keeps the GPU busy. Raises `ClockError`."""
         if self.use_cuda(context, flush_bytes, int(warm_ms * 1e6)) != 0:
             raise ClockError("the CUDA driver (libcuda.so.1) lacks a function of the clock, or there is no memory to flush the L2")
         return self
 
 
 class Clock:
-    """A party's half. A single call: `prepare`, then `go` and `done` around it. A series: `open_page` once, then for each call `wait`, the call,
-    `ended`, `copied`; `abort` where one raises. See `clock.c` and `series.c`."""
+    """A party's half. For a single call: `prepare`, then `go` and `done` around it. For a series: `open_page` once, then for each call `wait`, the
+    call, `ended`, `copied`; `abort` if a call raises. See `clock.c` and `series.c`."""
 
     def __init__(self, native: Native):
         self._native = native
-        self.series = bool(native.has_masks())  # whether the judge may request one
+        self.series = bool(native.has_masks())  # whether the judge may request a series
 
     def prepare(self) -> None:
-        """Brings the device into the same state before every call: idle, in this process's context, at full clocks, with nothing of the last call in
-        its L2."""
+        """Brings the device into the same state before every call: idle, in this process's context, at full clocks, with no data from the last call
+        in its L2 cache."""
         self._native.prepare()
 
     def go(self, fd: int, awake: bool = False) -> None:
@@ -113,7 +113,7 @@ class Clock:
             raise ClockError("the judge is gone")
 
     def done(self, fd: int) -> int:
-        """Returns nanoseconds since `go`. Raises `ClockError` where the device failed; the judge has been told by a negative number."""
+        """Returns the nanoseconds since `go`. Raises `ClockError` if the device failed; the judge has been informed by a negative number."""
         return self._checked(int(self._native.done(fd)))
 
     def open_page(self, descriptor: int) -> None:
@@ -128,7 +128,7 @@ class Clock:
             raise ClockError("the judge is gone" if code < 0 else f"the device failed before the call (CUDA error {code})", max(code, 0))
 
     def ended(self) -> int:
-        """Waits for the device, stops the clock and returns nanoseconds."""
+        """Waits for the device, stops the clock and returns the nanoseconds."""
         return self._checked(int(self._native.ended()))
 
     def copied(self) -> None:
@@ -150,7 +150,7 @@ class Clock:
 
 
 class SharedPage:
-    """The judge's side of one party's page: `address`, and `descriptor` to hand over."""
+    """The judge's side of one party's page: `address`, and a `descriptor` to hand over."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("series", os.MFD_CLOEXEC)
@@ -160,7 +160,7 @@ class SharedPage:
 
     @property
     def words(self) -> tuple[int, int]:
-        """Returns the addresses of two words that both are `running(c)` while call c runs: what has begun, and the party's step."""
+        """Returns the addresses of two words that both equal `running(c)` while call c runs: the call that has begun, and the party's step."""
         return self.address + 4 * LINE, self.address + LINE
 
     def close(self) -> None:
@@ -176,20 +176,20 @@ def running(call: int) -> int:
 
 @dataclass(frozen=True)
 class Stamped:
-    """Times of one call of a series, in nanoseconds."""
+    """The times of one call of a series, in nanoseconds."""
 
-    judged: int  # from go to the end, by the judge
-    own: int  # the same by the party's clock
-    ahead: int  # from the key until the inputs were unmasked and the caches flushed
+    judged: int  # from go to the end, by the judge's clock
+    own: int  # the same interval by the party's clock
+    ahead: int  # from the key until the inputs were unmasked; on a GPU, until the caches were flushed too
     copied: int  # from the end until the outputs were copied
     between: int  # from the previous call's copy until the party waited for the key; 0 for the first
-    queued: int  # how long the party's threads waited for a processor meanwhile
-    began: int = 0  # the go, by the judge's clock
-    ended: int = 0  # the end, by the same clock
+    queued: int  # how long the party's threads waited for a processor in this time
+    began: int = 0  # the time of the go, by the judge's clock
+    ended: int = 0  # the time of the end, by the same clock
 
 
 class SeriesFailed(RuntimeError):
-    """A series that did not finish. `cause`: "message" (the party says why on its socket, or has ended), "time", "turn"."""
+    """A series that did not finish. `cause`: "message" (the party gives the reason on its socket, or has ended), "time", "turn"."""
 
     def __init__(self, cause: str):
         super().__init__(cause)
@@ -215,7 +215,7 @@ class Leader:
         return bool(self._native.has_masks())
 
     def mask(self, place: int, nbytes: int, key: tuple[int, int]) -> None:
-        """Masks bytes at an address of the device, in the order of torch's default stream. Raises `ClockError`."""
+        """Masks bytes at a device address, in the order of torch's default stream. Raises `ClockError`."""
         code = int(self._native.mask(place, nbytes, *key))
         if code:
             raise ClockError(f"inputs cannot be masked (CUDA error {code})", code)
@@ -236,8 +236,8 @@ class Leader:
         warm: Sequence[int] = (),
     ) -> list[Stamped]:
         """Leads the party behind socket `fd` through as many calls as there are keys, within `seconds`. `threads`: open `schedstat` files of the
-        party's threads. `bell`: an event that is signalled shortly before each of the calls numbered `rung`. Caches are not flushed
-        before those numbered `warm`. Raises `SeriesFailed`."""
+        party's threads. `bell`: an event that is signalled shortly before each of the calls numbered `rung`. Caches are not flushed before the calls
+        numbered `warm`. Raises `SeriesFailed`."""
         count = len(keys)
         words = (ctypes.c_uint64 * (2 * count))(*(word for key in keys for word in key))
         stamps = (ctypes.c_int64 * (STAMPS * count))()

@@ -1,9 +1,9 @@
-"""Byte code for hosts whose interpreter keeps none beside its packages. There each process would compile a thousand modules of torch at its start,
-which takes 3 s of processor time.
+"""Byte code for hosts whose interpreter stores none next to its packages. On such hosts each process would compile a thousand torch modules at its
+start, which takes 3 s of processor time.
 
-`python -m verifier prepare`, or a serving judge at rest, makes it once below `data_dir`; judges are started with it, and show it to their parties
-read-only. Python itself ignores byte code whose source has another date or size. After an upgrade of Python, torch or this package all of it is made
-anew, since Python looks for byte code in only one place.
+`python -m verifier prepare`, or an idle serving judge, creates it once under `data_dir`; judges are started with it, and show it read-only to their
+parties. Python itself ignores byte code if its source has another date or size. After an upgrade of Python, torch or this package all of it is
+rebuilt, because Python looks for byte code in only one place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from verifier.devices.base import Bind
 SHOWN = "/opt/stitchwork-bytecode"  # where a sandbox shows it
 FOLDER, MADE = "bytecode", "made"
 SECONDS = 240.0
-# Imports what judges and parties import at their start, and what parties import only for some programs and baselines. It ends with the process that
+# Imports what judges and parties import at startup, and what parties import only for some programs and baselines. It ends with the process that
 # started it.
 _IMPORTS = """
 import ctypes, importlib, os, pkgutil, sys
@@ -43,7 +43,7 @@ _work: threading.Thread | None = None
 
 
 def lacking() -> bool:
-    """Whether a party of this interpreter would find no byte code of torch."""
+    """Returns whether a party with this interpreter would find no byte code for torch."""
     source = torch_source()
     return bool(source) and not os.path.exists(os.path.join(os.path.dirname(source), "__pycache__", f"__init__.{sys.implementation.cache_tag}.pyc"))
 
@@ -54,14 +54,14 @@ def torch_source() -> str:
 
 
 def signature() -> str:
-    """Returns a signature of the software for which byte code is made."""
+    """Returns a signature of the software for which byte code is generated."""
     source = torch_source()
     newest = max(path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py"))
     return f"{sys.version} {source} {os.stat(source).st_mtime_ns if source else 0} {newest}"
 
 
 def options(data_dir: Path) -> list[str]:
-    """Returns the options of an interpreter that uses what `make` has made; none where there is nothing, or no need for it."""
+    """Returns the options for an interpreter that uses the output of `make`; empty if there is no output, or no need for it."""
     folder = data_dir.resolve() / FOLDER
     with contextlib.suppress(OSError):
         if (folder / MADE).read_text() == signature() and lacking():
@@ -76,17 +76,17 @@ def own() -> str | None:
 
 
 def bind() -> list[Bind]:
-    """Returns the bind of this process's byte code for a party; empty where it was started without."""
+    """Returns the bind of this process's byte code for a party; empty if the process was started without it."""
     return [Bind(folder, SHOWN)] if (folder := own()) else []
 
 
 def party_options(wrapped: bool) -> list[str]:
-    """Returns the options of a party's interpreter, which writes no byte code."""
+    """Returns the options for a party's interpreter, which writes no byte code."""
     return ["-B", *(["-X", f"pycache_prefix={SHOWN if wrapped else folder}"] if (folder := own()) else [])]
 
 
 def make(data_dir: Path) -> str:
-    """Makes the byte code and returns the outcome in a sentence."""
+    """Generates the byte code and returns the outcome as a sentence."""
     from verifier.confinement.visible import INSIDE, PACKAGE, path_folders
 
     folder = data_dir.resolve() / FOLDER
@@ -99,7 +99,7 @@ def make(data_dir: Path) -> str:
     try:
         made_for = signature()
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS, check=True)
-        # A sandbox shows some of the folders elsewhere.
+        # A sandbox shows some of the folders at other paths.
         moved = {str(PACKAGE): f"{INSIDE}/verifier"} | {path: f"{INSIDE}/path{index}" for index, path in enumerate(path_folders())}
         for source, target in moved.items():
             if (folder / source.lstrip("/")).is_dir():
@@ -123,7 +123,7 @@ def _put(source: str, target: str) -> None:
 
 
 def begin(data_dir: Path) -> None:
-    """Makes the byte code once, in a thread of an idle judge; parties that it starts afterwards use it."""
+    """Generates the byte code once, in a thread of an idle judge; parties started afterwards use it."""
     global _work
     if _work is not None or own() or not lacking():
         return

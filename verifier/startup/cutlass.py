@@ -1,7 +1,7 @@
-"""Finds CUTLASS's headers where a host has them and shows them to builders: nothing is downloaded while a program is judged.
+"""Finds CUTLASS headers on a host and shows them to builders: nothing is downloaded while a program is judged.
 
-Programs name them in three ways, and each works: `#include <cutlass/...>` alone, a folder that CUTLASS_PATH names, and a clone beside the
-program (`Path(__file__).parent / "cutlass"`).
+Programs can refer to the headers in three ways: `#include <cutlass/...>` alone, a folder named by CUTLASS_PATH, and a clone next to the program
+(`Path(__file__).parent / "cutlass"`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verifier.devices.base import Bind
 
 SHOWN = "/opt/cutlass"  # where a sandbox shows them
 NAMES = ("CUTLASS_PATH", "CUTLASS_HOME", "CUTLASS_DIR", "CUTLASS_ROOT")
-INCLUDES = ("CUTLASS_INCLUDE", "CUTLASS_INCLUDE_DIR")  # names of the folder, by which programs look for it too
+INCLUDES = ("CUTLASS_INCLUDE", "CUTLASS_INCLUDE_DIR")  # other variables with the folder's name, which programs also read
 BESIDE = ("cutlass", "third_party/cutlass")
 INSTALL = f"{sys.executable} -m pip install --no-deps nvidia-cutlass, or CUTLASS_PATH=<a clone of github.com/NVIDIA/cutlass>"
 _FOLDERS = ("/usr/local/cutlass", "/opt/cutlass", "/opt/pytorch/pytorch/third_party/cutlass", "/usr/local/cuda", "/usr/local", "/usr")
@@ -31,7 +31,7 @@ def _candidates() -> list[str]:
 
 @cache
 def found() -> str:
-    """Returns the folder whose `include` holds them, or ""."""
+    """Returns the folder whose `include` contains them, or ""."""
     return next((os.path.realpath(folder) for folder in _candidates() if folder and holds(folder)), "")
 
 
@@ -50,7 +50,7 @@ def version() -> str:
 
 
 def signature() -> list[str]:
-    """Returns a signature of the headers that builds may have included, for their keys; empty where there are none."""
+    """Returns a signature of the headers that builds may have included, for their keys; empty if there are none."""
     return [f"CUTLASS {version()} at {found()}"] if found() else []
 
 
@@ -64,7 +64,8 @@ def variables(wrapped: bool) -> dict[str, str]:
 
 
 def show(home: str) -> None:
-    """Shows them in a party that builds or looks up builds: compilers find them after all other folders, and programs find them beside themselves."""
+    """Shows them in a party that builds or looks up builds: compilers find them after all other folders, and programs find them in their own
+    folder."""
     root = os.environ.get(NAMES[0], "")
     if not root or not holds(root):
         return

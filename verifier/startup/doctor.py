@@ -1,4 +1,4 @@
-"""Reports what this host can do, and what is missing with the way to get it: `python -m verifier doctor [--json]`."""
+"""Reports what this host can do, what is missing, and how to get it: `python -m verifier doctor [--json]`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Lack(BaseModel):
 
 
 class DeviceHealth(BaseModel):
-    """`model` is the key by which measurements are compared; null figures were not measured."""
+    """The state of one device. `model` is the key by which measurements are compared; null figures were not measured."""
 
     device: str
     ready: bool
@@ -46,7 +46,7 @@ class DeviceHealth(BaseModel):
 
 
 class Tool(BaseModel):
-    """`needed`: without it nothing can be verified on the device named in `needed_for`."""
+    """A tool. `needed`: without it nothing can be verified on the device named in `needed_for`."""
 
     name: str
     found: bool
@@ -57,8 +57,8 @@ class Tool(BaseModel):
 
 
 class Doctor(BaseModel):
-    """The report, a stable format: fields are added, never removed. The flat facts are of the first ready device, GPU before CPU, or of the requested
-    one."""
+    """The report, in a stable format: fields are added, never removed. The flat facts describe the requested device or, without a request, the first
+    ready device, GPU before CPU."""
 
     version: int = 1
     devices: list[DeviceHealth]
@@ -75,7 +75,7 @@ class Doctor(BaseModel):
     threads: int
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the model and, for pages, also the tools as checks and the figures in flat form."""
+        """Returns the model and, for web pages, also the tools as checks and the figures in flat form."""
         data = self.model_dump()
         data["checks"] = [
             {"name": t.name, "ok": t.found, "found": t.version, "fix": t.hint if not t.found else "", "needed": t.needed, "for": t.needed_for}
@@ -85,7 +85,7 @@ class Doctor(BaseModel):
 
 
 def examine(data_dir: Path, device: str | None = None) -> Doctor:
-    """Examines everything. It opens the devices, so call it in a process of its own. `device` limits it to one."""
+    """Examines everything. It opens the devices, so call it in a separate process. `device` limits it to one."""
     import torch
 
     names = [device] if device else ["cpu", *(f"cuda:{index}" for index in range(cuda_driver.gpu_count()))]
@@ -317,7 +317,7 @@ def in_words(doctor: Doctor) -> str:
 
 
 def main(as_json: bool, device: str | None = None, data_dir: Path | None = None) -> int:
-    """Runs the command line. Exit status 0 where at least one device is ready."""
+    """Runs the command line. Returns exit status 0 if at least one device is ready."""
     doctor = examine(data_dir or Path(os.environ.get("DATA_DIR", ".data")) / "verifier", device)
     print(json.dumps(doctor.as_json(), indent=2) if as_json else in_words(doctor))
     return 0 if any(health.ready for health in doctor.devices) else 2

@@ -1,4 +1,4 @@
-"""`python -m verifier prepare`: makes what a host needs once, before its first build."""
+"""`python -m verifier prepare`: creates what a host needs once, before its first build."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verifier.startup.bytecode import make
 
 
 def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
-    """Prepares the host. Returns 0 where everything is in place, and 2, with the reason, where this host cannot make it."""
+    """Prepares the host. Returns 0 if everything is in place, and 2, with the reason, if this host cannot create it."""
     data_dir.mkdir(parents=True, exist_ok=True)
     # Parties and judges cannot write byte code and would compile this package at each start.
     compileall.compile_dir(Path(__file__).parents[1], quiet=2)

@@ -1,4 +1,4 @@
-"""Runs the judge's own arithmetic once on a few numbers while the reference still loads the task: a GPU loads each kernel at its first use, and
+"""Runs the judge's own arithmetic once on a few numbers while the reference is still loading the task: a GPU loads each kernel at its first use, and
 loading all of them takes longer than the comparisons of an evaluation."""
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ ELEMENTS = 4096
 
 
 def rehearse(device: Device) -> None:
-    """Starts in a thread of its own, `device.rehearsal`, on a GPU."""
+    """Starts the rehearsal in a separate thread, `device.rehearsal`, on a GPU."""
     if device.kind == "cuda":
         device.rehearsal = threading.Thread(target=_work, args=[device], daemon=True)
         device.rehearsal.start()
 
 
 def _work(device: Device) -> None:
-    with contextlib.suppress(RuntimeError):  # `Device.check` says what is wrong with a GPU
+    with contextlib.suppress(RuntimeError):  # `Device.check` reports what is wrong with a GPU
         device.adopt_thread()
         generator = torch.Generator(device=device.torch_device).manual_seed(0)
         values = torch.randn(ELEMENTS, generator=generator, device=device.torch_device)

@@ -1,4 +1,4 @@
-"""Starts a judge's process. It uses only the standard library: the command line does this first, and imports the rest while the judge starts."""
+"""Starts a judge process. This module uses only the standard library: the command line runs it first, and imports the rest while the judge starts."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ JUDGE_KEEPS = (
     *("CUTLASS_PATH", "CUTLASS_HOME", "CUTLASS_DIR"),
     *("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "STITCH_SHARING", "STITCH_STILL", "STITCH_TURNS"),
     "STITCH_TASK_IMPORTS",
-    *("STITCH_NSYS", "STITCH_NSYS_LIBRARIES", "STITCH_NCU", "STITCH_COMPUTE_SANITIZER"),  # locations of tools that a host has in unusual places
+    *("STITCH_NSYS", "STITCH_NSYS_LIBRARIES", "STITCH_NCU", "STITCH_COMPUTE_SANITIZER"),  # paths of tools that are in unusual locations on this host
 )
 
 
 def judge_environment() -> dict[str, str]:
-    """Returns everything that a judge gets from its client's environment: no key, no secret, nothing about the user."""
+    """Returns everything that a judge receives from its client's environment: no key, no secret, nothing about the user."""
     kept = {name: os.environ[name] for name in JUDGE_KEEPS if name in os.environ}
     path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return {
         "PATH": path,
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_WAIT_POLICY": "PASSIVE",  # its own threads never spin while a party is timed
-        # Tensors of the same few sizes come and go: keep their pages instead of asking the kernel for fresh ones each time.
+        # Tensors of a few recurring sizes are allocated and freed: keep their pages instead of requesting fresh ones from the kernel each time.
         "MALLOC_MMAP_MAX_": "0",
         "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
         "MALLOC_TOP_PAD_": str(64 << 20),
@@ -48,14 +48,14 @@ class Started:
 
     process: subprocess.Popen[bytes]
     sock: socket.socket
-    sent: bool = False  # a first job, with the number 1
+    sent: bool = False  # whether a first job, with the number 1, was sent
 
 
 def start_judge(
     device: str, data_dir: Path, limits: Limits | None = None, spares: int = 0, without_static: bool = False, begun: float | None = None
 ) -> Started:
-    """With `begun` (the client's `time.monotonic()` at its beginning) the judge takes one job, which must be sent at once, and ends. Raises
-    `OSError`."""
+    """Starts a judge. With `begun` (the client's `time.monotonic()` at its start) the judge accepts one job, which must be sent immediately, and
+    exits. Raises `OSError`."""
     ours, theirs = pair()
     boot = {
         "device": device,
@@ -92,6 +92,6 @@ def start_job(job: dict[str, Any], device: str, data_dir: Path, begun: float) ->
     try:
         started.sock.sendall(HEADER.pack(len(body), 0) + body)
     except OSError:
-        pass  # it is gone; whoever waits for its answer learns why
+        pass  # it is gone; whoever waits for its answer learns the reason
     started.sent = True
     return started

@@ -1,4 +1,4 @@
-"""Times program and baselines, interleaved in random ABBA blocks, each in its own process, and takes medians by both clocks."""
+"""Times the program and baselines, interleaved in random ABBA blocks and each in its own process, and takes medians by both clocks."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from verifier.integrity.sampling.glancing import Glancing
 
 GIVEN_BACK_SECONDS = 5.0
-HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # turns of which the party holds outputs to the end; bytes of a call's outputs
+HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # number of turns whose outputs the party holds until the end; maximum bytes of a call's outputs
 
 
 @dataclass
 class Early:
-    """Outputs of an early timed call: a ring of buffers, however long, has been written around by the end."""
+    """Outputs of an early timed call. They detect a ring of output buffers: however long the ring is, it has wrapped around by the end."""
 
     specs: list[Spec]
     prints: list[Fingerprint]
@@ -43,20 +43,20 @@ class Early:
 
 @dataclass
 class Caller:
-    """Makes timed calls of one party, alternating between two places for inputs and outputs."""
+    """Makes timed calls of one party, alternating between two locations for inputs and outputs."""
 
     party: Party
-    expected: list[Spec]  # specs of the outputs, to make room for them
+    expected: list[Spec]  # specs of the outputs, used to reserve memory for them
     limit: float
     slot: int = 0
-    need: int = 0  # device bytes that a program's process takes if it needs no more than PyTorch; zero: not known
+    need: int = 0  # device bytes that a program's process takes if it needs no more than PyTorch; zero: unknown
     backward: dict[str, Any] | None = None  # arguments of `gradients.forward_backward`; null: forward only
     layout: list[list[int] | None] = field(default_factory=list)  # strides that a program's outputs must have when the clock stops
     previous: list[Spec] = field(default_factory=list)
-    watches: list[Watch] = field(default_factory=list)  # for a baseline: watches of the programs
-    processor: int | None = None  # one of those on which sides are timed
-    early: list[Early] = field(default_factory=list)  # timed calls whose outputs the party holds, by their number there
-    glancing: Glancing | None = None  # for a program on the CPU: inspects it in some of its timed calls
+    watches: list[Watch] = field(default_factory=list)  # for a baseline: watches on the programs
+    processor: int | None = None  # one of the processors used for timing
+    early: list[Early] = field(default_factory=list)  # timed calls whose outputs the party holds, by the party's call number
+    glancing: Glancing | None = None  # for a program on the CPU: inspects it during some of its timed calls
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False, hold: bool = False) -> Call:
         party, device = self.party, self.party.device
@@ -64,7 +64,7 @@ class Caller:
         offsets, half = place(self.expected)
         room = [spec.nbytes for spec in self.expected]
         need = EASE * (values.nbytes + half)
-        later = large(half)  # outputs of the previous call are read in a separate request, from where this call's were
+        later = large(half)  # the previous outputs are read by a separate request, from the location of this call's outputs
         device.trim(need)
         message = reserve(party, "in", values.specs, slots=2, slot=self.slot)
         memory = party.arena("out", 2 * half if reread and not later else half)
@@ -110,13 +110,13 @@ class Caller:
         specs = read_specs(described.get("specs", []))
         fits = bool(described.get("copied")) and len(specs) == len(offsets) and all(s.nbytes <= r for s, r in zip(specs, room, strict=True))
         where = memory.bytes
-        if fits and not (later and not party.has_program):  # a baseline's stay where they are until its next call
+        if fits and not (later and not party.has_program):  # a baseline's outputs stay in place until its next call
             where = where[:half].clone()
         outputs = views(where, specs, offsets) if fits else []
         before = None
         if fits and reread and self.previous:
             if later:
-                device.sync()  # the copy of this call's outputs is made before the party writes where they lie
+                device.sync()  # this call's outputs must be copied before the party overwrites them
                 party.ask("again", {"slot": slot}, self.limit)
             at = offsets if later else [half + offset for offset in offsets]
             before = [kept(view(memory.bytes, spec, offset), copy=True) for spec, offset in zip(self.previous, at, strict=True)]
@@ -126,7 +126,9 @@ class Caller:
             same_values(view(arena, spec, offset), tensor)
             for tensor, spec, offset in zip(values.tensors, values.specs, message["offsets"], strict=True)
         ]
-        device.sync()  # the copy above is complete before the party is asked to write there
+        rewritten = [number for number, same in enumerate(intact) if reread and not same and not large(values.specs[number].nbytes)]
+        after = {number: view(arena, values.specs[number], message["offsets"][number]).clone() for number in rewritten}
+        device.sync()  # the copies above must be complete before the party is asked to write there
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         laid = described.get("laid") is True
@@ -145,11 +147,12 @@ class Caller:
             laid,
             queued=queued,
             around=exchange.around,
+            after=after,
         )
 
     def held(self, number: int, specs: list[Spec]) -> list[torch.Tensor] | None:
-        """Returns outputs of an earlier call as they are now, by its number since the program was constructed; null where the party has none. They
-        lie where its next call will write."""
+        """Returns the current outputs of an earlier call, by its number since the program was constructed; null if the party has none. They are in
+        the memory to which its next call will write."""
         offsets, size = place(specs)
         memory = self.party.arena("out", size)
         slot = {"arena": "out", "offsets": offsets, "specs": [spec.model_dump(exclude_none=True) for spec in specs]}
@@ -157,7 +160,8 @@ class Caller:
         return views(memory.bytes, specs, offsets) if answer.get("copied") is True else None
 
     def turn(self, uses: list[Use], in_series: bool) -> list[Call]:
-        """Makes the counted calls of these uses: in a series, or one by one. The party holds outputs of a few of its first turns (`overwritten`)."""
+        """Makes the counted calls of these uses, in a series or one by one. The party holds the outputs of a few of its first turns
+        (`overwritten`)."""
         counted = [number for number, use in enumerate(uses) if use.counted]
         holds = self.party.has_program and len(self.early) < HELD_EARLY and place(self.expected)[1] <= HELD_EARLY_BYTES
         hold = secrets.choice(counted) if holds else None
@@ -165,7 +169,7 @@ class Caller:
             return [self._noted(self.call(use.values, use.rng or 0, hold=hold is not None), hold is not None) for use in uses]
         if self.processor is not None:
             self.party.binding.stand_on(self.processor)
-        self.previous = []  # its last result lies where the series writes
+        self.previous = []  # its last result is in memory that the series overwrites
         try:
             glances = self.glancing.choose(counted) if self.glancing is not None else None
             calls = self._line().calls(uses, self._waited, hold, glances)
@@ -183,8 +187,8 @@ class Caller:
         return call
 
     def overwritten(self, borrowed: Sequence[bool]) -> bool:
-        """Whether an output of an early timed call has changed since. `borrowed`: for each output, whether the task itself hands out memory that
-        later calls may write to. Outputs that the party does not hold any more say nothing."""
+        """Returns whether an output of an early timed call has changed since. `borrowed` says for each output whether the task itself returns memory
+        that later calls may write to. Outputs that the party no longer holds say nothing."""
         for number, early in enumerate(self.early):
             now = self.held(number, early.specs) if early.prints else None
             for at, (tensor, then) in enumerate(zip(now or [], early.prints, strict=False)):
@@ -193,7 +197,8 @@ class Caller:
         return False
 
     def empty(self, rounds: int) -> int:
-        """Returns nanoseconds of an exchange without a call: as in a user's loop where calls are timed in series; else of a round trip."""
+        """Returns the nanoseconds of an exchange without a call: as in a user's loop if calls are timed in series, otherwise those of a round
+        trip."""
         if self.party.device.leader() is None:
             return self.party.empty(rounds)
         return int(statistics.median(stamped.judged for stamped in self._line().empty(rounds)))
@@ -202,22 +207,22 @@ class Caller:
         return Line(self.party, self.expected, self.limit, self.backward)
 
     def _waited(self) -> None:
-        """Measures the GPU's wait before every side's turn. It makes the GPU switch to the judge's context, which counts in the time ahead."""
+        """Measures the GPU's wait before every side's turn. It makes the GPU switch to the judge's context, which counts towards the time ahead."""
         waited = self.party.device.wait_ns()
         for watch in self.watches:
             watch.waited(waited)
 
     def _short(self, failure: PartyFailure) -> None:
-        """Finds the cause of a shortage of memory. A program that runs out of memory is to blame where its process could have had what PyTorch's call
-        needs; this is checked after its end, so that nothing depends on its own word. Otherwise the device is too small, as it always is for a
-        baseline."""
+        """Determines the cause of a memory shortage. A program that runs out of memory is to blame if its process could have had as much as PyTorch's
+        call needs. This is checked after its end, so that nothing depends on what the program reports. Otherwise the device is too small, as is
+        always the case for a baseline."""
         party, device = self.party, self.party.device
         total = device.total_bytes()
         if party.has_program:
             party.end()
         free, deadline = device.free_bytes(), time.monotonic() + GIVEN_BACK_SECONDS
         while party.has_program and free is not None and free < self.need and time.monotonic() < deadline:
-            time.sleep(0.1)  # the driver frees what a killed process held a moment after its end
+            time.sleep(0.1)  # the driver frees a killed process's memory shortly after its end
             free = device.free_bytes()
         if total is None or free is None or (party.has_program and free >= self.need):
             return
@@ -227,7 +232,7 @@ class Caller:
 
 
 def kept(tensor: torch.Tensor, copy: bool = False) -> torch.Tensor | Fingerprint:
-    """Returns what is kept of an output until the next call, to see whether it has changed by then: no second copy of gigabytes."""
+    """Returns what is kept of an output until the next call, to detect changes: for gigabytes a fingerprint instead of a second copy."""
     if large(tensor.nbytes):
         return fingerprint(tensor)
     return tensor.clone(memory_format=torch.preserve_format) if copy else tensor
@@ -235,7 +240,8 @@ def kept(tensor: torch.Tensor, copy: bool = False) -> torch.Tensor | Fingerprint
 
 @dataclass
 class Side:
-    """The program, or a baseline, with its samples: milliseconds, one list a block. A sample is a call, or the median of a series' counted calls."""
+    """The program, or a baseline, with its samples in milliseconds, one list per block. A sample is one call, or the median of the counted calls in a
+    series."""
 
     name: Baseline | Rival | None
     caller: Caller
@@ -249,14 +255,14 @@ class Side:
         return np.array(self.blocks) + self.charged.ns / 1e6
 
     def calibrate(self, rounds: int = 9) -> None:
-        """Measures the cost of an empty exchange, before the blocks and after them. The shorter one counts, as the machine may be busy at one of the
-        two."""
+        """Measures the cost of an empty exchange, before and after the blocks. The shorter one counts, since the machine may be busy during one of
+        them."""
         found = self.caller.empty(rounds)
         self.round_trip = min(self.round_trip or found, found)
 
     def add(self, calls: list[Call]) -> float:
-        """Adds the counted calls of one turn, without those in which the process was inspected or whose caches were warm, and without preempted calls
-        if others were not preempted. Returns the turn's milliseconds."""
+        """Adds the counted calls of one turn, excluding inspected calls and calls with warm caches, and excluding preempted calls unless all were
+        preempted. Returns the turn's milliseconds."""
         laps = self.laps
         warm = [call for call in calls if call.warm and not call.looked and not call.preempted]
         whole = [call for call in calls if not call.warm and not call.preempted]
@@ -275,7 +281,7 @@ class Side:
 
 
 def newer(calls: list[Call]) -> int | None:
-    """Returns how many ns a call with inputs of a new draw takes longer than the others; null where there is only one kind."""
+    """Returns how many ns longer a call takes with newly drawn inputs than with others; null if all calls are of one kind."""
     new, known = ([call.inner for call in calls if call.use is not None and call.use.new is kind] for kind in (True, False))
     return int(statistics.median(new) - statistics.median(known)) if new and known else None
 
@@ -290,10 +296,10 @@ def measure(
     form: Form | None = None,
 ) -> int:
     """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one turn, the reverse for the next. A turn is one call of
-    each side, or a series of the given form. Every side sees every input once and in the same sequence, lead-ins included, so that state advances
-    alike. All sides of a block call from the same processor, the next block from the next one. The programs' turns, which are watched, lie side by
-    side: the programs are frozen while the others are timed, and each change begins with the same pause (`idleness.pause`). `check` gets each counted
-    call. Returns the next input's number."""
+    each side, or a series of the given form. Every side processes every input once and in the same sequence, lead-ins included, so that state
+    advances alike. All sides of a block are called from the same processor, those of the next block from the next processor. The programs' turns,
+    which are watched, are adjacent. The programs are frozen while the others are timed, and each change begins with the same pause
+    (`idleness.pause`). `check` receives each counted call. Returns the next input's number."""
     device = sides[0].caller.party.device
     watches = list({id(watch): watch for side in sides for watch in side.caller.watches}.values())
     uses = Uses(draw, random.Random(rng.getrandbits(64)), form) if form is not None else None
@@ -319,7 +325,7 @@ def measure(
                     del calls
                     if uses is None:
                         call = None  # type: ignore[assignment]  # gigabytes, perhaps, for which the next call has no room
-                del given  # the next draw has no room either
+                del given  # as above: the next draw may not fit either
                 first += counted
             device.sample_clocks()
             for side in sides:

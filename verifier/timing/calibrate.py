@@ -1,6 +1,6 @@
-"""The job `calibrate`: how much two processes of the same code differ on this host, learnt from fresh processes of small known tasks.
+"""The job `calibrate`: measures how much two processes of the same code differ on this host, using fresh processes of small known tasks.
 
-The tasks span what decides it: calls that wait for the host's launches, and calls in which the device works all the time.
+The tasks cover both extremes: calls limited by launch overhead on the host, and calls that keep the device busy throughout.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-# name: (layer, depth, shape) by kind of device
+# (layer, depth, shape) by kind of device and task name
 TASKS = {
     "cuda": {
         "launches": ("nn.Sequential(nn.GELU(), nn.LayerNorm(256))", 6, "64, 256"),
@@ -62,8 +62,8 @@ TASKS = {
 }
 PROCESSES = 6
 WARM_UP = 8
-WEIGHT = 6  # number of processes for which the host's past counts, against those of a run
-LEAST = 0.0005  # cap on this number, however well a host is known
+WEIGHT = 6  # weight of the host's past, as a number of processes, relative to those of a run
+LEAST = 0.0005  # lower limit of `least`, however well a host is known
 VARIED = 0.01  # relative variation from call to call above which a task determines `noise`, and below which it determines `least`
 
 
@@ -71,13 +71,13 @@ class CalibratedTask(BaseModel):
     name: str
     ms: float
     processes: int
-    variation: float  # relative variation from call to call within a process, without what turns had in common (`intervals.without_turns`)
-    spread: float  # relative variation of the processes' middle calls, less what their own calls explain
+    variation: float  # relative variation between calls of a process, excluding what turns had in common (`intervals.without_turns`)
+    spread: float  # relative variation of the processes' middle calls, minus what their own calls explain
     medians_ms: list[float]
 
 
 class Calibration(BaseModel):
-    """The result of the job: the figures, and their sources."""
+    """The result of the job: the figures and the data behind them."""
 
     device_model: str
     repeatability: Repeatability
@@ -86,7 +86,7 @@ class Calibration(BaseModel):
 
 
 def calibrate(job: CalibrateJob, pool: Pool, data_dir: Path, on_stage: Callable[[StageEvent], None]) -> Calibration:
-    """Measures, and stores the result in the data folder for every later verification on this device model. Raises `PartyFailure`, `DeviceError`."""
+    """Measures, and stores the result in the data folder for all later verifications on this device model. Raises `PartyFailure`, `DeviceError`."""
     begin = time.monotonic()
     found = []
     for name, (layer, depth, shape) in TASKS[pool.device.kind].items():
@@ -112,9 +112,9 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
         def draw(number: int) -> tuple[Values, int]:
             return reference.inputs(draws.getrandbits(32)), 1
 
-        with pool.gate.alone():  # the disturbance by other judges' processes would be taken as this host's for ever
+        with pool.gate.alone():  # otherwise other judges' interference would permanently count as a property of this host
             for party in parties:
-                party.rest(anew=True)  # on the processors on which programs are timed
+                party.rest(anew=True)  # binds it to the processors used for timing programs
             warm, _ = draw(0)
             for _ in range(WARM_UP):
                 last = [side.caller.call(warm, 1).inner / 1e6 for side in sides]
@@ -147,7 +147,7 @@ def fit(tasks: list[CalibratedTask], kind: str) -> Repeatability:
     """Fits `least` to the tasks whose calls hardly vary, and `noise` to the others."""
     steady = [task.spread for task in tasks if task.variation < VARIED]
     usual = DEFAULTS[kind]
-    least = max(LEAST, math.sqrt((sum(s * s for s in steady) + usual.least**2) / (len(steady) + 1)))  # the default counts for one task
+    least = max(LEAST, math.sqrt((sum(s * s for s in steady) + usual.least**2) / (len(steady) + 1)))  # the default counts as one task
     ratios = [max(task.spread**2 - least**2, 0.0) / task.variation**2 for task in tasks if task.variation >= VARIED]
-    noise = math.sqrt((sum(ratios) + 2 * usual.noise**2) / (len(ratios) + 2))  # and here for two: a few of them on a busy host say little
+    noise = math.sqrt((sum(ratios) + 2 * usual.noise**2) / (len(ratios) + 2))  # here as two: a few tasks on a busy host say little
     return Repeatability(least=least, noise=noise, weight=WEIGHT, source=f"calibrated with {sum(task.processes for task in tasks)} processes")

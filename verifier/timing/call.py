@@ -1,4 +1,4 @@
-"""One timed call, as the judge saw it."""
+"""One timed call, as the judge observed it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from verifier.layout import Spec
 if TYPE_CHECKING:
     from verifier.timing.series import Use
 
-PREEMPTED, PREEMPTED_NS = 0.1, 100_000  # share of a call that its threads may wait for a processor, and the most that waking them takes
-POISON = 0xA5  # value of every byte of the outputs' memory before a call
+PREEMPTED, PREEMPTED_NS = 0.1, 100_000  # share of a call that its threads may wait for a processor; maximum wake-up time of threads
+POISON = 0xA5  # initial value of every byte of the output memory before a call
 
 
 @dataclass
 class Call:
     """One timed call, in nanoseconds."""
 
-    inner: int  # by the shim
-    wall: int  # by the judge
+    inner: int  # measured by the shim
+    wall: int  # measured by the judge
     copied: int  # from the end of the interval until the outputs were in the judge's memory
     ahead: int  # from the writing of the inputs until the interval began
     tree: object
@@ -30,16 +30,17 @@ class Call:
     outputs: list[torch.Tensor]  # private copies; a baseline's outputs of gigabytes stay where its next call will write
     again: list[torch.Tensor | Fingerprint] | None  # outputs of the previous call, read once more; see `kept`
     inputs_intact: list[bool]
-    shared: list[str] = field(default_factory=list)  # owner of each output's memory, by the party's word
-    laid: bool = False  # whether outputs had to be copied to the task's layout, by the party's word
-    between: int = 0  # in a series: from the previous outputs' copy until the party waited for this call
-    around: int = 0  # from the request until its inputs could be handed over; in a series its part of that, and of what follows the last call
-    lead: int = 0  # in a series: its part of what the lead-in calls took longer than the others
+    shared: list[str] = field(default_factory=list)  # owner of each output's memory, as reported by the party
+    laid: bool = False  # whether outputs had to be copied to the task's layout, as reported by the party
+    between: int = 0  # in a series: from copying the previous outputs until the party waited for this call
+    around: int = 0  # from the request until inputs could be handed over; in a series its share of that, and of the time after the last call
+    lead: int = 0  # in a series: its share of the extra time of the lead-in calls over the others
     in_series: bool = False
     use: Use | None = None  # in a series: the inputs
     span: tuple[int, int] | None = None  # in a series: its beginning and end by the judge's clock
-    looked: bool = False  # whether the judge inspected the process meanwhile, which took some of its time
-    queued: int = 0  # how long its threads waited for a processor meanwhile
+    looked: bool = False  # whether the judge inspected the process during the call, which took some of its time
+    queued: int = 0  # time that its threads waited for a processor during the call
+    after: dict[int, torch.Tensor] = field(default_factory=dict)  # in a trial: inputs that the call has changed, by number
 
     @property
     def warm(self) -> bool:
@@ -47,5 +48,5 @@ class Call:
 
     @property
     def preempted(self) -> bool:
-        """Whether other work on the host had the processors while it ran: then its time says nothing about the program."""
+        """Returns whether other work on the host preempted the call, in which case its time says nothing about the program."""
         return self.queued > max(PREEMPTED * self.inner, PREEMPTED_NS)

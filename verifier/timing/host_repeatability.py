@@ -1,4 +1,4 @@
-"""Stores what `python -m verifier calibrate` found on this host, in the verifier's data folder, one file per device model."""
+"""Stores the results of `python -m verifier calibrate` for this host in the verifier's data folder, one file per device model."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from verifier.timing.intervals import DEFAULTS, Repeatability
 
 
 def _path(data_dir: Path, model: str) -> Path:
-    """Returns the file's path, by the clock with which it was measured. (Not the folders "calibration" and "repeatability": their figures are of
-    other clocks.)"""
+    """Returns the path of the file for the current clock. (The folders "calibration" and "repeatability" are not used: their figures are from other
+    clocks.)"""
     return data_dir / "native" / f"repeatability-{CLOCK}-{model}.json"
 
 
 def repeatability(data_dir: Path, device: Device) -> Repeatability:
-    """Returns this host's repeatability, or the defaults of its kind where it has not been calibrated or the file is damaged."""
+    """Returns this host's repeatability, or the defaults for its kind of device if it has not been calibrated or the file is damaged."""
     try:
         return Repeatability.model_validate_json(_path(data_dir, device.environment().device_model).read_bytes())
     except (OSError, ValidationError):

@@ -1,9 +1,10 @@
-"""Checks that the program's runner is idle between its calls. A runner that burns the processor or the GPU then makes baselines slow and itself fast.
+"""Checks that the program's runner is idle between its calls. A runner that keeps the processor or the GPU busy slows the baselines down and so makes
+itself look fast.
 
-The evidence is the judge's own: the kernel's count of the runner's processor time, and how long a tiny kernel of the judge's waits for the GPU. A
-runner's idle threads may spin for some milliseconds after its own call; the judge checks when they have had time to fall asleep. After the check the
-runner is frozen until its own turn: a thread that works a tenth of the time on eager's processor stays below any limit that a busy host can keep, and
-yet makes eager slower.
+The judge gathers the evidence itself: the kernel's count of the runner's processor time, and how long a tiny kernel of the judge waits for the GPU. A
+runner's idle threads may spin for a few milliseconds after its own call; the judge checks once they have had time to fall asleep. After the check the
+runner is frozen until its own turn: a thread that works a tenth of the time on eager's processor stays below any limit that a busy host can meet, and
+yet slows eager down.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from dataclasses import dataclass, field
 from verifier.judge.asking import Party
 
 BUSY = 0.15  # share of one processor over all windows
-LEAST_NS = 3_000_000  # below it, a single scheduler tick, charged late, could be all of it
-GPU_WINDOWS = 8  # of other sides' calls, as opposed to checks
+LEAST_NS = 3_000_000  # less could be due to a single scheduler tick that is charged late
+GPU_WINDOWS = 8  # windows during other sides' calls, as opposed to checks
 GPU_LOOKS = 6
 TICK_SECONDS = time.clock_getres(6)  # CLOCK_MONOTONIC_COARSE advances by scheduler ticks, like the accounting of a running thread
-SETTLE_SECONDS = 0.008  # until idle threads are asleep
-LOOK_SECONDS = max(0.002, 1.25 * TICK_SECONDS)  # length of a check: a whole tick, so that none misses a thread which runs throughout
-GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # factor on the usual wait, and part of a time slice (2 ms): contexts that both have work take turns
+SETTLE_SECONDS = 0.008  # time until idle threads are asleep
+LOOK_SECONDS = max(0.002, 1.25 * TICK_SECONDS)  # duration of a check: a whole tick, so that no check misses a thread that runs throughout
+GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # factor on the usual wait, and part of a time slice (2 ms): two contexts that both have work take turns
 
 
 @dataclass
 class Watch:
-    """Watches one party through windows that lie between its turns and those of the sides that are compared with it."""
+    """Watches one party through windows between its turns and those of the sides that are compared with it."""
 
     party: Party
     used_ns: int = 0
@@ -44,7 +45,7 @@ class Watch:
         self.usual_wait_ns = self.party.device.usual_wait_ns()
 
     def waited(self, nanoseconds: int | None) -> None:
-        """Records how long a tiny kernel of the judge waited just now."""
+        """Records how long a tiny kernel of the judge has just waited."""
         if nanoseconds is not None:
             self.waits_ns.append(nanoseconds)
 
@@ -75,7 +76,7 @@ class Watch:
             self.party.spawned.thaw()
 
     def finding(self) -> str:
-        """Returns a sentence with the figures; empty where the party was idle."""
+        """Returns a sentence with the figures; empty if the party was idle."""
         if self.used_ns > max(BUSY * self.open_ns, LEAST_NS):
             share = self.used_ns / max(self.open_ns, 1)
             return f"while the baselines were timed the program used {share:.0%} of a processor: it must be at rest between its calls"
@@ -90,7 +91,7 @@ class Watch:
         )
 
     def long_wait(self) -> float:
-        """Returns how long a tiny kernel waited, in ns, if that is too long; else 0."""
+        """Returns how long a tiny kernel waited, in ns, if that is too long; otherwise 0."""
         if self.usual_wait_ns is None:
             return 0.0
         enough = ((self.waits_ns, GPU_WINDOWS), (self.look_waits_ns, GPU_LOOKS))
@@ -98,7 +99,7 @@ class Watch:
         return wait if wait > max(GPU_TIMES * self.usual_wait_ns, GPU_LEAST_NS) else 0.0
 
     def crowded(self) -> str:
-        """Returns a sentence where somebody else uses the device, else an empty string."""
+        """Returns a sentence if another process uses the device, otherwise an empty string."""
         wait = self.long_wait()
         if not wait or not self.works_on:
             return ""
@@ -109,8 +110,8 @@ class Watch:
 
 
 def pause(watches: Sequence[Watch], looks: bool) -> None:
-    """Pauses between the turns of the watched parties and those of the others. After the former, the judge `looks` whether they are idle and freezes
-    them; after the latter it waits equally long, so that both kinds of turns follow a pause. No party is told of it."""
+    """Pauses between the turns of the watched parties and those of the others. After the former, if `looks` is set, the judge checks that they are
+    idle. It then freezes them. After the latter it waits equally long, so that both kinds of turns follow a pause. No party is notified."""
     device = watches[0].party.device
     for watch in watches if not looks else ():
         watch.go()

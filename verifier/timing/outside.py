@@ -1,14 +1,15 @@
-"""Charges a program for the time that it needs outside its interval beyond eager's: moving work does not make it shorter.
+"""Charges a program for the time beyond eager's that it needs outside its interval: moving work elsewhere does not make it shorter.
 
-Nor does remembering: what a call takes longer with inputs of a new draw than with inputs that the party has seen but for an element
-(`remembered`) is charged too. A user's inputs are new each time, where the judge draws only one of a series anew. And a call is shorter after a
-flush of the caches than without one only where a thread has read the inputs meanwhile (`early`).
+Remembering results does not make work shorter either. The extra time of a call with newly drawn inputs, over a call with inputs that the party has
+seen except for one element, is also charged (`remembered`). A user's inputs are new each time, whereas the judge redraws only one per series.
+Likewise, a call is shorter after a cache flush than without one only if a thread has read the inputs during the flush (`early`).
 
-Outside there are six parts: the time from the request until the inputs are handed over, and from the last call of a series to its answer
-(`around`), where a program's finalisers may run; from the key of the inputs until the party is ready for the go (`ahead`); from the end until
-the outputs are copied (`copied`); in a series, from there until the party waits for its next key (`between`), and what the lead-in calls take
-longer than the counted ones (`lead`); and, where the clock beside the program is the finer one, what the judge's clock counts beyond it
-(`within`). Eager, timed in turn with the program, has all of them too; only a difference of more than three standard errors counts.
+The time outside the interval has six parts. `around` is the time from the request until the inputs are handed over, and from the last call of a
+series to its answer; a program's finalisers may run there. `ahead` lasts from the key of the inputs until they are unmasked; on a GPU, until the
+caches are flushed too. On the CPU device a flush takes milliseconds, in which two processes differ by more than a short call takes, so it is not
+charged. `copied` lasts from the end until the outputs are copied. In a series, `between` lasts from there until the party waits for its next key, and
+`lead` is the extra time of the lead-in calls over the counted ones. If the program-side clock is the finer one, `within` is the time that the judge's
+clock counts beyond it. Eager, timed in turn with the program, has all these parts too; only a difference of more than three standard errors counts.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from verifier.timing.blocks import Side
 
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
-# What is granted: a factor on eager's, as pages and caches of two processes are not the same, and nanoseconds a call. What a process does once a
-# series depends most on what it did before; waking its threads falls into the lead-in.
+# Allowances: a factor on eager's time, since pages and caches of two processes differ, and nanoseconds per call. Work that a process does once per
+# series depends mainly on its previous work; waking its threads takes place in the lead-in.
 GRANTED = {"copied": (1.1, 0), "around": (1.25, 8_000), "lead": (1.5, 15_000)}
 COPIES = GRANTED["copied"][0]
-MOVED = 0.5  # share of the saving within the interval above which work moved out of it is not an accident
-LEAST_NS = 1_000  # least time of a call: the shim calls a Python function, which makes a tensor
-SIDES = 2**0.5  # factor on the doubt about one side, for the difference of two
+MOVED = 0.5  # share of the saving within the interval above which work moved out of it is no accident
+LEAST_NS = 1_000  # minimum duration of a call: the shim calls a Python function, which creates a tensor
+SIDES = 2**0.5  # factor on the uncertainty about one side, for the difference of two
 CLAIM = 2.0  # speedup over eager above which the judge's clock must be steady enough to see the saving
 PARTS = {
     "ahead": "work begins before the clock",
@@ -40,12 +41,12 @@ PARTS = {
     "early": "calls are shorter where the flush of the caches gives its threads time with the inputs",
     "remembered": "calls with inputs that it has seen before are shorter",
 }
-LEAST_TURNS = 4  # of a side, below which nothing is known about what it remembers
+LEAST_TURNS = 4  # number of a side's turns below which nothing is known about what it remembers
 
 
 @dataclass
 class Laps:
-    """The clocks' readings of a side, sample by sample (for a series: the median of its counted calls), in nanoseconds."""
+    """A side's clock readings in nanoseconds, one per sample (for a series: the median of its counted calls)."""
 
     inner: list[int] = field(default_factory=list)  # the scored time
     wall: list[int] = field(default_factory=list)  # the interval by the judge's clock
@@ -54,25 +55,25 @@ class Laps:
     between: list[int] = field(default_factory=list)
     around: list[int] = field(default_factory=list)
     lead: list[int] = field(default_factory=list)
-    early: list[int] = field(default_factory=list)  # of the series with both: a call whose caches were not flushed less the others
-    remembered: list[int] = field(default_factory=list)  # of the series with both: a call with a new draw less the others
+    early: list[int] = field(default_factory=list)  # for series with both kinds: a call without a cache flush minus the others
+    remembered: list[int] = field(default_factory=list)  # for series with both kinds: a call with a new draw minus the others
     made: int = 0  # counted calls
-    preempted: int = 0  # those during which other work on the host had the processors
+    preempted: int = 0  # counted calls that other work on the host preempted
 
     @property
     def within(self) -> list[int]:
-        """Returns what the judge's clock counts beyond the shim's: a round trip, where both are right."""
+        """Returns what the judge's clock counts beyond the shim's: a round trip, if both are right."""
         return [wall - inner for wall, inner in zip(self.wall, self.inner, strict=True)]
 
     def outside(self, copies: float = 1.0) -> list[float]:
-        """Returns all time that is not scored. `between` is as long as the list of samples, or empty: single calls have none."""
+        """Returns all unscored time. `between` is as long as the list of samples, or empty, since single calls have none."""
         between = self.between or [0] * len(self.inner)
         return [a + copies * c + b + w for a, c, b, w in zip(self.ahead, self.copied, between, self.within, strict=True)]
 
 
 @dataclass(frozen=True)
 class Charge:
-    """Nanoseconds that are added to each of the program's calls, and the reason."""
+    """Nanoseconds added to each of the program's calls, and the reason."""
 
     ns: float = 0.0
     part: str = ""  # a key of `PARTS`
@@ -82,8 +83,8 @@ class Charge:
 
 
 def charge(program: Side, eager: Side) -> Charge:
-    """Computes what the program's calls need outside their interval beyond eager's: the larger of the sum over parts, since one part may be shorter
-    than eager's by nature, and the total per call, since work may hide in another place each time."""
+    """Computes the time beyond eager's that the program's calls need outside their interval. It is the larger of two values: the sum over parts,
+    since one part may naturally be shorter than eager's, and the total per call, since work may be hidden in a different place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
     least = {"remembered": LEAST_TURNS, "early": LEAST_TURNS}
     pairs = {name: both for name, both in pairs.items() if min(map(len, both)) >= least.get(name, 1)}
@@ -97,7 +98,7 @@ def charge(program: Side, eager: Side) -> Charge:
 
 
 def _beyond(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0, granted: float = 0.0) -> float:
-    """Returns how much longer ours take than `times` theirs and what is `granted`, where chance does not explain it."""
+    """Returns how much `ours` exceeds `times` the values of `theirs` plus what is `granted`, if chance does not explain it."""
     more = middle(ours) - times * max(middle(theirs), 0.0) - granted
     return more if more > _doubts(ours, theirs) else 0.0
 
@@ -107,7 +108,7 @@ def _doubts(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def middle(values: Sequence[float]) -> float:
-    """Returns the middle of calls as the score does (`intervals.bootstrapped`): each of the two places of inputs and outputs by itself."""
+    """Returns the middle of calls as the score does (`intervals.bootstrapped`): computed separately for the two locations of inputs and outputs."""
     return (statistics.median(values[0::2]) + statistics.median(values[1::2])) / 2
 
 
@@ -119,8 +120,8 @@ def doubt(values: Sequence[float]) -> float:
 
 
 def clock_finding(program: Side, eager: Side) -> str:
-    """Says why the times are not believed: a clock that cannot be right, or a call most of which was moved out of its interval. Empty where they
-    are."""
+    """Says why the times are not believed: the clock cannot be right, or most of a call's saving was moved out of its interval. Empty if they are
+    believed."""
     laps = program.laps
     inner, least = middle(laps.inner), min(laps.inner)
     if least < LEAST_NS:
@@ -145,15 +146,15 @@ def clock_finding(program: Side, eager: Side) -> str:
 
 
 def disturbed(sides: Sequence[Side], most: float) -> str:
-    """Says that other work took the processors in more than the share `most` of these sides' calls; empty otherwise. Where the
-    sides are baselines alone, it is the host's doing, since the programs are frozen during their calls."""
+    """Says that other work took the processors in more than the share `most` of these sides' calls; empty otherwise. If all sides are baselines, the
+    host is responsible, since the programs are frozen during their calls."""
     share = sum(side.laps.preempted for side in sides) / max(sum(side.laps.made for side in sides), 1)
     return f"this host is busy: other work took the processors in {share:.0%} of the calls" if share > most else ""
 
 
 def busy(pairs: Sequence[tuple[Side, Side]], ratio: float, most: float) -> str:
-    """Says why a program that seems `ratio` times as fast as eager is not called faster on this host: more than the share `most` of calls of each
-    program and its eager were preempted, or the quicker calls do not agree with the middle ones. Empty otherwise."""
+    """Says why a program that seems `ratio` times as fast as eager is not called faster on this host; empty if it is. Either more than the share
+    `most` of the programs' and eager's calls were preempted, or the quicker calls do not agree with the middle ones."""
     if said := disturbed([side for pair in pairs for side in pair], most):
         return said
     quiet = [low(eager.laps.inner) / max(low(program.laps.inner) + program.charged.ns, 1.0) for program, eager in pairs]
@@ -170,11 +171,11 @@ def low(values: Sequence[float]) -> float:
 
 
 def claims(program: Side, eager: Side) -> bool:
-    """Whether the program seems so much faster that the judge's clock must be steady enough to see it."""
+    """Returns whether the program seems so much faster that the judge's clock must be steady enough to see it."""
     inner, usual = middle(program.laps.inner), middle(eager.laps.inner)
     return usual >= CLAIM * inner and usual - inner > 2 * CLOCK_SLACK_NS
 
 
 def unsteady(eager: Side) -> float:
-    """Returns how far the judge's clock may be wrong about a program's saving, in nanoseconds."""
+    """Returns the possible error of the judge's clock in a program's saving, in nanoseconds."""
     return SIDES * doubt(eager.laps.within)

@@ -1,4 +1,4 @@
-"""A program and eager, each in a process of its own, with the sides timed in turn with them, and the estimates from their samples."""
+"""A program and eager, each in its own process, with the sides timed in turn with them, and the estimates from their samples."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from verifier.timing.idleness import Watch
 from verifier.timing.intervals import Estimate, Repeatability, estimate
 from verifier.timing.outside import charge, claims, middle, unsteady
 
-USELESS = 8.0  # high / low above which an interval around 1 is no verdict: the machine is too busy to measure on
+USELESS = 8.0  # high / low above which an interval around 1 is no verdict: the machine is too busy for a measurement
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 @dataclass
 class Pair:
-    """The program and eager, each in a process of its own, and other sides timed in turn with them."""
+    """The program and eager, each in its own process, and other sides timed in turn with them."""
 
     program: Side
     baselines: list[Side]
@@ -32,25 +32,25 @@ class Pair:
         return [self.program, *self.baselines]
 
     def claim_unseen(self) -> bool:
-        """Whether the program seems so much faster that the judge's clock must see it, while this clock is still too unsteady. More calls make it
-        steadier."""
+        """Returns whether the program seems so much faster that the judge's clock must see it, while this clock is still too unsteady. More calls
+        make it steadier."""
         program, eager = self.program, self.baselines[0]
         return claims(program, eager) and unsteady(eager) > middle(eager.laps.inner) - middle(program.laps.inner)
 
     def charge(self) -> None:
-        """Adds to the program's calls, and to a rival's, what they need outside their intervals beyond eager's."""
+        """Adds to the calls of the program, and of a rival, the time beyond eager's that they need outside their intervals."""
         eager = self.baselines[0]
         for side in (self.program, *(side for side in self.baselines if side.name == "rival")):
             side.charged = charge(side, eager)
 
 
 def useless(speedup: Interval) -> bool:
-    """Whether an interval holds 1 and is so wide that it is no verdict."""
+    """Returns whether an interval contains 1 and is so wide that it is no verdict."""
     return speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high
 
 
 def estimate_of(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Estimate:
-    """Estimates the program against one baseline, over the pairs that have it."""
+    """Estimates the program against one baseline, over the pairs that include it."""
     found = [(pair, side) for pair in pairs for side in pair.baselines if side.name == name]
     program, baseline = ([side.samples() for side in sides] for sides in ([pair.program for pair, _ in found], [side for _, side in found]))
     return estimate(program, baseline, known, seed, [pair.round for pair, _ in found])
@@ -73,7 +73,7 @@ def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, see
 
 
 def shuffled(together: Callable[[list[Item]], list[Result]], items: list[Item], seed: int) -> list[Result]:
-    """Returns `together`'s results for `items` in their order, but calls it with them in random order. So chance decides which of the waiting
+    """Returns `together`'s results for `items` in their order, but calls it with the items in random order. Chance thus decides which of the waiting
     processes becomes the program's: the oldest had the first choice of the host's memory."""
     order = random.Random(seed).sample(range(len(items)), len(items))
     results = dict(zip(order, together([items[index] for index in order]), strict=True))

@@ -1,4 +1,4 @@
-"""The processes that are timed in turn: the program's, eager's, and the baselines beyond it; as many at once as the device's memory holds."""
+"""The processes that are timed in turn: the program's, eager's and the other baselines', as many concurrently as the device's memory holds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from verifier.timing.intervals import Repeatability
 from verifier.timing.pairs import Pair, shuffled
 from verifier.timing.series import series_bytes
 
-PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
+PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and the same number of eager processes
 TRITON = "triton"  # marks the source of a program whose kernels are compiled at their first call
 COSTLY = 60.0  # seconds after which a failed baseline is not tried again when the program is measured once more
 _RUNNER: list[Role] = ["runner"]
@@ -37,13 +37,13 @@ class Round:
 
     members: range
     others: list[Baseline]
-    further: bool = False  # whether the earlier measurements are complete without them
-    after: int = 0  # processes that the next one will take
+    further: bool = False  # whether the earlier measurements are complete without these
+    after: int = 0  # number of processes that the next round will take
 
 
 @dataclass
 class Processes:
-    """`enlist` imports and constructs the program in a fresh runner."""
+    """The processes of one measurement. `enlist` imports and constructs the program in a fresh runner."""
 
     pool: Pool
     trials: Trials
@@ -52,14 +52,14 @@ class Processes:
     enlist: Callable[[Party], Subject]
     known: Repeatability
     others: list[Baseline] | None = None  # baselines other than eager, in tier full; null: all that the device has
-    rival: Callable[[Party], Subject] | None = None  # enlists the other program of the job, one process a pair
+    rival: Callable[[Party], Subject] | None = None  # enlists the job's other program, in one process per pair
     progress: Callable[[str], None] = lambda text: None
     parties: list[Party] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
-    preparing: dict[str, float] = field(default_factory=dict)  # seconds until a baseline other than eager could be timed: mostly torch.compile's work
-    prepared: dict[str, Side] = field(default_factory=dict)  # baselines other than eager for a repeat, in `parties`
+    preparing: dict[str, float] = field(default_factory=dict)  # seconds until a baseline other than eager could be timed: mostly compilation
+    prepared: dict[str, Side] = field(default_factory=dict)  # baselines other than eager for a repeat; their parties are in `parties`
     ahead: dict[str, Ahead] = field(default_factory=dict)  # baselines that are already compiling
-    given_up: set[str] = field(default_factory=set)  # baselines other than eager that took too long or failed in a timed call: none is tried again
+    given_up: set[str] = field(default_factory=set)  # other baselines that took too long or failed in a timed call; not retried
     _telling: threading.Lock = field(default_factory=threading.Lock)  # baselines start in parallel
 
     def __post_init__(self) -> None:
@@ -69,11 +69,12 @@ class Processes:
             self.reasons[name] = f"{name}: this verifier's limits leave its search no time"
 
     def begin_ahead(self) -> None:
-        """Starts the longest work while the program is built and tried. Suppose the device's memory holds everything that is timed at once, and the
-        first inputs are available without the reference, which serves others meanwhile. Then all processes take their roles, and compiled baselines
-        make their first calls, and so compile. Otherwise the processes of the first round import torch, and compiled baselines the compiler.
-        max-autotune's search times kernels, which the trials would disturb: it starts ahead only in a series on a shared device, where others disturb
-        it anyway."""
+        """Starts the longest work while the program is built and tried.
+
+        If the device's memory holds everything that is timed concurrently, and the first inputs are available without the reference, which meanwhile
+        serves others, then all processes take their roles. Compiled baselines then make their first calls, which compiles them. Otherwise the
+        processes of the first round import torch, and compiled baselines import the compiler. The autotuning of max-autotune times kernels, which the
+        trials would disturb. It starts ahead only in a series on a shared device, where others disturb it in any case."""
         others = self._others()
         if not self.pool.device.begins_ahead:
             return
@@ -97,9 +98,9 @@ class Processes:
         return own + sum(name not in self.prepared and name not in self.ahead for name in others)
 
     def _rounds(self, count: int, beside: int) -> list[range]:
-        """Returns pairs that are measured together: all, where the device's memory holds them and `beside` more processes at once."""
+        """Returns ranges of pairs that are measured together: all, if the device's memory holds them and `beside` further processes concurrently."""
         room = self.pool.device.free_bytes()
-        # Each process has its own tensors (PyTorch's perhaps more than the program's), and arenas of which the judge keeps copies.
+        # Each process has its own tensors (PyTorch's may be more than the program's), and arenas of which the judge keeps copies.
         outputs = place(self.trials.expected_specs)[1]
         series = series_bytes(self.trials.input_bytes + outputs) if self.pool.device.leader() is not None else 0
         arenas = 3 * self.trials.input_bytes + 2 * outputs + series
@@ -128,7 +129,7 @@ class Processes:
         self.parties = kept
 
     def _bring_up(self, round_: Round, subject: Subject) -> list[Pair]:
-        """Starts everything that this round needs, all at once. Raises `PartyFailure` where the program or eager fails; another failed baseline is
+        """Starts everything that this round needs concurrently. Raises `PartyFailure` if the program or eager fails; any other failed baseline is
         named in `reasons`."""
         members, others = round_.members, round_.others
         quick = self.job.tier == "quick"
@@ -183,7 +184,7 @@ class Processes:
         return [name for name in wanted if name not in self.given_up]
 
     def _spread(self, rounds: int) -> list[list[Baseline]]:
-        """Returns the baselines other than eager of each round: all in the first, or spread evenly where each round holds only one pair."""
+        """Returns the baselines other than eager for each round: all in the first, or spread evenly if each round holds only one pair."""
         others = self._others()
         return [others[at::rounds] for at in range(rounds)] if rounds == PAIRS[self.job.tier] else [others, *[[]] * (rounds - 1)]
 
@@ -192,7 +193,7 @@ class Processes:
 
     def _constructed(self, subject: Subject, source: str) -> Caller:
         """Makes a first call, in which Triton compiles its kernels. This takes a second in each process, so it is done here, where all start in
-        parallel and others may measure meanwhile, and not in the warm-up. The program is constructed anew afterwards, so that its state is fresh."""
+        parallel and others may measure meanwhile, and not in the warm-up. The program is then constructed again, so that its state is fresh."""
         for last in (False, True) if TRITON in source else (True,):
             self.trials.reconstruct(subject, stay=False)
             assert subject.caller is not None
@@ -209,7 +210,7 @@ class Processes:
         return Side("rival", self._constructed(self.rival(runner), self.job.rival_source or ""))
 
     def _other(self, name: Baseline, party: Party, ahead: Ahead | None = None) -> Side | None:
-        """Returns another baseline. `ahead`: the work that has started it."""
+        """Returns a baseline other than eager. `ahead` is the work that has already started it."""
         if ahead is not None:
             ahead.wait()
         begin = time.monotonic() - (ahead.seconds if ahead is not None else 0.0)
@@ -227,8 +228,8 @@ class Processes:
         return side
 
     def _stand_in(self, name: Baseline) -> Side | None:
-        """Returns the side that is measured in place of an unavailable baseline. Do not call it from a thread of `at_once`, with which its new
-        process would end."""
+        """Returns the side that is measured in place of an unavailable baseline. Do not call it from a thread of `at_once`, whose end would also end
+        its new process."""
         self.pool.reap()
         try:
             party = self.pool.take("baseline", self.job.precision, self.job.mode)
@@ -263,7 +264,7 @@ class Processes:
         try:
             if party.loaded != (reference.source, trials.weight_seed):
                 load_baseline(party, reference.source, trials.weight_seed, trials.limits)
-            party.loaded = None  # only once: afterwards it is no fresh model any more
+            party.loaded = None  # used only once: afterwards the model is no longer fresh
             self._set_state(party)
         except PartyFailure as failure:
             failure.request, failure.message = "start", f"the {name} baseline failed: {failure.message}"
@@ -282,7 +283,7 @@ class Processes:
         return self._compiling(self._loaded(name, party))
 
     def _first_call(self, name: Baseline, party: Party) -> Side:
-        """Makes the first call ahead of everything else, when its correctness cannot be checked yet."""
+        """Makes the first call in advance, when its correctness cannot be checked yet."""
         side = self._importing(name, party)
         with self.pool.gate.idle():
             self.trials.first_call(side.caller)

@@ -1,10 +1,10 @@
-"""The physical floor of a task: no program can be faster than the device moves its bytes or, as the task states them, does its operations."""
+"""The roofline floor of a task: no program can be faster than the device moves its bytes or performs its operations as the task states them."""
 
 from __future__ import annotations
 
 from verifier.devices.base import Device
 
-SPLIT = 3  # TF32 products per product of fp32 accuracy: the least work that tensor cores can do for it
+SPLIT = 3  # TF32 products per product of fp32 accuracy: the minimum work for tensor cores
 
 
 def floor_ms(device: Device, nbytes: int | None, flops: int | None, precision: str) -> tuple[float | None, str]:

@@ -1,7 +1,8 @@
-"""A series of timed calls of one party: lead-in calls, then counted ones, without a message between them (`verifier/shim/series.c`).
+"""A series of timed calls of one party: lead-in calls, then counted ones, with no message between them (`verifier/shim/series.c`).
 
-A single call that starts on a message includes 110 to 200 us of waking up on a GPU host, on every side, so that short calls look alike. In a series
-the previous call has just run the same code, as in a user's loop. The device's caches are as cold as before, and no call can do another's work.
+On a GPU host, a single call that starts on a message includes 110 to 200 us of wake-up latency on every side, so that short calls look alike. In a
+series the previous call has just run the same code, as in a user's loop. The device's caches are as cold as before, and no call can do another's
+work.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from verifier.timing.call import POISON, Call
 if TYPE_CHECKING:
     from verifier.integrity.sampling.glancing import Glances
 
-MOST_BYTES = 512 << 20  # bytes of the inputs and outputs of all calls of a series
-LEAD, COUNTED = 2, 6  # most calls
-LONG_MS, WHOLE_MS = 10.0, 60.0  # length of a call beside which waking up is negligible; total length of the longest side's calls of a series
-WARM, LEAST_COUNTED = 1 / 3, 3  # probability that a series has a call with warm caches, where it has so many counted calls
-KEPT_DRAWS, KEPT_BYTES = 3, 64 << 20  # earlier draws that are used again: one of any size, more where each is this small
+MOST_BYTES = 512 << 20  # total bytes of the inputs and outputs of all calls in a series
+LEAD, COUNTED = 2, 6  # maximum numbers of calls
+LONG_MS, WHOLE_MS = 10.0, 60.0  # call length for which wake-up latency is negligible; maximum total length of the longest side's calls in a series
+WARM, LEAST_COUNTED = 1 / 3, 3  # probability that a series has a call with warm caches; minimum number of counted calls for this
+KEPT_DRAWS, KEPT_BYTES = 3, 64 << 20  # number of earlier draws that are reused if each has at most this size; otherwise one
 
 
 @dataclass(frozen=True)
 class Form:
-    """The numbers of calls of a series."""
+    """The numbers of calls in a series."""
 
     lead: int
     counted: int
-    seeded: bool = False  # whether each call draws random numbers, from a seed of its own
+    seeded: bool = False  # whether each call draws random numbers, from its own seed
     warms: bool = False  # whether some series have a call before which no caches are flushed
 
     @property
@@ -49,7 +50,7 @@ class Form:
 
 def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = False, warms: bool = False) -> Form | None:
     """Chooses the form for calls that exchange `exchanged` bytes and take from `shortest_ms` to `longest_ms` on the sides that are timed in turn;
-    null where memory holds no series."""
+    null if memory does not hold a series."""
     room = MOST_BYTES // max(exchanged, 1)
     if room < 1:
         return None
@@ -61,20 +62,21 @@ def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = F
 
 
 def series_bytes(exchanged: int) -> int:
-    """Returns the most bytes that the calls of such a series take beyond a single call's, in the party and in the judge's copies."""
+    """Returns the maximum bytes that the calls of such a series take in addition to a single call's, in the party and in the judge's copies."""
     return 2 * min((LEAD + COUNTED) * exchanged, MOST_BYTES) if exchanged <= MOST_BYTES else 0
 
 
 @dataclass
 class Use:
-    """One call's inputs: a draw in which one element of each floating tensor has another element's value, so that no two uses are the same."""
+    """The inputs of one call: a draw in which one element of each floating-point tensor is replaced by another element's value, so that no two uses
+    are equal."""
 
     values: Values
-    rng: int | None  # null: the call draws no random numbers, and is not seeded
+    rng: int | None  # null: the call draws no random numbers and is not seeded
     counted: bool
-    new: bool = True  # the first use of its draw: the party has seen no inputs like these
+    new: bool = True  # the first use of its draw: the party has seen no similar inputs
     warm: bool = False  # whether the caches are not flushed before it
-    changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # a tensor, the element, whose value it takes
+    changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # tensor, element, element that it copies
 
     def copied(self) -> Values:
         """Returns copies of the inputs that outlast the series."""
@@ -83,7 +85,7 @@ class Use:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[list[torch.Tensor]]:
-        """Yields the tensors with their changes applied while the block runs."""
+        """Yields the tensors with their changes, which apply while the block runs."""
         before = [tensor[to].clone() for tensor, to, _ in self.changes]
         for tensor, to, source in self.changes:
             tensor[to] = tensor[source].clone()
@@ -96,9 +98,9 @@ class Use:
 
 @dataclass
 class Uses:
-    """Makes each turn's uses, the same for all its sides. Element and random seed are chosen at random. One counted call, at a random place, has
-    a new draw, the others have earlier ones: a program that remembers results is slower in that call. Some series have a call before which no
-    caches are flushed: a program whose threads read the inputs during the flush is slower in that one, and any other is faster."""
+    """Makes each turn's uses, which are the same for all its sides. The changed element and the random seed are chosen at random. One counted call,
+    at a random position, has a new draw; the others reuse earlier draws. A program that remembers results is slower in that call. Some series have a
+    call before which no caches are flushed. A program whose threads read the inputs during the flush is slower in that call; any other is faster."""
 
     draw: Callable[[int], tuple[Values, int]]
     rng: random.Random
@@ -131,7 +133,7 @@ class Uses:
         ]
 
     def _change(self, tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]] | None:
-        """Chooses a change. Integers and booleans stay: changed offsets or permutations would no longer be valid inputs of the task."""
+        """Chooses a change. Integers and booleans are not changed: modified offsets or permutations would no longer be valid inputs of the task."""
         if not tensor.is_floating_point() or tensor.numel() < 2:
             return None
         to, source = (tuple(self.rng.randrange(size) for size in tensor.shape) for _ in range(2))
@@ -139,14 +141,14 @@ class Uses:
 
 
 def single(draw: Callable[[int], tuple[Values, int]], first: int) -> list[Use]:
-    """Returns the use of a turn of one call."""
+    """Returns the use of a one-call turn."""
     values, seed = draw(first)
     return [Use(values, seed, counted=True)]
 
 
 @dataclass
 class Line:
-    """Calls of a party in series, with the places of their inputs and outputs."""
+    """Makes a party's calls in series, and manages the locations of their inputs and outputs."""
 
     party: Party
     expected: list[Spec]
@@ -155,7 +157,7 @@ class Line:
 
     def calls(self, uses: list[Use], before: Callable[[], None], hold: int | None = None, glances: Glances | None = None) -> list[Call]:
         """Makes one call per use, lead-ins included. `before` is called when the party is ready, before the judge writes. The party holds the outputs
-        of call number `hold`; `glances` are at some of the calls. Raises `PartyFailure`."""
+        of call number `hold`; `glances` inspects some of the calls. Raises `PartyFailure`."""
         party, device = self.party, self.party.device
         specs = uses[0].values.specs
         size, half = place(specs)[1], place(self.expected)[1]
@@ -188,7 +190,7 @@ class Line:
         for number in glances.calls if glances is not None else ():
             calls[number].looked = True
         _share(calls, around)
-        device.sync()  # the copy above is complete before the party is asked to write there
+        device.sync()  # the copy above must be complete before the party is asked to write there
         return calls
 
     def empty(self, count: int) -> list[Stamped]:
@@ -265,8 +267,8 @@ class Line:
 
 
 def _share(calls: list[Call], around: int) -> None:
-    """Gives each counted call its part of what the series took beyond its counted calls: `around` ns before its inputs were handed over and after its
-    last call, and what lead-in calls took longer than counted ones. Work that a program leaves for these would be free."""
+    """Assigns each counted call its share of the series' time outside the counted calls. That time is `around` ns before the inputs were handed over
+    and after the last call, plus the extra time of lead-in calls over counted ones. Otherwise work that a program defers to these would be free."""
     counted = [call for call in calls if call.use is not None and call.use.counted]
     usual = statistics.median(call.inner for call in counted)
     lead = sum(call.inner - usual for call in calls if call.use is not None and not call.use.counted)

@@ -1,5 +1,8 @@
-"""The stage `timing`: measures a credible interval. A suspicious measurement is repeated once, in a fresh process with fresh seeds. On a host whose
-other work disturbs PyTorch's calls too, nothing suspicious is called the program's doing."""
+"""The stage `timing`: measures until the interval is credible.
+
+A suspicious measurement is repeated once, in a fresh process with fresh seeds. If other work on the host also disturbs PyTorch's calls, nothing
+suspicious is attributed to the program.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ ATTEMPTS = (1, 2)
 
 
 def measure(tournament: Tournament, trials: Trials, report: Report, floor: float | None, fresh: Callable[[], Subject]) -> Timing:
-    """Runs the stage. `fresh` makes a runner with the program imported; `floor` is the least time that the device needs, in ms. Raises `Ended`."""
+    """Runs the stage. `fresh` creates a runner that has imported the program; `floor` is the minimum time that the device needs, in ms. Raises
+    `Ended`."""
 
     def find(rule: str, message: str, severity: Severity = "note") -> None:
         report.findings.append(Finding(rule=rule, severity=severity, message=message, source="runtime"))

@@ -1,4 +1,7 @@
-"""Compares outputs of the timed calls: those of a program, and of a rival, with its own eager's for the same input, whichever comes first."""
+"""Compares outputs of the timed calls.
+
+Outputs of the program and of a rival are compared with those of eager in the same pair, for the same input and in any order of arrival.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,21 @@ from verifier.timing.call import Call
 from verifier.timing.pairs import Pair
 
 MOST = 4 * FLIPPED  # share of an output's elements that decisions may explain
-KEPT = 8  # trials that passed, kept in the report
+KEPT = 8  # number of passed trials kept in the report
 
 
 @dataclass
 class TimedOutputs:
     trials: Trials
     has_rival: bool
-    failed: list[Trial] = field(default_factory=list)  # the last one
+    failed: list[Trial] = field(default_factory=list)  # the last failed trial
     checked: list[Trial] = field(default_factory=list)
     rival_off: str = ""  # how the rival's outputs differ from eager's, which makes it useless for comparison
-    _off: dict[int, list[int]] = field(default_factory=dict)  # of program or rival: elements of each output that were off in calls so far
-    _pending: dict[tuple[int, int], dict[int, Call]] = field(default_factory=dict)  # by number and pair, then program, eager, rival
+    _off: dict[int, list[int]] = field(default_factory=dict)  # for program or rival: elements of each output that were off in calls so far
+    _pending: dict[tuple[int, int], dict[int, Call]] = field(default_factory=dict)  # by number and pair; then by side: program, eager, rival
 
     def of(self, pairs: list[Pair]) -> Callable[[int, Side, Call], None]:
-        """Takes a side's call of an input's number."""
+        """Returns a function that takes a side's call for a numbered input."""
         role = {id(side): (index, which) for index, pair in enumerate(pairs) for which, side in enumerate((pair.program, pair.baselines[0]))}
         role |= {id(side): (index, 2) for index, pair in enumerate(pairs) for side in pair.baselines if side.name == "rival"}
         whole = 3 if self.has_rival else 2
@@ -60,8 +63,8 @@ class TimedOutputs:
             self.checked.append(trial)
 
     def _decided(self, whose: int, number: int, got: Call, outputs: list[torch.Tensor], limits: list[float]) -> list[float]:
-        """Returns the share of elements that rounding may have decided otherwise in this call; nothing where it never does, or where it would have
-        done so too often in the calls so far."""
+        """Returns the share of elements that rounding may have decided differently in this call; empty if it never does, or if it would have done so
+        too often in the calls so far."""
         decisions = self.trials.expectations.decisions
         if len(decisions) != len(outputs):
             return []
@@ -85,6 +88,8 @@ class TimedOutputs:
                 decided = compare_outputs(name, 0, got, form, outputs, outputs, bounds[0], list(map(max, shares, bounds[1])), bounds[2])
                 trial = decided if decided.ok else trial
         changed = [i for i, (ours, theirs) in enumerate(zip(got.inputs_intact, expected.inputs_intact, strict=True)) if theirs and not ours]
-        if trial.ok and changed:
-            trial = trial.model_copy(update={"ok": False, "detail": f"the program changes its input {changed[0]}"})
+        left = [i for i, (ours, theirs) in enumerate(zip(got.inputs_intact, expected.inputs_intact, strict=True)) if ours and not theirs]
+        if trial.ok and (changed or left):
+            said = f"the program changes its input {changed[0]}" if changed else f"the program leaves its input {left[0]}, which the task changes"
+            trial = trial.model_copy(update={"ok": False, "detail": said})
         return trial.model_copy(update={"norm": NORM + ", against eager"})

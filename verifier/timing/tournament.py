@@ -1,5 +1,7 @@
-"""The tournament of the stage `timing`: starts the baselines, warms everything up, runs blocks until the interval is narrow enough, checks every
-call."""
+"""The tournament of the stage `timing`.
+
+It starts the baselines, warms everything up, runs blocks until the interval is narrow enough, and checks every call.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,17 @@ from verifier.timing.processes import PAIRS, Processes, Round
 from verifier.timing.series import Form, form
 from verifier.timing.timed_outputs import TimedOutputs
 
-MORE_PAIRS = {"quick": 0, "full": 3}  # added once, where half the interval is `WIDE` of the ratio
-WIDE = {"cuda": 0.015, "cpu": 0.05}  # a program on the host's own processors is disturbed by all other work there, and its processes take minutes
-HOPELESS = 0.2  # half width above which other work on the host is the cause, and would disturb more processes too
-MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
+MORE_PAIRS = {"quick": 0, "full": 3}  # pairs added once, if half the interval's width exceeds `WIDE`, relative to the ratio
+WIDE = {"cuda": 0.015, "cpu": 0.05}  # higher on the CPU, where all other work disturbs a program and its processes take minutes
+HOPELESS = 0.2  # half width above which other work on the host is the cause and would also disturb further processes
+MIN_BLOCKS = {"quick": 8, "full": 8}  # per pair
 MAX_BLOCKS = {"quick": 200, "full": 200}
-FEW_BLOCKS = 6  # for calls so slow that more would take minutes; also the step once the least are done
+FEW_BLOCKS = 6  # for calls so slow that more would take minutes; also the step after the minimum
 LEAST_ERROR = {"quick": 0.005, "full": 0.0025}  # relative standard error due to calls below which no more calls are needed
-SHARE = {"quick": 1.5, "full": 0.5}  # nor below this share of the error due to processes, which calls do not reduce
-COARSE = 0.03  # half width above which up to `EXTRA` budgets go into more calls
+SHARE = {"quick": 1.5, "full": 0.5}  # same, as a share of the error due to processes, which calls do not reduce
+COARSE = 0.03  # half width above which up to `EXTRA` budgets are spent on more calls
 EXTRA = 1.5
-STUBBORN = 6.0  # budgets that go into more calls while the interval would be no verdict at all: shorter than beginning again
+STUBBORN = 6.0  # budgets spent on more calls while the interval would be no verdict at all: shorter than starting over
 WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
@@ -46,15 +48,15 @@ SOUND = 1.1  # factor on eager's time up to which a compiled baseline is good en
 
 @dataclass
 class Tournament(Processes):
-    """Tier quick measures the runner of the trials against one eager process that stays for the next program of the same task; tier full several
-    fresh pairs of processes."""
+    """Runs the tournament of a tier. Tier quick measures the runner used in the trials against one eager process, which is kept for the next program
+    of the same task. Tier full measures several fresh pairs of processes."""
 
-    waiting: float = 0.0  # seconds in which other judges of the device measured, repeats included
+    waiting: float = 0.0  # seconds during which other judges of the device measured, repeats included
     measuring: float = 0.0  # seconds with exclusive use of the device, repeats included
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
-    crowded: str = ""  # how somebody else kept it busy
-    _warm: dict[int, int] = field(default_factory=dict)  # ns of each side's last call of the warm-up
+    crowded: str = ""  # how another process kept it busy
+    _warm: dict[int, int] = field(default_factory=dict)  # ns of each side's last warm-up call
     disturbed: str = ""  # how other work on the host disturbed the baselines: then nothing is the program's fault
     busy: str = ""  # why a program that seems faster is not called faster on this host
     form: Form | None = None  # form of the last round's series; null: calls were timed one by one
@@ -62,8 +64,8 @@ class Tournament(Processes):
     inspect: Callable[[Party], Glancing | None] | None = None  # how that process is inspected while it is timed
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
-        """Returns the timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for any failed party;
-        but where a baseline other than eager fails in a timed call, all are measured again without it."""
+        """Returns the timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for any failed party,
+        except that if a baseline other than eager fails in a timed call, everything is measured again without it."""
         while True:
             try:
                 return self._run(subject)
@@ -95,14 +97,14 @@ class Tournament(Processes):
             if self.outputs.failed:
                 self.prepared = {}
                 break
-            if not number:  # the rest of a part of the pairs is not worth its memory
+            if not number:  # a partial set of pairs is not worth the rest of its memory
                 self.prepared = self._sound(pairs) if len(these) == count else {}
         return self._result(pairs)
 
     def _round(self, number: int, round_: Round, subject: Subject, before: list[Pair], rng: random.Random) -> list[Pair]:
         frozen = self.pool.gate.frozen_seconds()
         these = self._bring_up(round_, subject)
-        # They also warm up on the processors on which they are timed. Ending idle compilers takes a second, in which other judges may measure.
+        # They also warm up on the processors used for timing. Ending idle compilers takes a second, in which other judges may measure.
         self.pool.at_once([partial(side.caller.party.rest, anew=True) for pair in these for side in pair.sides])
         self.pool.settle()
         for pair in these:
@@ -114,22 +116,22 @@ class Tournament(Processes):
         return these
 
     def _plan(self, pairs: list[Pair]) -> Iterator[Round]:
-        """Plans the rounds. When the last of the others are in `pairs`, an interval that is still wide gets further pairs once, whatever it says: by
-        then processes make it wide, not calls (or a busy host does, and no pair helps)."""
+        """Plans the rounds. Once the last of the other baselines are in `pairs`, an interval that is still wide gets further pairs once, whatever it
+        says. By then it is wide because of processes, not calls (or because the host is busy, in which case further pairs do not help)."""
         more = MORE_PAIRS[self.job.tier]
         rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - sum(one.calls for one in self.ahead.values()))
         if len(rounds) > 1:
             self._end_ahead(only_called=True)  # later rounds would keep memory from the first one
         planned = list(zip(rounds, self._spread(len(rounds)), strict=True))
-        # Where one pair fills the memory, few fresh processes are in stock at first. Without further pairs the next job takes them, and a judge for
-        # one job has no next job.
+        # If one pair fills the memory, only a few fresh processes are in stock at first. Without further pairs the next job takes them, but a judge
+        # for a single job has no next job.
         last = self._takes(self._rounds(more, 0)[0], []) if more and len(rounds) > 1 and self.pool.spares else 0
         for round_, later in zip(planned, [*planned[1:], None], strict=True):
             yield Round(*round_, after=self._takes(*later) if later is not None else last)
         half = self._estimate(pairs).half if more else 0.0
         if WIDE[self.pool.device.kind] < half < HOPELESS:
             self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
-            self._close_but(self.prepared)  # further pairs get the others' memory
+            self._close_but(self.prepared)  # further pairs get the memory of the other baselines
             rounds = self._rounds(more, 0)
             for members, following in zip(rounds, [*rounds[1:], range(0)], strict=True):
                 yield Round(members, [], further=True, after=self._takes(following, []))
@@ -152,8 +154,8 @@ class Tournament(Processes):
             self.waiting += (began - asked) + (time.monotonic() - ended)
 
     def _look_for_others(self, pairs: list[Pair]) -> None:
-        """Checks a device that was busy while the programs should have been idle. If it is still busy with their processes gone, the work is somebody
-        else's, such as a kernel that another judge's process had started before it was frozen."""
+        """Checks a device that was busy while the programs should have been idle. If it is still busy once their processes are gone, the work belongs
+        to another process, such as a kernel that another judge's process had started before it was frozen."""
         suspects = [pair for pair in pairs if pair.watch.long_wait()]
         for pair in suspects:
             self.pool.give_back(pair.program.caller.party)
@@ -162,8 +164,8 @@ class Tournament(Processes):
             pair.watch.works_on = works_on
 
     def _sound(self, pairs: list[Pair]) -> dict[str, Side]:
-        """Returns baselines that a repeat need not compile again: a repeat is about the program, or about a busy machine. A baseline slower than
-        eager may have been tuned while the machine was busy, and is made anew."""
+        """Returns baselines that need not be recompiled for a repeat, which is due to the program or to a busy machine. A baseline slower than eager
+        may have been tuned while the machine was busy, and is rebuilt."""
         first = pairs[0]
         most = SOUND * median_ms(first.baselines[0])
         return {str(side.name): side for side in first.baselines[1:] if side.name != "rival" and side.blocks and median_ms(side) <= most}
@@ -178,7 +180,7 @@ class Tournament(Processes):
         first = self._warm_up(these)
         turns.mark("warm")
         for side in sides:
-            side.caller.party.rest()  # compilers that a first call has started
+            side.caller.party.rest()  # compilers started by a first call
             side.calibrate()
         for pair in these:
             for baseline in pair.baselines:
@@ -212,7 +214,7 @@ class Tournament(Processes):
                 self.outputs.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
 
     def _unseen(self, shape: Form | None) -> bool:
-        """Whether too little has been seen of whose code the timed calls run."""
+        """Returns whether too little has been seen of whose code the timed calls run."""
         glancing = self.timed.caller.glancing if self.timed is not None else None
         return shape is not None and glancing is not None and glancing.wants_more
 
@@ -257,15 +259,15 @@ class Tournament(Processes):
         return timing, problem
 
     def _form(self, sides: list[Side]) -> Form | None:
-        """Chooses the form of series by the calls of the warm-up, the last of which are warm."""
+        """Chooses the form of series from the warm-up calls, the last of which are warm."""
         if self.pool.device.leader() is None:
             return None
         shortest, longest = min(self._warm.values()), max(self._warm.values())
-        warms = self.pool.device.kind == "cpu"  # what a call takes after no flush has not been measured on a GPU
+        warms = self.pool.device.kind == "cpu"  # the time of a call without a preceding flush has not been measured on a GPU
         return form(self.trials.ledger().exchanged, shortest / 1e6, longest / 1e6, self.trials.stochastic, warms)
 
     def _warm_up(self, pairs: list[Pair]) -> int:
-        """Makes the same calls on every side, in the same sequence and also checked, until a sensible time has passed."""
+        """Makes the same calls on every side, in the same sequence and also checked, until enough time has passed."""
         check = self._noting(self.outputs.of(pairs))
         begin = time.monotonic()
         number, self._warm = 0, {}
@@ -277,7 +279,7 @@ class Tournament(Processes):
                     self._warm[id(side)] = call.inner
                     check(number, side, call)
                     del call
-            del values  # gigabytes, perhaps, for which the next draw has no room
+            del values  # may take gigabytes, and the next draw may not fit either
             number += 1
         return number
 

@@ -1,11 +1,12 @@
-"""Who may do what in which team. Every other app asks here.
+"""Access rights: decides who may do what in which team. All other apps check rights through this module.
 
-A person's role gives rights: a viewer may "view"; a member may also "act" (submit, steer, comment, judge); an owner may also "own" (members, the
-team's tokens, what is published or shared). A personal token never gives more than its owner's role, and only in its own team.
+A person's role grants rights: a viewer may "view"; a member may also "act" (submit, steer, comment, judge); an owner may also "own" (manage members
+and the team's tokens, and decide what is published or shared). A personal token never grants more than its owner's role, and only in its own team.
 """
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any, Literal
 
 from django.core.exceptions import PermissionDenied
@@ -24,7 +25,7 @@ ROLES: dict[str, frozenset[str]] = {
     Membership.MEMBER: frozenset({"view", "act"}),
     Membership.OWNER: frozenset({"view", "act", "own"}),
 }
-# What a token has to say, any one of them, before its owner's right counts.
+# The scopes that a token needs for each right. One of these scopes is enough, but the token's owner must also have the right.
 SCOPES: dict[str, frozenset[str]] = {
     "view": frozenset({"read", "submit", "verify", "admin"}),
     "act": frozenset({"submit", "verify", "admin"}),
@@ -40,12 +41,12 @@ Asker = HttpRequest | User
 
 
 def user_of(asker: Asker) -> Any:
-    """The person behind a request, or the person themselves; `AnonymousUser` where nobody is signed in."""
+    """The person who makes a request (or a person directly); `AnonymousUser` if nobody is signed in."""
     return getattr(asker, "user", asker)
 
 
 def grant_of(asker: Asker) -> TokenGrant | None:
-    """The personal token that a request came with: whoever takes one sets `request.grant`."""
+    """The personal token that came with a request. The code that accepts a token sets `request.grant`."""
     return getattr(asker, "grant", None)
 
 
@@ -55,13 +56,14 @@ def teams_with(asker: Asker, right: Right = "view") -> QuerySet[Team]:
     if not user.is_authenticated or not user.is_active or (grant is not None and not grant.scopes & SCOPES[right]):
         return Team.objects.none()
     roles = [role for role, rights in ROLES.items() if right in rights]
-    # A subquery: a join would say a team twice to whoever joins memberships once more.
+    # This is a subquery because a join would list a team twice if the caller joins memberships again.
     found = Team.objects.filter(pk__in=Membership.objects.filter(user=user, role__in=roles).values("team"))
     return found.filter(pk=grant.team.pk) if grant is not None else found
 
 
-def rights_in(asker: Asker, team: Team | object) -> frozenset[str]:
-    """All rights of the asker in a team, by one query; none where the asker may not know of it. `team` may be the team or its id."""
+def rights_in(asker: Asker, team: Team | uuid.UUID | None) -> frozenset[str]:
+    """Returns all rights of the asker in a team with one query, or an empty set if the asker may not know that the team exists. `team` may be the
+    team or its id."""
     user, grant, pk = user_of(asker), grant_of(asker), getattr(team, "pk", team)
     if not user.is_authenticated or not user.is_active or (grant is not None and str(grant.team.pk) != str(pk)):
         return frozenset()
@@ -70,14 +72,14 @@ def rights_in(asker: Asker, team: Team | object) -> frozenset[str]:
     return rights if grant is None else frozenset(right for right in rights if grant.scopes & SCOPES[right])
 
 
-def has_right(asker: Asker, team: Team | object, right: Right) -> bool:
+def has_right(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> bool:
     """`team` may be the team or its id."""
     return right in rights_in(asker, team)
 
 
-def require(asker: Asker, team: Team | object, right: Right) -> frozenset[str]:
-    """The asker's rights. `Http404` for whoever may not know of the team's things; `PermissionDenied` with a sentence where the role, or the
-    token, does not allow it."""
+def require(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> frozenset[str]:
+    """The asker's rights. Raises `Http404` if the asker may not know that the team's objects exist, and `PermissionDenied` with an explanation if the
+    role or the token does not grant the right."""
     rights = rights_in(asker, team)
     if "view" not in rights:
         raise Http404("no such thing")
@@ -90,7 +92,7 @@ def require(asker: Asker, team: Team | object, right: Right) -> frozenset[str]:
 
 
 def writable_teams(asker: Asker) -> list[Team]:
-    """Teams in which new things can be made, the current one first."""
+    """Returns the teams in which the asker can create objects, with the current team first."""
     teams = list(teams_with(asker, "act").order_by("name"))
     current = getattr(asker, "team", None)
     first = current.pk if current else user_of(asker).personal_team_id
@@ -98,7 +100,8 @@ def writable_teams(asker: Asker) -> list[Team]:
 
 
 def team_for(asker: Asker, team_id: str = "") -> Team:
-    """The team that something new belongs to: the one asked for, else the current one. `PermissionDenied` where the asker may not write there."""
+    """Returns the team to which a new object will belong: the requested team, or else the current team. Raises `PermissionDenied` if the asker may
+    not create objects in it."""
     current = getattr(asker, "team", None) or (getattr(asker, "personal_team", None) if isinstance(asker, User) else None)
     for team in writable_teams(asker):
         if str(team.pk) == str(team_id or (current.pk if current else team.pk)):

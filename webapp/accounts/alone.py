@@ -1,4 +1,7 @@
-"""`SANDBOX=none` is for one account on loopback: nothing here lets a second person in, or shows them what an unconfined program said."""
+"""The restrictions of `SANDBOX=none`, which is meant for a single account on loopback.
+
+A second person must not sign in, nor see the output of an unconfined program.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,6 @@ from verifier.confinement.probe import CHOICE, waived
 
 
 def refuse(what: str) -> None:
-    """Raises `PermissionDenied` where this installation runs without a sandbox. `what`: of what there is none, such as "invitations"."""
+    """Raises `PermissionDenied` if this installation runs without a sandbox. `what` names the unavailable feature, such as "invitations"."""
     if waived():
         raise PermissionDenied(f"There are no {what} while {CHOICE}=none: without a sandbox this installation is for one account on this machine.")

@@ -1,4 +1,5 @@
-"""The audit log: who did what, when, from where. Rows are written in the transaction of what they tell of, and never changed."""
+"""The audit log records who did what, when and from where. Each row is written in the same transaction as the action that it records, and is never
+changed."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from django.http import HttpRequest
 from webapp.accounts.access import Asker, grant_of, user_of
 from webapp.accounts.models import AuditEntry, Team
 
-# What is recorded, as people read it. An action that is missing here is shown by its own name.
+# Human-readable names of the recorded actions. Actions that are missing here are shown with their internal names.
 ACTIONS = {
     "sign_in": "signed in",
     "sign_in.refused": "sign-in refused",
@@ -53,9 +54,10 @@ LONGEST_TARGET = 200
 
 
 def record(asker: Asker | None, team: Team | None, action: str, target: str = "", detail: dict[str, Any] | None = None) -> None:
-    """Put one act on record. Without a team it concerns the person (a sign-in): then every team of theirs has it.
+    """Records one act. An action without a team, such as a sign-in, belongs to the person and appears in the logs of all their teams.
 
-    `target` is what it was done to, as a person would name it; `detail` is small JSON: before and after, ids. Nothing secret in either.
+    `target` is a human-readable name of the object; `detail` is a small JSON object, for example with ids or with the values before and after.
+    Neither may contain secrets.
     """
     user = user_of(asker) if asker is not None else None
     user = user if user is not None and user.is_authenticated else None
@@ -77,8 +79,8 @@ def record(asker: Asker | None, team: Team | None, action: str, target: str = ""
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """The address that the request came from. Only of a proxy in TRUSTED_PROXIES is believed whom it speaks for: the last one that it names and that
-    is no such proxy itself."""
+    """The client's address. Forwarding headers are trusted only if they come from a proxy in TRUSTED_PROXIES. In that case, the client is the last
+    listed address that is not such a proxy."""
     address = _address(request.META.get("REMOTE_ADDR", ""))
     named = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
     while named and address is not None and any(address in network for network in settings.TRUSTED_PROXIES):

@@ -1,4 +1,4 @@
-"""Context processor: the team switcher of the frame, the tabs of the account, what the pages of signing in offer."""
+"""Context processor for the team switcher in the page frame, the account tabs and the sign-in options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EMAIL = ("account_email", "Email")
 
 
 def accounts(request: HttpRequest) -> dict[str, Any]:
-    # Nothing is asked before a template uses it: an error page has to appear even where the database does not answer.
+    # All values are lazy and are queried only when a template uses them, because error pages must work even if the database does not respond.
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         invited = SimpleLazyObject(lambda: pending_invitation(request))
@@ -30,7 +30,8 @@ def accounts(request: HttpRequest) -> dict[str, Any]:
 
 
 def _tabs(request: HttpRequest) -> list[dict[str, Any]]:
-    password = "account_change_password" if request.user.has_usable_password() else "account_set_password"
+    user = request.user
+    password = "account_change_password" if user.is_authenticated and user.has_usable_password() else "account_set_password"
     links = [(reverse(password if name == "password" else name), label) for name, label in [*TABS, *([EMAIL] if settings.MAIL else [])]]
     here = max((href for href, _ in links if request.path.startswith(href)), key=len, default="")
     return [{"href": href, "label": label, "current": href == here} for href, label in links]

@@ -1,6 +1,6 @@
-"""The team that a person works in now: `request.team`.
+"""`request.team` is the team in which a person currently works.
 
-Kept in the session, remembered for the next one; whoever loses the team falls back to their personal one.
+It is stored in the session and remembered for the next session. People who leave or lose the team fall back to their personal team.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SESSION_KEY = "team"
 
 
 class CurrentTeam:
-    """Sets `request.team`, asked for when it is first used; falsy where nobody is signed in."""
+    """Makes `request.team` a lazy value that is loaded on first use. It is falsy if nobody is signed in."""
 
     sync_capable = async_capable = True
 
@@ -48,7 +48,7 @@ def current_team(request: HttpRequest) -> Team | None:
 
 
 def switch(request: Request, team: Team) -> None:
-    """Work in `team` from now on; the caller has made sure that the person belongs to it."""
+    """Makes `team` the current team. The caller must have checked that the person is a member."""
     request.session[SESSION_KEY] = str(team.pk)
     request.team = team
     User.objects.filter(pk=request.user.pk).update(last_team=team)

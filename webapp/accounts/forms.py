@@ -1,4 +1,4 @@
-"""What people give: names of teams, invitations, roles, tokens."""
+"""Forms for team names, invitations, roles and tokens."""
 
 from __future__ import annotations
 

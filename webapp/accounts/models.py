@@ -1,4 +1,4 @@
-"""People and teams. Everything that belongs to somebody carries a team."""
+"""People and teams. Every object that has an owner refers to a team."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from django.utils.text import slugify
 
 
 class User(AbstractUser):
-    """Signs in by a one-time link or a password; `email` may be empty on a single machine."""
+    """A person who signs in with a one-time link or a password. `email` may be empty on single-machine installations."""
 
     personal_team = models.OneToOneField("accounts.Team", on_delete=models.PROTECT, null=True, related_name="personal_of")
-    last_team = models.ForeignKey("accounts.Team", on_delete=models.SET_NULL, null=True, related_name="+")  # where the next session opens
+    last_team = models.ForeignKey("accounts.Team", on_delete=models.SET_NULL, null=True, related_name="+")  # the next session starts in this team
 
     @classmethod
     def with_team(cls, username: str, **fields: Any) -> User:
@@ -28,6 +28,13 @@ class User(AbstractUser):
             user = cls.objects.create_user(username, **fields)
             user.make_personal_team()
             return user
+
+    @property
+    def home(self) -> Team:
+        """The personal team, which every account gets when it is made. Raises `ValueError` for an account that has none."""
+        if self.personal_team is None:
+            raise ValueError(f"{self.username} has no personal team")
+        return self.personal_team
 
     def make_personal_team(self) -> None:
         team = Team.objects.create(name=self.username[:100], slug=f"{slugify(self.username)[:90] or 'person'}-{secrets.token_hex(3)}")
@@ -59,7 +66,7 @@ class Membership(models.Model):
 
 
 class SignInLink(models.Model):
-    """A one-time link; only the hash of its token is kept."""
+    """A one-time sign-in link. Only the hash of its token is stored."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
     token_hash = models.CharField(max_length=64, unique=True)
@@ -73,7 +80,7 @@ class SignInLink(models.Model):
 
     @classmethod
     def issue(cls, user: User, lifetime: timedelta = timedelta(days=1)) -> str:
-        """The token to put into the link. Earlier unused links of this user stop working."""
+        """Returns the token for a new link, and invalidates the user's earlier unused links."""
         token = secrets.token_urlsafe(32)
         cls.objects.filter(user=user, used_at=None).delete()
         cls.objects.create(user=user, token_hash=cls.hash(token), expires_at=timezone.now() + lifetime)
@@ -81,30 +88,30 @@ class SignInLink(models.Model):
 
     @classmethod
     def redeem(cls, token: str) -> User | None:
-        """The user, exactly once; None for a token that is unknown, used or expired."""
+        """Returns the user the first time, or None if the token is unknown, used or expired."""
         now = timezone.now()
         claimed = cls.objects.filter(token_hash=cls.hash(token), used_at=None, expires_at__gt=now).update(used_at=now)
         return cls.objects.select_related("user").get(token_hash=cls.hash(token)).user if claimed == 1 else None
 
 
 class Invitation(models.Model):
-    """A link by which people join a team; only the hash of its token is kept."""
+    """A link through which people join a team. Only the hash of its token is stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="invitations")
     role = models.CharField(max_length=10, choices=Membership.ROLES, default=Membership.MEMBER)
-    note = models.CharField(max_length=100, blank=True)  # whom it is for
+    note = models.CharField(max_length=100, blank=True)  # the intended recipient
     token_hash = models.CharField(max_length=64, unique=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
-    most_uses = models.IntegerField(null=True)  # null: as many as want to
+    most_uses = models.IntegerField(null=True)  # null: unlimited
     uses = models.IntegerField(default=0)
     revoked_at = models.DateTimeField(null=True)
 
     @property
     def state(self) -> str:
-        """open, used, expired, revoked"""
+        """open, used, expired or revoked"""
         if self.revoked_at is not None:
             return "revoked"
         if self.most_uses is not None and self.uses >= self.most_uses:
@@ -113,7 +120,7 @@ class Invitation(models.Model):
 
 
 class ApiToken(models.Model):
-    """A personal token: its owner, in one team, within its scopes (webapp/accounts/tokens.py)."""
+    """A personal token, which acts for its owner in one team within its scopes (webapp/accounts/tokens.py)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="tokens")
@@ -130,19 +137,19 @@ class ApiToken(models.Model):
 
     @property
     def state(self) -> str:
-        """in force, expired, revoked"""
+        """in force, expired or revoked"""
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "in force"
 
 
 class AuditEntry(models.Model):
-    """One act on record; written by webapp/accounts/audit.py alone."""
+    """One recorded act. Only webapp/accounts/audit.py writes these rows."""
 
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="audit")
     at = models.DateTimeField(default=timezone.now)
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
-    actor_name = models.CharField(max_length=150, blank=True)  # stays when the account goes
+    actor_name = models.CharField(max_length=150, blank=True)  # kept after the account is deleted
     action = models.CharField(max_length=40)
     target = models.CharField(max_length=200, blank=True)
     detail = models.JSONField(default=dict)
@@ -154,7 +161,7 @@ class AuditEntry(models.Model):
 
 
 class CachedValue(models.Model):
-    """The table of webapp/accounts/shared_cache.py."""
+    """A row of the table behind webapp/accounts/shared_cache.py."""
 
     key = models.CharField(max_length=250, primary_key=True)
     value = models.JSONField()

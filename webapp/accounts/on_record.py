@@ -1,4 +1,4 @@
-"""What Django and allauth announce of signing in and of the means to do it, put on record."""
+"""Records sign-ins and credential changes in the audit log, based on the signals of Django and allauth."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def signed_in(request: HttpRequest, user: User, **_: Any) -> None:
 def signed_out(request: HttpRequest, user: User | None, **_: Any) -> None:
     if user is not None:
         audit.record(request, None, "sign_out")
-        access_changed()  # sockets of this session close
+        access_changed()  # closes the sockets of this session
 
 
 @receiver(user_login_failed)
 def refused(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
-    """Only names that there are: otherwise strangers could write what they like into the log."""
+    """Records only existing user names, because otherwise strangers could write arbitrary text into the log."""
     user = User.objects.filter(username__iexact=credentials.get("username") or "").first()
     if user is not None and request is not None:
         _refused(request, user, "password")

@@ -1,6 +1,7 @@
-"""A cache that all web processes share: a table of JSON values. Rate limits and used one-time codes live in it.
+"""A cache that all web processes share, stored as a table of JSON values. It holds rate limits and used one-time codes.
 
-Django's own database cache unpickles what it reads; other processes write to this database, so nothing here is executed.
+Django's own database cache unpickles what it reads. Because other processes also write to this database, this cache stores only JSON, which cannot
+execute code.
 """
 
 from __future__ import annotations
@@ -13,39 +14,39 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.db import connection
 
 TABLE = "accounts_cachedvalue"
-SWEEP = 0.01  # share of the writes that also delete what has expired
+SWEEP = 0.01  # fraction of writes that also delete expired values
 
 GET = f"SELECT value::text FROM {TABLE} WHERE key = %s AND (expires_at IS NULL OR expires_at > clock_timestamp())"
 PUT = f"""
 INSERT INTO {TABLE} AS kept (key, value, expires_at) VALUES (%s, %s::jsonb, clock_timestamp() + make_interval(secs => %s))
 ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, expires_at = EXCLUDED.expires_at
 """
-ADD = PUT + " WHERE kept.expires_at <= clock_timestamp()"  # a value that still holds stays; one statement, so one of many writers wins
+ADD = PUT + " WHERE kept.expires_at <= clock_timestamp()"  # keeps unexpired values; atomic, so only one of several concurrent writers succeeds
 
 
 class SharedCache(BaseCache):
-    """`LOCATION` is not used; `timeout=None` keeps a value for ever."""
+    """`LOCATION` is unused; `timeout=None` keeps a value forever."""
 
     def __init__(self, location: str, params: dict[str, Any]):
         super().__init__(params)
 
-    def add(self, key, value, timeout=DEFAULT_TIMEOUT, version=None) -> bool:
+    def add(self, key: str, value: Any, timeout: float | None = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         return self._write(ADD, key, value, timeout, version)
 
-    def set(self, key, value, timeout=DEFAULT_TIMEOUT, version=None) -> None:
+    def set(self, key: str, value: Any, timeout: float | None = DEFAULT_TIMEOUT, version: int | None = None) -> None:
         self._write(PUT, key, value, timeout, version)
 
-    def get(self, key, default=None, version=None) -> Any:
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
         with connection.cursor() as cursor:
             cursor.execute(GET, [self.make_key(key, version=version)])
             row = cursor.fetchone()
         return json.loads(row[0]) if row else default
 
-    def touch(self, key, timeout=DEFAULT_TIMEOUT, version=None) -> bool:
+    def touch(self, key: str, timeout: float | None = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         statement = f"UPDATE {TABLE} SET expires_at = clock_timestamp() + make_interval(secs => %s) WHERE key = %s AND expires_at > clock_timestamp()"
         return self._execute(statement, [self._seconds(timeout), self.make_key(key, version=version)]) == 1
 
-    def delete(self, key, version=None) -> bool:
+    def delete(self, key: str, version: int | None = None) -> bool:
         return self._execute(f"DELETE FROM {TABLE} WHERE key = %s", [self.make_key(key, version=version)]) == 1
 
     def clear(self) -> None:
@@ -59,11 +60,11 @@ class SharedCache(BaseCache):
         return written == 1
 
     def _seconds(self, timeout: float | None) -> float | None:
-        """None, which SQL carries on to an `expires_at` of null, is for ever."""
+        """Returns the timeout in seconds. None becomes a null `expires_at` in SQL and means forever."""
         return self.default_timeout if timeout is DEFAULT_TIMEOUT else timeout
 
     @staticmethod
     def _execute(statement: str, arguments: list[Any]) -> int:
         with connection.cursor() as cursor:
             cursor.execute(statement, arguments)
-            return cursor.rowcount
+            return int(cursor.rowcount)

@@ -1,9 +1,11 @@
-"""The request of somebody who is signed in, as types: what views behind `login_required`, and operations of the API, may rely on."""
+"""The request type for a signed-in person, on which views behind `login_required` and API operations rely, and the person of a session."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest
 
 if TYPE_CHECKING:
@@ -14,9 +16,17 @@ if TYPE_CHECKING:
 
 
 class Request(HttpRequest):
-    """Django makes the request, and our middleware sets what is declared here; nothing makes an object of this class."""
+    """Declares the attributes that our middleware adds to Django's request. Only streams, which bypass Django, create one."""
 
     user: User
     team: Team
     htmx: HtmxDetails
-    grant: TokenGrant | None  # where the request came by a token
+    grant: TokenGrant | None  # set if the request came with a token
+
+
+def user_of_session(key: str) -> User | None:
+    """The active person whose session this is, read again; None if the session has ended."""
+    request = HttpRequest()
+    request.session = SessionStore(key)
+    user = get_user(request)
+    return user if user.is_authenticated and user.is_active else None

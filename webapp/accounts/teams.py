@@ -1,4 +1,4 @@
-"""Teams: who belongs to one, and how that changes. Every change is put on record and takes effect at once."""
+"""Team membership and its changes. Every change is recorded in the audit log and takes effect immediately."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import ApiToken, Invitation, Membership, SignInLink, Team, User
 from webapp.accounts.signed_in import Request
 
-INVITED = "invitation"  # in the session of somebody who opened a link and has no account yet
+INVITED = "invitation"  # session key for a person who opened a link and has no account yet
 
 
 class Refused(ValueError):
-    """A change that a team does not allow; says why and what to do."""
+    """Raised for a change that a team does not allow. The message explains why, and what to do."""
 
 
 def create(request: Request, name: str) -> Team:
@@ -42,7 +42,7 @@ def rename(request: Request, team: Team, name: str) -> None:
 
 
 def invite(request: Request, team: Team, role: str, *, days: int, most_uses: int | None, note: str = "") -> tuple[Invitation, str]:
-    """An invitation and the token of its link, which is not kept."""
+    """Returns a new invitation and the token of its link, which is not stored."""
     alone.refuse("invitations")
     token = secrets.token_urlsafe(32)
     with transaction.atomic():
@@ -66,7 +66,7 @@ def open_invitation(token: str) -> Invitation | None:
 
 
 def pending_invitation(request: HttpRequest) -> Invitation | None:
-    """Of somebody who opened a link before they had an account or had signed in."""
+    """Returns the invitation of a person who opened a link before signing in or up."""
     kept = request.session.get(INVITED)
     return _open().filter(pk=kept).select_related("team").first() if kept else None
 
@@ -76,17 +76,17 @@ def _open() -> QuerySet[Invitation]:
 
 
 def join(request: HttpRequest, user: User, invitation: Invitation) -> Membership:
-    """Take the invitation; who is in the team already keeps their role and uses nothing up."""
+    """Accepts the invitation. Existing members keep their role and do not use up the link."""
     with transaction.atomic():
         present = Membership.objects.filter(team=invitation.team, user=user).first()
         if present is None:
-            # The condition is asked again where it counts: two people may open the last use of a link at once.
+            # The condition is checked again under the lock, because two people may try the last use of a link at the same time.
             if not _open().filter(pk=invitation.pk).update(uses=F("uses") + 1):
                 raise Refused("This invitation has been used or revoked: ask for a new one.")
             present = Membership.objects.create(team=invitation.team, user=user, role=invitation.role)
             detail = {"role": invitation.role, "invitation": invitation.note or str(invitation.pk)}
             audit.record(user if not request.user.is_authenticated else request, invitation.team, "member.joined", user.get_username(), detail)
-            user.last_team = invitation.team  # where a new account's first session opens
+            user.last_team = invitation.team  # the team in which a new account's first session starts
             user.save(update_fields=["last_team"])
     request.session.pop(INVITED, None)
     return present
@@ -107,7 +107,7 @@ def set_role(request: Request, team: Team, member: Membership, role: str) -> Non
 
 
 def remove(request: Request, team: Team, member: Membership) -> None:
-    """Out of the team, at once: pages, sockets, tokens. Their runs stay the team's."""
+    """Removes a member and immediately revokes their access to pages, sockets and tokens. Their runs remain with the team."""
     leaves = member.user_id == request.user.pk
     with transaction.atomic():
         if team.pk == member.user.personal_team_id:
@@ -121,7 +121,7 @@ def remove(request: Request, team: Team, member: Membership) -> None:
 
 
 def _locked(team: Team, member: Membership) -> Membership:
-    """The membership as it is now; nobody else changes this team's members meanwhile."""
+    """Returns the current membership and locks it, so that nobody else changes this team's members in the meantime."""
     Team.objects.select_for_update().get(pk=team.pk)
     found = Membership.objects.filter(pk=member.pk).first()
     if found is None:

@@ -1,4 +1,4 @@
-"""Personal tokens: what a program shows to act for a person in one team. Only a hash is kept."""
+"""Personal tokens, which let a program act for a person in one team. Only a hash is stored."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SCOPES = {
     "verify": "have programs verified",
     "admin": "everything that you may do in the team, its members and tokens included",
 }
-MARK = "sw_"  # so that scanners for leaked secrets can find one
-PREFIX = len(MARK) + 8  # characters that stay visible
-USED_EVERY = timedelta(minutes=1)  # how fine `last_used_at` is: a busy token must not write a row a request
+MARK = "sw_"  # a prefix that lets scanners for leaked secrets recognise a token
+PREFIX = len(MARK) + 8  # characters that remain visible
+USED_EVERY = timedelta(minutes=1)  # resolution of `last_used_at`, since a busy token must not cause one write per request
 
 
 @dataclass(frozen=True)
 class TokenGrant:
-    """Who asks, for which team, and for what."""
+    """The grant of a token: the person, the team and the scopes."""
 
     user: User
     team: Team
@@ -40,12 +40,12 @@ class TokenGrant:
 
 
 def hashed(token: str) -> str:
-    """A plain hash does: the token has 256 random bits."""
+    """A plain hash is sufficient because the token has 256 random bits."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def issue(user: User, team: Team, name: str, scopes: Iterable[str], expires_at: datetime | None = None) -> tuple[ApiToken, str]:
-    """A new token and its text, which can never be shown again."""
+    """Returns a new token and its text, which can never be shown again."""
     alone.refuse("tokens")
     text = MARK + secrets.token_urlsafe(32)
     chosen = [scope for scope in SCOPES if scope in set(scopes)]
@@ -55,7 +55,8 @@ def issue(user: User, team: Team, name: str, scopes: Iterable[str], expires_at: 
 
 
 def authenticate(header: str, address: str | None = None) -> TokenGrant | None:
-    """The grant of an `Authorization` header, `Bearer sw_…`; None for anything that is not a token in force of a present member of its team."""
+    """Returns the grant of an `Authorization` header (`Bearer sw_…`), or None unless the token is in force and its owner is still a member of the
+    team."""
     scheme, _, text = header.strip().partition(" ")
     text = text.strip()
     if waived() or scheme.lower() != "bearer" or not text.startswith(MARK) or len(text) > 200:

@@ -1,4 +1,4 @@
-"""Whether a team's runs may be learned from: what an owner of it said last, in the audit log."""
+"""Consent to training on a team's runs, which is the latest decision of any of its owners in the audit log."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def last_word(team: Team) -> AuditEntry | None:
 
 
 def agreeing() -> list[tuple[Team, AuditEntry]]:
-    """Teams whose last word is yes, with that word."""
+    """Returns the teams whose latest decision is consent, with the audit entry of the decision."""
     teams = Team.objects.filter(audit__action=AGREED).distinct().order_by("slug")
     return [(team, word) for team in teams if (word := last_word(team)) is not None and word.action == AGREED]

@@ -1,4 +1,4 @@
-"""Ways in, one's account, and the settings of teams."""
+"""URLs for signing in, the account and the team settings."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""One's own account: who one is, one's teams, one's tokens."""
+"""The pages of a person's own account: identity, teams and tokens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def new_team(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def switch_team(request: Request) -> HttpResponse:
-    """Work in another of one's teams. Leads to the list of its runs: what was open may be the other team's."""
+    """Switches to another team of the person. Redirects to the list of its runs, because the current page may belong to the previous team."""
     try:
         wanted = uuid.UUID(request.POST.get("team", ""))
     except ValueError:
@@ -60,7 +60,7 @@ def switch_team(request: Request) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def my_tokens(request: Request) -> HttpResponse:
-    """One's tokens in all teams; a new one is for the current team, and its text is in this answer only."""
+    """Shows the person's tokens in all teams. A new token belongs to the current team; its text is shown only in this response."""
     form = TokenForm(request.POST or None)
     made, text = None, ""
     if request.method == "POST" and form.is_valid():
@@ -76,7 +76,7 @@ def my_tokens(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def revoke_token(request: Request, token_id: uuid.UUID) -> HttpResponse:
-    """One's own, or one of a team that one owns."""
+    """Revokes one of the person's own tokens, or a token of a team that the person owns."""
     token = get_object_or_404(ApiToken.objects.select_related("team", "user"), pk=token_id)
     own = token.user_id == request.user.pk
     if not own:

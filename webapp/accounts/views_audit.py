@@ -1,11 +1,11 @@
-"""The audit log of a team: who did what, when, from where. For its owners."""
+"""The audit log of a team, which its owners can read: who did what, when and from where."""
 
 from __future__ import annotations
 
 import csv
 import uuid
 from collections.abc import Iterator
-from datetime import datetime, time
+from datetime import date, datetime, time
 from io import StringIO
 from typing import Any
 
@@ -35,13 +35,15 @@ def audit(request: Request, team_id: uuid.UUID) -> HttpResponse:
     team, context = team_for_page(request, team_id, "own")
     entries = filtered(team, request)
     page = Paginator(entries, A_PAGE).get_page(request.GET.get("page"))
-    for entry in page:
-        entry.words = ACTIONS.get(entry.action, entry.action.replace(".", " ").replace("_", " "))
-        entry.said = described(entry.detail)
+    lines = [
+        {"entry": entry, "words": ACTIONS.get(entry.action, entry.action.replace(".", " ").replace("_", " ")), "said": described(entry.detail)}
+        for entry in page
+    ]
     kinds = AuditEntry.objects.filter(team=team).order_by("action").values_list("action", flat=True).distinct()
     people = AuditEntry.objects.filter(team=team).exclude(actor_name="").order_by("actor_name").values_list("actor_name", flat=True).distinct()
     context |= {
         "page": page,
+        "lines": lines,
         "kinds": [(kind, ACTIONS.get(kind, kind)) for kind in kinds],
         "people": people,
         "filtered": any(request.GET.get(name) for name in ("q", "action", "who", "since", "until")),
@@ -52,7 +54,7 @@ def audit(request: Request, team_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_GET
 def audit_csv(request: Request, team_id: uuid.UUID) -> StreamingHttpResponse:
-    """All that the filter leaves, streamed; times in UTC."""
+    """Streams all entries that match the filter, with times in UTC."""
     team, _ = team_for_page(request, team_id, "own")
     return download(request, _lines(filtered(team, request)), "text/csv; charset=utf-8", f"audit-{team.slug}.csv")
 
@@ -74,7 +76,7 @@ def filtered(team: Team, request: Request) -> QuerySet[AuditEntry]:
     return entries
 
 
-def _day(text: str):
+def _day(text: str) -> date | None:
     try:
         return parse_date(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A team's settings: members and invitations, tokens, devices, models and what they cost."""
+"""A team's settings: members, invitations, tokens, devices, and models with their cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN_INVITATIONS = 50
 
 
 def team_for_page(request: Request, team_id: uuid.UUID, right: Right = "view") -> tuple[Team, dict[str, Any]]:
-    """The team and what the frame of its pages shows; refuses whoever lacks the right."""
+    """Returns the team and the context of its page frame; refuses people without the right."""
     require(request, team_id, right)
     team = Team.objects.get(pk=team_id)
     owns = has_right(request, team, "own")
@@ -79,7 +79,7 @@ def rename(request: Request, team_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_POST
 def invite(request: Request, team_id: uuid.UUID) -> HttpResponse:
-    """Makes a link, and shows it in this answer only: what is kept is its hash."""
+    """Creates an invitation link and shows it only in this response, because only its hash is stored."""
     found, context = team_for_page(request, team_id, "own")
     form = InvitationForm(request.POST)
     if not form.is_valid():
@@ -116,7 +116,7 @@ def set_role(request: Request, team_id: uuid.UUID, member_id: int) -> HttpRespon
 @login_required
 @require_POST
 def remove(request: Request, team_id: uuid.UUID, member_id: int) -> HttpResponse:
-    """Takes a member out; one's own membership anybody may end."""
+    """Removes a member. Members may end their own membership."""
     member = get_object_or_404(Membership.objects.select_related("user"), team=team_id, pk=member_id)
     leaves = member.user_id == request.user.pk
     found, _ = team_for_page(request, team_id, "view" if leaves else "own")
@@ -132,7 +132,8 @@ def remove(request: Request, team_id: uuid.UUID, member_id: int) -> HttpResponse
 @login_required
 @require_GET
 def team_tokens(request: Request, team_id: uuid.UUID) -> HttpResponse:
-    """An owner sees every member's tokens for this team, others their own; never a text, which nobody has."""
+    """Lists tokens for this team. Owners see the tokens of all members; others see only their own. The text of a token is never shown, because it is
+    not stored."""
     found, context = team_for_page(request, team_id)
     shown = ApiToken.objects.filter(team=found).select_related("user").order_by("-created_at")
     context["tokens"] = shown if context["owns"] else shown.filter(user=request.user)

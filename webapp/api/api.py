@@ -1,4 +1,4 @@
-"""The API as a whole: its resources, its errors, its OpenAPI document."""
+"""The API as a whole: its resources, error handling and OpenAPI document."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAGS = {
     "devices": "What there is to measure on.",
     "me": "Who calls, and what the token allows.",
 }
-# Scopes of which one is needed, by method and path; what a role allows comes on top.
+# The scopes for each method and path. One of the listed scopes is enough. The role's permissions apply in addition.
 SECURITY_NOTE = "A personal token, made on the page Account, Tokens. Scopes: read (to look), submit (to start, steer and comment), verify, admin."
 
 
@@ -39,7 +39,7 @@ UNAVAILABLE = {"description": "The database does not answer; `Retry-After` says 
 
 
 class Api(NinjaAPI):
-    """Adds to ninja's document what its signatures cannot say."""
+    """Adds information to ninja's document that Python signatures cannot express."""
 
     def get_openapi_schema(self, **named: Any) -> Any:
         document = super().get_openapi_schema(**named)
@@ -51,7 +51,7 @@ class Api(NinjaAPI):
         for path in document["paths"].values():
             for operation in path.values():
                 for parameter in operation.get("parameters", []):
-                    parameter.pop("examples", None)  # a list, as it stands in the schema too; here OpenAPI wants an object
+                    parameter.pop("examples", None)  # a list, which is also in the schema; here OpenAPI requires an object
                 operation["responses"].setdefault(503, UNAVAILABLE)
                 for status, response in operation["responses"].items():
                     if int(status) >= 400 and "application/json" in response.get("content", {}):

@@ -1,4 +1,5 @@
-"""What a team says about a run: threads of comments at a place in it. Read, opened, answered and resolved as on the pages."""
+"""A team's comments on a run, in threads that are anchored at a place in the run. Threads can be read, opened, answered and resolved as on the
+pages."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from webapp.runs.models import Run
 router = Router(tags=["comments"])
 ERRORS = refusals(400, 401, 403, 404, 409, 422, 429)
 CREATES = {"parameters": [HEADER_PARAMETER]}
-A_WHILE = 15.0  # seconds until somebody who writes too fast may try again
+A_WHILE = 15.0  # seconds until a person who posts too fast can try again
 
 ThreadId = Annotated[int, Field(ge=1, le=LARGEST, description="Id of a thread.")]
 Said = Annotated[Text, Field(min_length=1, max_length=services.LONGEST_COMMENT, description="Markdown; `@name` tells a member of the team.")]
@@ -88,9 +89,9 @@ class Threads(Schema):
 
 @router.get("/{run_id}/comments", response={200: Threads, **ERRORS}, operation_id="list_comments", summary="List comments")
 def list_comments(request: Request, run_id: uuid.UUID, asked: Query[ThreadsAsked]) -> Any:
-    """Threads of the run's team with all that was said. A published run shows other teams its verdicts, but no comments."""
+    """The threads of the run's team with all their comments. Other teams see the verdicts of a published run, but not its comments."""
     run = _readable(request, run_id)
-    seq = reading.head(run)  # before the threads: what comes between is asked for once more, never missed
+    seq = reading.head(run)  # read before the threads, so that comments that arrive in between are read twice instead of missed
     threads = _threads(run).filter(seq__gt=asked.after)
     if asked.resolved is not None:
         threads = threads.filter(resolved_at__isnull=not asked.resolved)
@@ -103,7 +104,7 @@ def list_comments(request: Request, run_id: uuid.UUID, asked: Query[ThreadsAsked
 
 @router.post("/{run_id}/comments", response={201: ThreadRow, **ERRORS}, operation_id="open_thread", summary="Comment", openapi_extra=CREATES)
 def open_thread(request: Request, run_id: uuid.UUID, given: NewThread) -> HttpResponse:
-    """Opens a thread. Who is mentioned is told on the pages; a comment on a line stays with it where lines above it move."""
+    """Opens a thread. Mentioned people are notified on the pages. A comment on a line stays with that line if the lines above it change."""
     run = _writable(request, run_id)
 
     def create() -> tuple[int, Any]:
@@ -131,7 +132,7 @@ def get_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId) -> Any:
     openapi_extra=CREATES,
 )
 def reply_to_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId, given: Answer) -> HttpResponse:
-    """Gives the whole thread. Everyone who wrote in it is told."""
+    """Adds a reply and returns the whole thread. Everyone who wrote in the thread is notified."""
     run = _writable(request, run_id)
     thread = _thread(run, thread_id)
 
@@ -149,7 +150,7 @@ def reply_to_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId, gi
     "/{run_id}/comments/{thread_id}/resolution", response={200: ThreadRow, **ERRORS}, operation_id="resolve_thread", summary="Resolve a thread"
 )
 def resolve_thread(request: Request, run_id: uuid.UUID, thread_id: ThreadId, given: Resolution) -> Any:
-    """Or opens it again; doing so twice changes nothing."""
+    """Resolves a thread or reopens it; repeating the call changes nothing."""
     run = _writable(request, run_id)
     services.set_resolved(request, _thread(run, thread_id), given.resolved)
     return _row(_thread(run, thread_id), request)
@@ -170,8 +171,8 @@ def _writable(request: Request, run_id: uuid.UUID) -> Run:
 
 
 def _threads(run: Run) -> QuerySet[Thread]:
-    """Those in which something is left to read."""
-    comments = Prefetch("comments", Comment.objects.select_related("author"), to_attr="all_comments")
+    """Return the threads that still have visible comments."""
+    comments = Prefetch("comments", Comment.objects.select_related("author"))
     return Thread.objects.filter(run=run, comments__deleted_at=None).distinct().select_related("run", "resolved_by").prefetch_related(comments)
 
 
@@ -203,7 +204,7 @@ def _row(thread: Thread, request: Request) -> ThreadRow:
                 at=comment.at,
                 edited_at=comment.edited_at,
             )
-            for comment in thread.all_comments
+            for comment in thread.comments.all()
         ],
     )
 

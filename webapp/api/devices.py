@@ -1,4 +1,4 @@
-"""What there is to measure on and to search with: devices with their queues, models by name."""
+"""The available devices with their queues, and the available models by name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Devices(Schema):
 
 @router.get("", response={200: Devices, **refusals(401, 403, 422, 429)}, operation_id="list_devices", summary="List devices")
 def list_devices(request: Request) -> Any:
-    """Devices belong to the installation: everyone sees the same."""
+    """Devices with their queues. They belong to the installation, so everyone sees the same list."""
     needs(request, "read", "verify", "submit")
     waiting = waiting_by_queue()
     devices = sorted(Device.objects.all(), key=lambda d: (not d.online, d.kind, d.device, d.pk))

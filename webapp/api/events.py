@@ -1,4 +1,4 @@
-"""Events of a run by cursor; the stream of the same events is in `stream.py`."""
+"""The events of a run by cursor; `stream.py` streams the same events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Events(Schema):
 
 
 def readable_run(request: Request, run_id: uuid.UUID) -> Run:
-    """A token with the scope "verify" alone may follow verifications, and nothing else."""
+    """Return the run if the caller may read its events. A token that has only the scope "verify" can follow only verifications."""
     run, _ = run_for(request, run_id)
     grant = grant_of(request)
     if grant is not None and not (not run.searches and grant.allows("verify")):
@@ -53,7 +53,8 @@ def readable_run(request: Request, run_id: uuid.UUID) -> Run:
     summary="Read events",
 )
 def list_events(request: Request, response: HttpResponse, run_id: uuid.UUID, asked: Query[EventsAsked]) -> Any:
-    """The trace: everything that happened, as data. Ask again with `after` set to `last` until `done`; or follow the stream."""
+    """The trace of the run: everything that happened, as data. Repeat the call with `after` set to `last` until `done` is true, or follow the
+    stream."""
     run = readable_run(request, run_id)
     events = events_after(run, asked.after, asked.limit)
     last = events[-1]["seq"] if events else asked.after

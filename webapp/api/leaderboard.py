@@ -1,4 +1,4 @@
-"""Rankings, by the one query that ranks: entries of a suite, and the single results that they are made of."""
+"""Rankings from the common ranking query: a suite's entries, and the individual results behind them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ERRORS = refusals(401, 403, 422, 429)
 
 
 class Selected(Asked):
-    """Empty is the usual: the device, precision and mode with the most results."""
+    """Filters. Empty values select the defaults, which are the device, precision and mode with the most results."""
 
     suite: Text = Field(default="", max_length=140, description="Slug of a suite.")
     device: Text = Field(default="", max_length=140, description="Device model.", examples=["h200"])
@@ -81,21 +81,22 @@ class Results(Schema):
 
 @router.get("", response={200: BoardFile, **ERRORS}, operation_id="get_leaderboard", summary="The ranking")
 def get_leaderboard(request: Request, asked: Query[BoardAsked]) -> Any:
-    """Entries (workflow and models) over the tasks of a suite: solved, geometric means with intervals, fast_p, cost, time; baselines as rows."""
+    """The entries (workflow and models) over the tasks of a suite: tasks solved, geometric means with intervals, fast_p, cost and time. Baselines
+    appear as rows."""
     needs(request, "read")
     return board_file(board(request, asked.filters()))
 
 
 @router.get("/results", response={200: Results, **ERRORS}, operation_id="list_results", summary="Single results")
 def list_results(request: Request, asked: Query[ResultsAsked]) -> Any:
-    """One a finished run, newest first; of one task by rank."""
+    """The results, one per finished run, newest first or, for a single task, by rank."""
     needs(request, "read")
     results = found(request, asked.filters(), Place(state=asked.state, task=asked.task, entry=asked.entry, text=asked.q))
     return {"total": results.count(), "results": list(rows(results[asked.offset : asked.offset + asked.limit]))}
 
 
 class NewResult(NewProgram):
-    """A program for a task, verified in full: what it brings is ranked."""
+    """A program for a task, which is verified in full and ranked."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -122,8 +123,8 @@ class SubmittedResult(Schema):
     openapi_extra={"parameters": [HEADER_PARAMETER]},
 )
 def submit_result(request: Request, given: NewResult) -> HttpResponse:
-    """Has a program verified against every baseline. What it comes to is ranked under your team's own programs; nothing that you measured
-    yourself is taken over."""
+    """Has a program verified against every baseline. The result is ranked among your team's own programs. Measurements that you made yourself are not
+    used."""
     needs(request, "verify")
     team, begin = prepared(request, given, "full")
     if given.visibility == "everyone":

@@ -1,6 +1,7 @@
-"""The tools for coding agents over HTTP, at /mcp: what `stitchwork mcp` serves over stdio, for agents that have nothing of ours installed.
+"""The MCP tools for coding agents over HTTP, at /mcp. These are the tools that `stitchwork mcp` serves over stdio, but they need no installation.
 
-Stateless, an answer a request, so that any web process can take any of them. The tools call the API in this process, with the caller's own token.
+The endpoint is stateless and gives one response per request, so any web process can serve any request. The tools call the API in this process with
+the caller's own token.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from mcp.server.mcpserver import Context
@@ -24,13 +25,13 @@ from webapp.api.stream import header_of, refuse, unauthorised
 from webapp.database import in_thread
 
 Message = dict[str, Any]
-Application = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+Application = Callable[..., Awaitable[None]]  # of scope, receive and send, whose message types differ between Django and httpx
 
 log = logging.getLogger(__name__)
 
 
 def mcp_application(pages: Application) -> Application:
-    """`pages` answers the API's calls."""
+    """Return the MCP application; `pages` answers the API calls."""
     managers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Manager] = weakref.WeakKeyDictionary()
 
     async def serve(scope: Message, receive: Any, send: Any) -> None:
@@ -48,12 +49,12 @@ def mcp_application(pages: Application) -> Application:
 
 
 class Manager:
-    """The SDK's session manager, running in a task of its own: Daphne tells applications nothing of its beginning or end."""
+    """Runs the SDK's session manager in a separate task, because Daphne does not notify applications when it starts or stops."""
 
     def __init__(self, pages: Application):
         def connect(ctx: Context) -> AsyncApi:
             headers = ctx.headers or {}
-            transport = httpx.ASGITransport(app=pages, raise_app_exceptions=False)
+            transport = httpx.ASGITransport(app=cast(Any, pages), raise_app_exceptions=False)
             return AsyncApi(f"http://{headers.get('host', 'localhost')}", headers.get("authorization", ""), transport)
 
         self._server = build_server(connect, local=False)
@@ -70,7 +71,7 @@ class Manager:
         return self._manager
 
     async def _run(self) -> None:
-        # Rebinding of names cannot borrow anything here: there are no cookies, and whoever has the token needs no trick.
+        # DNS rebinding is useless here, because there are no cookies and an attacker who has the token does not need it.
         open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         self._server.streamable_http_app(stateless_http=True, json_response=True, transport_security=open_to_all)
         self._manager = self._server.session_manager

@@ -1,4 +1,4 @@
-"""Keys by which a creating call that is sent twice creates once."""
+"""Idempotency keys, which ensure that a creating call that is sent twice creates only one object."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from django.db import models
 
 
 class IdempotencyKey(models.Model):
-    """What a call with this `Idempotency-Key` answered. Kept for a day (`webapp/api/calls/idempotency.py`)."""
+    """The response to a call with this `Idempotency-Key`, which is kept for a day (`webapp/api/calls/idempotency.py`)."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
     key = models.CharField(max_length=200)
-    request = models.CharField(max_length=64)  # hash of method, path and body: the same key for another request is a mistake
+    request = models.CharField(max_length=64)  # hash of the method, path and body; using the same key for a different request is an error
     status = models.SmallIntegerField(default=0)
     answer = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)

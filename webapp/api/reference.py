@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page reads it: operations by resource, with their fields and a curl line for each."""
+"""The OpenAPI document in the form that its page shows: the operations of each resource with their fields and an example curl command."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Document = dict[str, Any]
 @dataclass(frozen=True)
 class FieldRow:
     name: str
-    place: str  # "path", "query", "header", "" for a field of a body
+    place: str  # "path", "query" or "header"; "" for a field of a body
     type: str
     required: bool
     default: str
     description: SafeString
-    pieces: list[tuple[str, str]] = field(default_factory=list)  # the type again, in parts: (text, name of the object that it is, or "")
+    pieces: list[tuple[str, str]] = field(default_factory=list)  # the type split into parts: (text, name of the referenced object or "")
 
 
 @dataclass(frozen=True)
 class AnswerRow:
     status: str
     description: str
-    schema: str  # name of the object in it, "" where it is none
+    schema: str  # name of the object to which it refers, or ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _pieces(document: Document, told: str) -> list[tuple[str, str]]:
 
 
 def type_of(document: Document, schema: Document) -> str:
-    """A schema in a few words: `string (uuid) or null`, `list of Fault`."""
+    """Return a short description of a schema: `string (uuid) or null`, `list of Fault`."""
     if "$ref" in schema:
         name = _schema_name(schema)
         target = document["components"]["schemas"].get(name, {})
@@ -155,7 +155,7 @@ def _resolved(document: Document, schema: Document) -> Document:
 
 
 def _first(content: Document) -> Document:
-    """What an answer holds, whatever its media type."""
+    """Return the content of a response, regardless of its media type."""
     return next(iter(content.values()), {})
 
 
@@ -173,7 +173,7 @@ def _sentence(schema: Document) -> SafeString:
 
 
 def marked(text: str) -> SafeString:
-    """Words between backticks as code."""
+    """Return the text with words between backticks marked as code."""
     return mark_safe("".join(f"<code>{escape(part)}</code>" if odd % 2 else escape(part) for odd, part in enumerate(text.split("`"))))
 
 
@@ -194,7 +194,7 @@ def _curl(document: Document, base: str, path: str, method: str, body: Document 
 
 
 def _sample(document: Document, schema: Document) -> Any:
-    """A body to start from: the schema's own example, else its required fields."""
+    """Return a sample body: the schema's own example or, failing that, its required fields."""
     if schema.get("examples"):
         return schema["examples"][0]
     required = schema.get("required") or list(schema.get("properties", {}))[:1]

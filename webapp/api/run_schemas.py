@@ -1,4 +1,4 @@
-"""Runs as the API takes and gives them."""
+"""Schemas of runs in API requests and responses."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ DEVICE = r"^(cpu|cuda(:\d{1,3})?)$"
 
 
 class Asked(Schema):
-    """What is sent: a field that does not exist is an error, not nothing."""
+    """A request body or query in which an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Limits(Asked):
-    """What a run may spend; null is no limit."""
+    """The budget of a run; null means no limit."""
 
     candidates: int | None = LIMITS["candidates"].asked()
     calls: int | None = LIMITS["calls"].asked()
@@ -43,7 +43,7 @@ class Limits(Asked):
 
 
 class SearchSettings(Asked):
-    """How a program is searched for."""
+    """The settings of the search for a program."""
 
     workflow: Search = Field(default=DEFAULT, description=" ".join(f"{name}: {workflow.sentence}" for name, workflow in SEARCHES.items()))
     planner: Text = Field(default="built-in", max_length=100, description='"built-in" (the compiler) or the name of a profile of a language model.')
@@ -51,6 +51,9 @@ class SearchSettings(Asked):
     judge: Text = Field(default="built-in", max_length=100, description='Who reads measurements: "built-in" or a profile.')
     coder_mode: Literal["one", "frontend+mid-end"] = Field(
         default="one", description="One agent, or one that makes it right and one that makes it fast."
+    )
+    first_program: Literal["coder", "built-in"] = Field(
+        default="coder", description="Of stitch with a model as coder: its own program first, or the compiler's, which it then improves."
     )
     language: Literal["cuda", "triton", "cpp"] | None = Field(default=None, description="Of the program; null: CUDA C++ on a GPU, C++ on the CPU.")
     device: str = Field(default="cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".', examples=["cuda"])
@@ -128,7 +131,7 @@ class RunPage(Page):
 
 
 class Fork(Asked):
-    """Another run that begins with this one's events and goes on with other settings."""
+    """A new run that begins with the events of this run and continues with different settings."""
 
     at: int | None = Field(default=None, ge=1, le=2**62, description="Seq of the last event to take over; null: all that happened so far.")
     changes: dict[str, Any] = Field(
@@ -151,7 +154,7 @@ class Note(Asked):
 
 
 class Accepted(Schema):
-    """The run obeys at its next step, and says so by an event of its own."""
+    """The request was accepted. The run obeys at its next step and confirms this with an event."""
 
     accepted: bool = True
     run: uuid.UUID
@@ -188,5 +191,5 @@ def page_of_run(run: uuid.UUID, request: Request) -> str:
 
 
 def address(path: str, request: Request) -> str:
-    """Of a page, for people."""
+    """Return the address of a human-readable page."""
     return f"{'https' if django_settings.HTTPS else request.scheme}://{request.get_host()}{path}"

@@ -1,4 +1,4 @@
-"""Runs: list, start, look, steer, fork."""
+"""Runs: list, start, read, steer and fork."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Filters(Asked):
 
 @router.get("", response={200: RunPage, **ERRORS}, operation_id="list_runs", summary="List runs")
 def list_runs(request: Request, filters: Query[Filters]) -> Any:
-    """Newest first, a page at a time."""
+    """Runs in pages, newest first."""
     needs(request, "read")
     runs = visible_runs(request) if filters.published else Run.objects.filter(team__in=teams_with(request))
     exact = {
@@ -83,7 +83,7 @@ def list_runs(request: Request, filters: Query[Filters]) -> Any:
 
 @router.post("", response={201: RunDetail, **ERRORS}, operation_id="start_run", summary="Start a run", openapi_extra=CREATES)
 def start_run(request: Request, given: NewRun) -> HttpResponse:
-    """Puts a run into the queue: agents search for a faster program for the task. Follow it by its event stream."""
+    """Queues a run in which agents search for a faster program for the task. Follow its progress through its event stream."""
     needs(request, "submit")
     team = team_of(request)
     settings = given.settings.settings()
@@ -106,7 +106,7 @@ def get_run(request: Request, run_id: uuid.UUID) -> Any:
 
 @router.post("/{run_id}/control", response={202: Accepted, **ERRORS}, operation_id="control_run", summary="Pause, resume, cancel, raise the budget")
 def control_run(request: Request, run_id: uuid.UUID, given: Control) -> Any:
-    """The run obeys at its next step and says so by an event; asking twice does no harm."""
+    """Asks the run to pause, resume or cancel. The run obeys at its next step and confirms this with an event. Repeating the call does no harm."""
     run = _steered(request, run_id)
     if given.action != "raise-budget":
         runs_control.request_control(run, given.action, by=request.user)
@@ -128,8 +128,8 @@ def control_run(request: Request, run_id: uuid.UUID, given: Control) -> Any:
 
 @router.post("/{run_id}/notes", response={202: Accepted, **ERRORS}, operation_id="send_note", summary="Send a note to an agent")
 def send_note(request: Request, run_id: uuid.UUID, given: Note) -> Any:
-    """The note stands in the agent's next prompt, once. A role that the built-in compiler plays doesn't read free text; it understands lines such as
-    `skip row-cache`, `only try block-size`, `allow all`, and what nobody would read is refused."""
+    """Adds the note to the agent's next prompt, once. In the roles that the built-in compiler plays, free text is not read; it understands only lines
+    such as `skip row-cache`, `only try block-size` or `allow all`. A note that nobody would read is refused."""
     run = _steered(request, run_id)
     try:
         runs_control.send_note(run, given.text, given.to, by=request.user)
@@ -140,7 +140,7 @@ def send_note(request: Request, run_id: uuid.UUID, given: Note) -> Any:
 
 @router.post("/{run_id}/forks", response={201: RunDetail, **ERRORS}, operation_id="fork_run", summary="Fork a run", openapi_extra=CREATES)
 def fork_run(request: Request, run_id: uuid.UUID, given: Fork) -> HttpResponse:
-    """A new run that begins with this one's events up to `at`, and goes on with other settings. What was measured is kept."""
+    """Creates a new run that begins with the events of this run up to `at` and continues with different settings. Existing measurements are kept."""
     needs(request, "submit")
     run, _ = run_for(request, run_id, "act")
     if run.last_seq == 0:

@@ -1,4 +1,4 @@
-"""What starting a run needs to find out before it is put into the queue: the task, the device, the models."""
+"""Checks the task, the device and the models before a run is queued."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from webapp.tasks.search_fields import AnnouncedModels
 
 
 def source_of(request: Request, task: uuid.UUID | None, source: str | None) -> tuple[str, str]:
-    """(source, name) of the task that was named by id or sent; exactly one of the two."""
+    """Return (source, name) of the task. The request must contain either its id or its source, but not both."""
     if (task is None) == (source is None):
         raise wrong("body", "send either `task`, the id of a task of your team, or `task_source`", "GET /api/v1/tasks lists the tasks.")
     if source is not None:
@@ -32,7 +32,7 @@ def source_of(request: Request, task: uuid.UUID | None, source: str | None) -> t
         except SourceError as error:
             raise bad_source("body.task_source", error.problems) from None
         return source, described(source)[:140] or "model"
-    found = Task.objects.filter(pk=task, team__in=teams_with(request)).first()
+    found = Task.objects.filter(pk=task, team__in=teams_with(request)).first() if task is not None else None
     if found is None:
         raise wrong("body.task", "there is no such task in your team", "GET /api/v1/tasks lists the tasks.")
     return found.source, found.name
@@ -47,7 +47,7 @@ def program_of(source: str) -> str:
 
 
 def check_settings(settings: Settings, where: str = "body.settings.") -> None:
-    """422 for settings that no verifier, or no model, of this installation can answer."""
+    """Raise 422 for settings that no verifier or no model of this installation supports."""
     for role in ("planner", "coder", "judge"):
         storable(getattr(settings, role))
     kind = settings.device.partition(":")[0]
@@ -71,5 +71,5 @@ def start(request: Request, *, source: str, title: str, settings: Settings, prog
 
 
 def team_of(request: Request) -> Team:
-    """Where the request creates something; 403 where the caller may only look."""
+    """Return the team in which the request creates something; raise 403 if the caller may only read."""
     return team_for(request)

@@ -1,17 +1,19 @@
-"""Artefacts of a run: what its events name by hash. Timelines are artefacts too."""
+"""The artefacts of a run, to which its events refer by hash. Timelines are artefacts too."""
 
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.db.models import TextField
 from django.db.models.functions import Cast
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModified
+from django.http import Http404, HttpResponse, HttpResponseNotModified
 from ninja import Router, Schema
 from pydantic import Field
 
 from agents.journal import references
 from agents.payloads import ProfileAttached
+from webapp.accounts.signed_in import Request
 from webapp.api.calls.caller import needs
 from webapp.api.calls.fields import Sha
 from webapp.api.calls.problems import refusals
@@ -50,17 +52,23 @@ class Timelines(Schema):
 
 
 @router.get("/{run_id}/artefacts", response={200: Artefacts, **ERRORS}, operation_id="list_artefacts", summary="List artefacts")
-def list_artefacts(request: HttpRequest, run_id: uuid.UUID):
-    """Everything that the run's events refer to; with the events they are the whole of the run."""
+def list_artefacts(request: Request, run_id: uuid.UUID) -> dict[str, Any]:
+    """Everything to which the run's events refer. Together with the events, the artefacts form the complete run."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
     names = ("sha", "media_type", "bytes", "name", "seq")
     return {"artefacts": [dict(zip(names, row, strict=True)) for row in _referenced(run)]}
 
 
-def _referenced(run: Run) -> list[tuple]:
-    """(sha, media type, bytes, name, seq) by the first event that names it. Walked here: jsonb would refuse what a model may well say (\\u0000)."""
-    found: dict[str, tuple] = {}
+Reference = tuple[str, str, int, str, int]
+
+
+def _referenced(run: Run) -> list[Reference]:
+    """Return (sha, media type, bytes, name, seq) for each artefact, where seq is that of the first event that names it.
+
+    The events are walked in Python: jsonb would refuse text that a model may well produce (\\u0000).
+    """
+    found: dict[str, Reference] = {}
     naming = run.events.annotate(text=Cast("payload", TextField())).filter(text__contains='"media_type"').order_by("seq")
     for event in naming.iterator(chunk_size=1000):
         for sha, ref in references([event]).items():
@@ -71,8 +79,8 @@ def _referenced(run: Run) -> list[tuple]:
 @router.get(
     "/{run_id}/artefacts/{sha}", response={200: None, **ERRORS}, operation_id="get_artefact", summary="Download an artefact", openapi_extra=BYTES
 )
-def get_artefact(request: HttpRequest, run_id: uuid.UUID, sha: Sha) -> HttpResponse:
-    """Its bytes, never changed: the name is their hash."""
+def get_artefact(request: Request, run_id: uuid.UUID, sha: Sha) -> HttpResponse:
+    """The artefact's bytes. Artefacts never change, because their name is their hash."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
     stored = Artefact.objects.filter(team=run.team_id, sha=sha).first()
@@ -89,13 +97,13 @@ def get_artefact(request: HttpRequest, run_id: uuid.UUID, sha: Sha) -> HttpRespo
 
 
 @router.get("/{run_id}/timelines", response={200: Timelines, **ERRORS}, operation_id="list_timelines", summary="List timelines")
-def list_timelines(request: HttpRequest, run_id: uuid.UUID):
-    """Timelines of the reference and of candidates; each downloads as an artefact."""
+def list_timelines(request: Request, run_id: uuid.UUID) -> dict[str, Any]:
+    """The timelines of the reference and of candidates. Each timeline can be downloaded as an artefact."""
     needs(request, "read")
     run, _ = run_for(request, run_id)
-    found: dict[str, dict] = {}
+    found: dict[str, dict[str, Any]] = {}
     for row in run.events.filter(kind=ProfileAttached.kind).order_by("seq"):
-        said = row.body
+        said = row.said(ProfileAttached)
         if said.timeline is not None:
             found[said.timeline.sha] = {"sha": said.timeline.sha, "candidate": said.candidate, "tool": said.tool}
     return {"timelines": list(found.values())}

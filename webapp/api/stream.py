@@ -1,7 +1,7 @@
-"""Events of a run as server-sent events, on the hub that the websockets use.
+"""Sends the events of a run as server-sent events, based on the same hub as the websockets.
 
-An ASGI application of its own, beside Django's handler: that one keeps a thread for each request until its answer has ended, and a stream ends
-with its run.
+This is a separate ASGI application beside Django's handler, because that handler occupies a thread until the response has ended, and a stream ends
+only with its run.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
 from django.conf import settings
-from django.contrib.auth import get_user
-from django.contrib.sessions.backends.db import SessionStore
 from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseError
 from django.http import Http404
 
 from webapp.accounts import tokens
+from webapp.accounts.models import User
+from webapp.accounts.signed_in import Request, user_of_session
 from webapp.api.calls.fields import LARGEST
 from webapp.api.calls.limits import limit
 from webapp.api.calls.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, Refused
@@ -40,10 +39,10 @@ Message = dict[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 
-HEARTBEAT_SECONDS = 15.0  # proxies close a connection that says nothing for a minute or so
-CHECK_SECONDS = 2.0  # how long a token that was revoked may go on reading; changed roles are known at once
-PIECE_BYTES = 64 * 1024  # at most in flight to each reader, besides what the socket holds: `send` waits for those that read slowly (webapp/pacing.py)
-RETRY_MS = 1000  # what a browser waits before it connects again
+HEARTBEAT_SECONDS = 15.0  # proxies close connections that are silent for about a minute
+CHECK_SECONDS = 2.0  # how long a revoked token can continue to read; changed roles take effect immediately
+PIECE_BYTES = 64 * 1024  # limit in flight per reader, in addition to the socket's buffer; `send` waits for slow readers (webapp/pacing.py)
+RETRY_MS = 1000  # how long a browser waits before it reconnects
 
 STREAM_OPERATION = {
     "operationId": "stream_events",
@@ -71,15 +70,8 @@ STREAM_OPERATION = {
 }
 
 
-class Asker(SimpleNamespace):
-    """What `accounts` and `limits` ask of a request: who, and with which token."""
-
-    user: Any
-    grant: Any
-
-
 async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
-    """GET /api/v1/runs/ID/events/stream."""
+    """Serve GET /api/v1/runs/ID/events/stream."""
     try:
         if not our_host(scope):
             raise Refused(400, "This is no name of this installation.", "Ask by a name in ALLOWED_HOSTS.")
@@ -133,7 +125,7 @@ async def _write(scope: Message, send: Send, run: uuid.UUID, cursor: int) -> Non
                 try:
                     await _check(scope, run)
                 except Refused:
-                    break  # who connects again is told why
+                    break  # the client that reconnects then learns the reason
                 checked, epoch = time.monotonic(), hub().access_epoch
             lines = within(await hub().read(follower.feed, cursor, BATCH_EVENTS, PIECE_BYTES), PIECE_BYTES)
             if lines:
@@ -159,22 +151,22 @@ async def _say(send: Send, text: str) -> None:
 
 
 async def _check(scope: Message, run: uuid.UUID, first: bool = False) -> None:
-    """`Refused` where the caller is nobody, or may not (any longer) see the run."""
+    """Raise `Refused` if the caller is not authenticated, or is not allowed (or no longer allowed) to see the run."""
     await in_thread(_allowed)(scope, run, first)
 
 
 def _allowed(scope: Message, run: uuid.UUID, first: bool) -> None:
-    header = header_of(scope, b"authorization")
+    header, asker = header_of(scope, b"authorization"), Request()
     if header:
         grant = tokens.authenticate(header)
         if grant is None:
             raise unauthorised(header)
-        asker = Asker(user=grant.user, grant=grant)
+        asker.user, asker.grant = grant.user, grant
     else:
         user = _signed_in(scope)
         if user is None:
             raise unauthorised()
-        asker = Asker(user=user, grant=None)
+        asker.user, asker.grant = user, None
     if first:
         limit(asker)
     try:
@@ -186,19 +178,18 @@ def _allowed(scope: Message, run: uuid.UUID, first: bool) -> None:
 
 
 def unauthorised(header: str = "") -> Refused:
-    """401, with or without a token."""
+    """Return a 401 for a request with or without a token."""
     if header:
         return Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
     return Refused(401, "This needs a token, or a session of the pages.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer realm="stitchwork"'})
 
 
-def _signed_in(scope: Message) -> Any | None:
-    """The session's user, read anew: a session that was ended meanwhile is none."""
+def _signed_in(scope: Message) -> User | None:
+    """Return the session's user after reading the session again, or None if it has ended in the meantime."""
     kept = scope.get("session")
     if kept is None or not kept.session_key:
         return None
-    user = get_user(SimpleNamespace(session=SessionStore(kept.session_key)))
-    return user if user.is_authenticated and user.is_active else None
+    return user_of_session(kept.session_key)
 
 
 def header_of(scope: Message, name: bytes) -> str:
@@ -206,7 +197,8 @@ def header_of(scope: Message, name: bytes) -> str:
 
 
 def _run_id(scope: Message) -> uuid.UUID:
-    return scope["url_route"]["kwargs"]["run_id"]
+    run_id: uuid.UUID = scope["url_route"]["kwargs"]["run_id"]
+    return run_id
 
 
 def _query(scope: Message) -> dict[str, list[str]]:

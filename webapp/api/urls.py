@@ -1,4 +1,4 @@
-"""The API, its document, its reference page; everything else below it is a problem in JSON, never a page."""
+"""The API, its OpenAPI document and its reference page. All other paths below it return a JSON problem instead of a page."""
 
 from django.urls import path, re_path
 

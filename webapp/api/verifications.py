@@ -1,11 +1,14 @@
-"""Verify this program: for outside agents, scripts and continuous integration. A verification is a run of the workflow "verify"."""
+"""Verification of a given program, for outside agents, scripts and continuous integration.
+
+A verification is a run of the workflow "verify".
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from django.http import Http404, HttpResponse
 from ninja import Router, Schema
@@ -35,11 +38,11 @@ router = Router(tags=["verifications"])
 ERRORS = refusals(400, 401, 403, 404, 409, 422, 429)
 MOST_TRIALS = 5
 MOST_PROBLEMS = 20
-VERIFIER_SECONDS = 1800.0  # a full verification of a large model, with torch.compile, on a slow device
+VERIFIER_SECONDS = 1800.0  # enough for a full verification of a large model, with torch.compile, on a slow device
 
 
 class NewProgram(Asked):
-    """A program for a task; the task by id or by source."""
+    """A program for a task, which is specified by its id or its source."""
 
     task: uuid.UUID | None = Field(default=None, description="Id of a task of the team.")
     task_source: Source | None = Field(default=None, description="Source of the task: `class Model`, `get_inputs()`, `get_init_inputs()`.")
@@ -73,7 +76,7 @@ class Against(Schema):
 
 
 class VerificationResult(Schema):
-    """The verdict in one object. `passed` is the only verdict with times."""
+    """The verdict as one object. Only the verdict `passed` has times."""
 
     id: uuid.UUID = Field(description="Also that of its run: events, candidates and artefacts are under /runs/{id}.")
     page: str = Field(description="Where people look at it.")
@@ -112,7 +115,10 @@ class VerificationResult(Schema):
 
 
 def prepared(request: Request, given: NewProgram, tier: Tier) -> tuple[Team, Callable[[], Run]]:
-    """The team, and what queues the verification. Raises a refusal for whatever is wrong with what was sent, before anything is made."""
+    """Return the team, and a function that queues the verification.
+
+    Raises a refusal for any error in the request before anything is created.
+    """
     team = team_of(request)
     source, name = source_of(request, given.task, given.task_source)
     program = program_of(given.program_source)
@@ -136,7 +142,7 @@ def prepared(request: Request, given: NewProgram, tier: Tier) -> tuple[Team, Cal
     openapi_extra={"parameters": [HEADER_PARAMETER]},
 )
 def verify_program(request: Request, given: NewVerification) -> HttpResponse:
-    """Puts a verification into the device's queue. Ask for it again until `done`, or follow /runs/{id}/events/stream."""
+    """Queues a verification for the device. Poll the verification until `done` is true, or follow /runs/{id}/events/stream."""
     needs(request, "verify")
     team, begin = prepared(request, given, given.tier)
     return once(request, team, lambda: (201, result_of(begin(), request)))
@@ -144,7 +150,7 @@ def verify_program(request: Request, given: NewVerification) -> HttpResponse:
 
 @router.get("/{run_id}", response={200: VerificationResult, **ERRORS}, operation_id="get_verification", summary="The verdict")
 def get_verification(request: Request, run_id: uuid.UUID) -> Any:
-    """Where it stands and, once `done`, the verdict."""
+    """The state of the verification and, once it is `done`, its verdict."""
     needs(request, "read", "verify")
     run, _ = run_for(request, run_id)
     if run.searches:
@@ -162,7 +168,7 @@ def result_of(run: Run, request: Request) -> VerificationResult:
     return VerificationResult(
         id=run.pk,
         page=page_of_run(run.pk, request),
-        state=run.state,
+        state=cast(State, run.state),
         done=done,
         passed=verdict == "passed" if done else None,
         verdict=verdict,
@@ -208,9 +214,9 @@ def _measured(report: Report | None) -> dict[str, Any]:
 
 
 def _admission_problems(rows: list[Verification]) -> list[SourceProblem]:
-    """What is wrong with the task, where it was not admitted."""
+    """Return the reasons why the task was not admitted."""
     admitted = next((v for v in rows if v.kind == "admit" and v.result_id), None)
-    admission = JobResult.model_validate_json(artefacts.read(admitted.result)).admission if admitted else None
+    admission = JobResult.model_validate_json(artefacts.read(admitted.result)).admission if admitted and admitted.result else None
     return admission.problems if admission and not admission.ok else []
 
 

@@ -1,4 +1,4 @@
-"""What the API has beside its resources: the OpenAPI document, a page that shows it, and an answer for addresses that do not exist."""
+"""Views in addition to the API's resources: the OpenAPI document, a page that shows it, and a response for unknown addresses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def document() -> str:
 
 @require_GET
 def openapi(request: HttpRequest) -> HttpResponse:
-    """The same for everyone, and without anybody's data: tools read it before they have a token."""
+    """Serve the document, which is the same for everyone and contains no personal data, because tools read it before they have a token."""
     return HttpResponse(document(), content_type="application/json")
 
 
@@ -42,7 +42,7 @@ def reference(request: HttpRequest) -> HttpResponse:
 
 CURL = """export STITCHWORK_TOKEN=sw_…
 curl -sS -H "Authorization: Bearer $STITCHWORK_TOKEN" URL/api/v1/me"""
-# As most coding agents take it in their configuration.
+# The MCP configuration in the format that most coding agents accept.
 MCP = """{
   "mcpServers": {
     "stitchwork": {"type": "http", "url": "URL", "headers": {"Authorization": "Bearer sw_…"}}

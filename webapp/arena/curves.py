@@ -1,4 +1,4 @@
-"""Geometry of the plot that shows what each workflow had reached after so many programs."""
+"""The geometry of the plot that shows each workflow's progress as a function of the number of programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agents.arena.scoring import geometric_mean
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 48, 112, 16, 36
-LABEL = 14  # pixels between labels of lines
+LABEL = 14  # minimum distance between line labels, in pixels
 MOST_TICKS = 12
 
 
@@ -44,7 +44,7 @@ class Plot:
 
 
 def plot(curves: dict[str, list[list[float]]]) -> Plot | None:
-    """Geometric means over all finished runs; a run that has ended keeps its last value. None before there is one."""
+    """Geometric means over all finished runs. A run that has ended keeps its last value. Returns None if no run has finished."""
     length = max((len(curve) for runs in curves.values() for curve in runs), default=0)
     if length < 2:
         return None
@@ -62,7 +62,7 @@ def plot(curves: dict[str, list[list[float]]]) -> Plot | None:
 
     order = sorted(means, key=lambda workflow: -means[workflow][-1])
     places: dict[str, float] = {}
-    for workflow in order:  # labels from the top down, never one over another
+    for workflow in order:  # labels from top to bottom without overlaps
         wanted = y(means[workflow][-1]) + 4
         places[workflow] = max(wanted, max(places.values(), default=-LABEL) + LABEL)
     excess = max(0.0, max(places.values()) - (HEIGHT - BOTTOM))
@@ -80,6 +80,6 @@ def plot(curves: dict[str, list[list[float]]]) -> Plot | None:
 
 
 def _round_values(highest: float) -> list[float]:
-    """Some three to six values for the axis, 1 among them."""
+    """Three to six axis values, including 1."""
     steps = next(s for s in (0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10, 50, 1000) if (highest - 1) / s <= 6)
     return [round(1 + n * steps, 2) for n in range(int((highest - 1) / steps) + 1)]

@@ -1,4 +1,4 @@
-"""What a person gives to start an arena."""
+"""The form that starts an arena."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from webapp.tasks.forms import PRECISIONS
 from webapp.tasks.models import Suite, Task
 from webapp.tasks.search_fields import limit_field
 from webapp.ui.fields import set_choices
+from webapp.ui.tags import counted
 
-MOST_TASKS = 60  # of a team that are listed one by one
+MOST_TASKS = 60  # tasks of a team that are listed individually
 
 
 @dataclass(frozen=True)
 class Offer:
-    """Something that can be ticked."""
+    """An option with a checkbox."""
 
     value: str
     label: str
@@ -30,7 +31,7 @@ class Offer:
 
 
 class ArenaForm(forms.Form):
-    """`tasks` holds what is ticked: "suite:ID", "example:SLUG", "task:ID"."""
+    """`tasks` holds the selected options: "suite:ID", "example:SLUG", "task:ID"."""
 
     name = forms.CharField(max_length=140, required=False)
     team = forms.ChoiceField(required=False)
@@ -42,7 +43,7 @@ class ArenaForm(forms.Form):
     seeds = forms.CharField(initial="1-3", max_length=40)
     device = forms.ChoiceField()
     precision = forms.ChoiceField(choices=[(name, name) for name in PRECISIONS], initial="fp32-strict")
-    calls = limit_field("calls", initial=12, most=1000)  # each for one of many runs
+    calls = limit_field("calls", initial=12, most=1000)  # limit per run, since an arena has many runs
     candidates = limit_field("candidates", initial=12, most=200, required=True)
     dollars = limit_field("dollars", most=10_000)
     verifier_minutes = limit_field("verifier_minutes", required=True)
@@ -50,7 +51,8 @@ class ArenaForm(forms.Form):
     def __init__(self, data: Any = None, *, devices: list[Any], teams: list[Any], initial: dict[str, Any] | None = None):
         super().__init__(data, initial=initial, label_suffix="")
         self.suites = [
-            Offer(f"suite:{suite.pk}", suite.name, f"{suite.tasks.count()} tasks") for suite in Suite.objects.filter(team__in=teams).order_by("name")
+            Offer(f"suite:{suite.pk}", suite.name, counted(suite.tasks.count(), "task"))
+            for suite in Suite.objects.filter(team__in=teams).order_by("name")
         ]
         self.examples = [Offer(f"example:{found.slug}", found.slug.replace("_", " ")) for found in examples()]
         own = Task.objects.filter(team__in=teams, suite=None).order_by("-created_at")[:MOST_TASKS]
@@ -89,7 +91,7 @@ class ArenaForm(forms.Form):
         return cleaned
 
     def chosen_tasks(self) -> list[tuple[str, str]]:
-        """(title, source), every source once, in the order of the page."""
+        """Returns (title, source) pairs in page order, each source once."""
         found: dict[str, str] = {}
         known = {example.slug: example for example in examples()}
         for value in self.cleaned_data["tasks"]:
@@ -104,7 +106,8 @@ class ArenaForm(forms.Form):
 
     def chosen(self) -> Chosen:
         cleaned = self.cleaned_data
-        # No limit of wall time: with many runs on one device most of it is waiting, and it would not be the same for all.
+        # There is no wall-clock limit, because with many runs on one device most of the time is spent waiting, and the waiting time differs between
+        # runs.
         budget = Budget(
             calls=cleaned["calls"] if cleaned["llm"] != "built-in" else None, candidates=cleaned["candidates"], dollars=cleaned["dollars"],
             verifier_seconds=cleaned["verifier_minutes"] * 60, seconds=None,

@@ -1,4 +1,4 @@
-"""An arena: the same tasks, seeds and budget for several workflows. It is made of ordinary runs."""
+"""An arena: several workflows on the same tasks, with the same seeds and budget. An arena consists of ordinary runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Arena(models.Model):
 
 
 class ArenaRun(models.Model):
-    """A run of an arena; task, workflow and device are the run's own."""
+    """A run that belongs to an arena. The run itself holds the task, workflow and device."""
 
     arena = models.ForeignKey(Arena, on_delete=models.CASCADE, related_name="entries")
     run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, related_name="arena_entry")

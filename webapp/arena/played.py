@@ -1,4 +1,4 @@
-"""What workflows did on measured landscapes: results that come with this installation (bench/results/arena-landscapes*.json)."""
+"""Results of workflows on measured landscapes, shipped with this installation (bench/results/arena-landscapes*.json)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Played:
 
 @cache
 def played_results() -> list[Played]:
-    """Of measured tables only; a file that cannot be read is left out."""
+    """Returns results on measured tables only; an unreadable file is skipped."""
     found = []
     for path in sorted(RESULTS.glob("arena-landscapes*.json")):
         try:

@@ -1,7 +1,8 @@
-"""Which workflow a team's arenas have found best: what the automatic choice follows once they say enough."""
+"""The workflow that performed best in a team's arenas. The automatic choice uses this workflow once there is enough evidence."""
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable
 from math import log
@@ -11,20 +12,22 @@ from webapp.accounts.models import Team
 from webapp.arena.models import Arena
 from webapp.runs.models import Run
 
-FEWEST_TASKS = 8  # that two workflows have both ended on
-LATEST = 5  # arenas that are looked at, the newest first
+FEWEST_TASKS = 8  # tasks that both workflows have finished
+LATEST = 5  # number of arenas considered, newest first
 BUILT_IN = "built-in"
 
 
 def preferred(team: Team, device_kind: str, models: Iterable[str]) -> str | None:
-    """The best workflow of the newest arena that compared two or more with these models on this kind of device; None where there is no such arena.
+    """Returns the best workflow of the newest arena that compared at least two workflows with these models on this kind of device, or None if there
+    is no such arena.
 
-    Best by the mean logarithm of the speedup's lower bound over eager, 1 where a run found nothing, over the tasks that all of them have ended on.
+    The ranking uses the mean logarithm of the lower bound of the speedup over eager, averaged over the tasks that all workflows have finished. A run
+    that found nothing counts as 1.
     """
     wanted = set(models)
     for arena in Arena.objects.filter(team=team).order_by("-created_at")[:LATEST]:
         runs = Run.objects.filter(arena_entry__arena=arena, device_kind=device_kind, state="finished").exclude(outcome="cancelled")
-        gains: dict[str, dict[int, float]] = defaultdict(dict)
+        gains: dict[str, dict[uuid.UUID, float]] = defaultdict(dict)
         for run in runs.only("workflow", "task_id", "speedup", "settings"):
             if {run.settings.get(role) or BUILT_IN for role in ROLES} == wanted:
                 low = (run.speedup or {}).get("low") or 1.0

@@ -1,4 +1,4 @@
-"""Starting an arena, and what is known of one: its rows, scores and curves."""
+"""Starts an arena and collects its rows, scores and curves."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from webapp.arena.models import Arena, ArenaRun
 from webapp.runs import control, services
 from webapp.runs.models import Candidate, Run
 
-MOST_RUNS = 300  # of an arena: a day of one GPU
+MOST_RUNS = 300  # limit per arena, which is about a day on one GPU
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What all runs of an arena share, and what tells them apart."""
+    """The settings that all runs of an arena share, and those that differ."""
 
     workflows: Sequence[str]
     seeds: Sequence[int]
@@ -48,7 +48,8 @@ class Chosen:
 
 
 def create_arena(*, team: Team, user: User, name: str, tasks: Sequence[tuple[str, str]], chosen: Chosen) -> Arena:
-    """Queue a run for each seed, task (name, source) and workflow: seeds outermost, so that early figures compare all workflows."""
+    """Queues a run for each seed, task (name, source) and workflow. Seeds form the outermost loop, so that even early figures compare all
+    workflows."""
     with transaction.atomic():
         arena = Arena.objects.create(team=team, name=name[:140], settings=chosen.plain([title for title, _ in tasks]), created_by=user)
         for seed in chosen.seeds:
@@ -66,7 +67,8 @@ def arenas_of(team: Team) -> QuerySet[Arena]:
 
 
 def arena_for(asker: Asker, arena_id: uuid.UUID, right: Right = "view") -> tuple[Arena, bool]:
-    """The arena and whether the asker may steer its runs; `Http404` where it is another team's, `PermissionDenied` where the right is lacking."""
+    """Returns the arena, and whether the asker may steer its runs. Raises `Http404` if the arena belongs to another team, and `PermissionDenied` if
+    the right is missing."""
     arena = Arena.objects.filter(pk=arena_id).select_related("team", "created_by").first()
     if arena is None:
         raise Http404("no such arena")
@@ -76,7 +78,7 @@ def arena_for(asker: Asker, arena_id: uuid.UUID, right: Right = "view") -> tuple
 
 @dataclass(frozen=True)
 class Standing:
-    """An arena as it stands now."""
+    """The current state of an arena."""
 
     entries: list[ArenaRun]
     rows: list[Row]
@@ -87,7 +89,7 @@ class Standing:
 
     @property
     def waiting(self) -> list[ArenaRun]:
-        """Runs that a person has to look at."""
+        """Runs that need a person's attention."""
         return [entry for entry in self.entries if entry.run.state == "paused"]
 
     @property
@@ -109,7 +111,7 @@ def standing(arena: Arena) -> Standing:
 
 
 def row_of(entry: ArenaRun) -> Row:
-    """A finished run; success only where a confirmed program is faster."""
+    """The row of a finished run. A run counts as a success only if a confirmed program is faster."""
     run = entry.run
     spent = {"calls": 0, "tokens": 0, "dollars": 0.0, "candidates": 0, "verifier_seconds": 0.0, "seconds": 0.0, **(run.spent or {})}
     ratio = run.speedup["ratio"] if run.speedup else None
@@ -121,7 +123,7 @@ def row_of(entry: ArenaRun) -> Row:
 
 
 def progress_of(entries: Sequence[ArenaRun]) -> dict[str, list[list[float]]]:
-    """By workflow and run: the best speedup after 0, 1, 2, ... programs; 1 before there is one that is right and faster."""
+    """The best speedup after 0, 1, 2, ... programs, by workflow and run. It is 1 until a program is both correct and faster."""
     runs = {entry.run_id: entry.run.workflow for entry in entries if entry.run.state == "finished"}
     measured = (
         Candidate.objects.filter(run_id__in=runs).order_by("run_id", "number").values_list("run_id", "verification__speedup", "verification__status")
@@ -137,7 +139,7 @@ def progress_of(entries: Sequence[ArenaRun]) -> dict[str, list[list[float]]]:
 
 
 def cancel_all(arena: Arena, user: User) -> int:
-    """Ask every run that has not ended to stop; what was measured is kept."""
+    """Asks all unfinished runs to stop. Existing measurements are kept."""
     open_runs = list(Run.objects.filter(arena_entry__arena=arena).exclude(state="finished"))
     for run in open_runs:
         control.request_control(run, "cancel", by=user)

@@ -1,4 +1,4 @@
-"""The arena's pages: all of a person's arenas, a form that starts one, and one as it goes on."""
+"""The arena pages: the list of a person's arenas, the form that starts one, and the progress of one arena."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def standing_context(found: Arena) -> dict[str, Any]:
 
 
 def by_task(standing: services.Standing, workflows: list[str]) -> list[dict[str, Any]]:
-    """A line a task: for each workflow its runs, in the order of the seeds."""
+    """One row per task, with the runs of each workflow in the order of the seeds."""
     tasks: dict[str, dict[str, list[Any]]] = {}
     for entry in standing.entries:
         tasks.setdefault(entry.run.title, {}).setdefault(entry.run.workflow, []).append(entry)

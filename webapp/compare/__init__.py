@@ -1,1 +1,1 @@
-"""Two to six runs or candidates beside each other."""
+"""Side-by-side comparison of two to six runs or candidates."""

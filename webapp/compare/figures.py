@@ -1,4 +1,4 @@
-"""The rows of the table of figures, and the settings that differ."""
+"""The rows of the figures table and the settings that differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from webapp.ui import tags
 
 @dataclass
 class FigureRow:
-    """`cells`: one a side, of the kind that the template knows: "text", "speedup", "status", "run". `best`: which sides have the best figure."""
+    """A row of the table. `cells` has one entry per side. Its kind is one that the template knows: "text", "speedup", "status" or "run". `best` lists
+    the sides with the best figure."""
 
     title: str
     kind: str
@@ -27,8 +28,8 @@ class FigureRow:
 
 
 def figure_rows(sides: list[Side]) -> list[FigureRow]:
-    """Only rows in which something is known. Speedups are ranked where all sides are of one task, times and memory where they are of one
-    device as well."""
+    """Returns only the rows in which at least one value is known. Speedups are ranked if all sides share a task; times and memory are ranked if all
+    sides also share a device."""
     one_task = len({side.run.task_id for side in sides}) == 1
     same = one_task and len({device_of(side) for side in sides} - {""}) == 1
     rows: list[FigureRow] = []
@@ -85,7 +86,7 @@ def spent(side: Side, what: str) -> float | None:
 
 
 def clear_best(values: list[dict[str, Any] | None]) -> tuple[int, ...]:
-    """Those whose interval no other lies above: a mark for one side alone is a claim."""
+    """The sides whose interval is not entirely below that of another side. Marking only one side claims that it is the best."""
     known = [(at, value) for at, value in enumerate(values) if value]
     if len(known) < 2:
         return ()
@@ -109,7 +110,7 @@ def passed(candidate: Any) -> bool:
 
 
 def differing(sides: list[Side]) -> tuple[list[tuple[str, list[str]]], int]:
-    """Settings whose values are not all the same, with a text a side; and how many are the same."""
+    """Settings whose values differ, with one text per side, and the number of settings that are equal."""
     settings = [side.settings() for side in sides]
     names = list(dict.fromkeys(name for own in settings for name in own))
     texts = {name: [text_of(own.get(name)) for own in settings] for name in names}

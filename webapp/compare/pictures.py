@@ -1,4 +1,4 @@
-"""What the page's charts are drawn from."""
+"""Data for the charts of the comparison page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webapp.runs.models import Candidate
 
 
 def intervals(sides: list[Side]) -> list[dict[str, Any]]:
-    """Speedups with intervals, one entry a side that has any."""
+    """Speedups with intervals, with one entry for each side that has any."""
     found = []
     for side in sides:
         best = side.best_baseline
@@ -21,8 +21,8 @@ def intervals(sides: list[Side]) -> list[dict[str, Any]]:
 
 
 def roofline(sides: list[Side]) -> dict[str, Any]:
-    """Operations for each byte against operations a second, with the ceilings of every device that is among the sides. Operations and bytes are the
-    task's, counted once: a program that moves more lies lower, not further left."""
+    """A roofline plot: operations per byte against operations per second, with the ceilings of all devices that occur. Operations and bytes are those
+    of the task, counted once, so a program that moves more data is plotted lower instead of further left."""
     points, roofs = [], {}
     for side in sides:
         floor, ms = side.profile.roofline if side.profile else None, side.program_ms
@@ -37,8 +37,8 @@ def roofline(sides: list[Side]) -> dict[str, Any]:
 
 
 def attempts(sides: list[Side]) -> list[dict[str, Any]]:
-    """Of each run among the sides that tried more than one program: all of them in their order, once for a run. `speedup` is null where it did not
-    pass, with the verdict."""
+    """For each run among the sides that tried several programs, lists all its programs in order, once per run. `speedup` is null for a program that
+    did not pass; the verdict explains why."""
     found: dict[Any, dict[str, Any]] = {}
     for side in sides:
         if side.run.pk in found or len(side.tried) < 2:

@@ -1,4 +1,5 @@
-"""What stands beside each other: a run by its best program, or one candidate. In the URL: `with=<run>` or `with=<run>:<number>`."""
+"""The sides of a comparison. A side is a run, represented by its best program, or a single candidate. In the URL, a side is `with=<run>` or
+`with=<run>:<number>`."""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ LETTERS = "ABCDEF"
 @dataclass
 class Side:
     letter: str
-    key: str  # as it stands in the URL
+    key: str  # as written in the URL
     run: Run
-    candidate: Candidate | None  # None: the run has no program that passed
+    candidate: Candidate | None  # None if the run has no program that passed
     whole: bool  # a run, not one of its candidates
     report: Report | None = None
     profile: Profile | None = None
-    tried: list[Candidate] = field(default_factory=list)  # all of the run's
+    tried: list[Candidate] = field(default_factory=list)  # all candidates of the run
 
     @property
     def name(self) -> str:
@@ -48,7 +49,7 @@ class Side:
 
     @property
     def diff_key(self) -> str:
-        """The side as a diff's address says it."""
+        """The side as written in the URL of a diff."""
         return f"{self.run.pk}:{self.candidate.number}" if self.candidate else ""
 
     def against(self, baseline: Baseline) -> dict[str, Any] | None:
@@ -57,7 +58,7 @@ class Side:
 
     @cached_property
     def best_baseline(self) -> tuple[str, dict[str, Any]] | None:
-        """The baseline against which the program gains least, and by how much."""
+        """The baseline over which the program gains least, and the speedup over it."""
         timing = self.report.timing if self.report else None
         found = (
             min(timing.comparisons, key=lambda one: one.speedup.ratio, default=None)
@@ -71,10 +72,10 @@ class Side:
         return self.report.timing.program_ms if self.report and self.report.timing else None
 
     def settings(self) -> dict[str, Any]:
-        """Flat: "budget.candidates" and the like."""
+        """Flattens the keys, for example to "budget.candidates"."""
         run = self.run
         own = {"workflow": run.workflow, "device": run.device_kind, "precision": run.precision}
-        return dict(flat(Settings().model_dump(mode="json"))) | own | dict(flat(run.settings or {}))  # an older run has fewer
+        return dict(flat(Settings().model_dump(mode="json"))) | own | dict(flat(run.settings or {}))  # an older run has fewer settings
 
 
 def flat(value: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
@@ -85,7 +86,8 @@ def flat(value: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
 
 
 def sides_of(request: HttpRequest) -> list[Side]:
-    """In the URL's order, each once. Raises `Http404` for what the asker may not see, or what is none."""
+    """Returns the sides in the order of the URL, without duplicates. Raises `Http404` for a side that does not exist or that the asker may not
+    see."""
     keys = list(dict.fromkeys(key for key in request.GET.getlist("with") if key))[:MOST]
     return [side_of(request, key, LETTERS[at]) for at, key in enumerate(keys)]
 
@@ -117,4 +119,4 @@ def profile_of(candidate: Candidate) -> Profile | None:
     try:
         return stored_profile(artefacts.read(candidate.profile))
     except ValidationError:
-        return None  # of another version: the report's own kernels are still shown
+        return None  # if the events come from another version, the report's own kernels are still shown

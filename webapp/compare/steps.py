@@ -1,7 +1,7 @@
-"""Plans, strategies and kernels of several sides, brought into line.
+"""Aligns the plans, strategies and kernels of several sides.
 
-A step of a plan is known by its operators, so that the same step of two runs is one row. A kernel belongs to the step whose operators its name says:
-own kernels are named after them, a library's kernels by their kind.
+A step of a plan is identified by its operators, so that the same step of two runs shares a row. A kernel belongs to the step whose operators its name
+mentions, since generated kernels are named after their operators and library kernels after their kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = [
     ("copy", r"copy|memcpy|memset|cat_|concat|transpose|permute|fill|contiguous"),
     ("pointwise", r"elementwise|vectorized|unrolled|pointwise|triton_poi|mul|add|relu|sigmoid|tanh|exp|div|sub"),
 ]
-WORDS = {  # of a plan's operators
+WORDS = {  # words for the operators of a plan
     "matrix product": ("linear", "matmul", "matrix product", "mm", "bmm", "addmm", "einsum"), "convolution": ("convolution", "conv"),
     "attention": ("attention",), "softmax": ("softmax",), "norm": ("norm",), "pool": ("pool",), "recurrent cell": ("lstm", "gru", "rnn"),
     "reduction": ("sum", "mean", "max", "min", "argmax", "cumsum"),
@@ -35,9 +35,9 @@ WORDS = {  # of a plan's operators
 
 @dataclass
 class Step:
-    key: tuple[str, ...]  # its operators; ("", kind) for kernels of no step
+    key: tuple[str, ...]  # its operators; ("", kind) for kernels that belong to no step
     title: str
-    times: list[int]  # a side: how often its plan has the step (a block that repeats has it many times); 0 where it lacks it
+    times: list[int]  # per side: how often its plan has the step (a repeated block has it many times); 0 if the plan lacks it
     kernels: list[list[Kernel]]
 
     def total(self, at: int) -> float:
@@ -45,7 +45,7 @@ class Step:
 
     @property
     def cells(self) -> list[tuple[float | None, list[Kernel], bool, int]]:
-        """For each side: milliseconds of a call, the kernels, whether it is the least, how often the plan has it."""
+        """For each side: milliseconds per call, the kernels, whether the side is the fastest, and how many times its plan contains the step."""
         totals = [self.total(at) if kernels else None for at, kernels in enumerate(self.kernels)]
         known = [value for value in totals if value is not None]
         least = min(known) if len(known) > 1 and len(set(known)) > 1 else None
@@ -57,7 +57,7 @@ class Step:
 
 
 def steps_of(sides: list[Side]) -> list[Step]:
-    """Every step of any side's plan, in the order in which plans first name them; then what belongs to none, by kind."""
+    """All steps of all plans, in the order in which plans first name them, followed by the kernels without a step, by kind."""
     plans = [plan_of(side) for side in sides]
     found: dict[tuple[str, ...], Step] = {}
     for at, plan in enumerate(plans):
@@ -76,7 +76,7 @@ def steps_of(sides: list[Side]) -> list[Step]:
 
 
 def plan_of(side: Side) -> list[PlanStep]:
-    """The steps of the last plan that the run followed when it made the candidate."""
+    """The steps of the plan that the run was following when it made the candidate."""
     events = side.run.events.filter(kind__in=[PlanProposed.kind, PlanEdited.kind, CandidateProposed.kind]).order_by("seq")
     steps: list[PlanStep] = []
     for event in events:
@@ -89,7 +89,7 @@ def plan_of(side: Side) -> list[PlanStep]:
 
 
 def home(kernel: Kernel, steps: list[Step]) -> Step | None:
-    """The step whose operators the kernel's name has most of; for a library's kernel, the only one of its kind."""
+    """The step whose operators match the kernel's name best; for a library kernel, the only step of its kind."""
     name = re.sub(r"\W+", "_", kernel.name.lower())
     scored = [(share(name, step), -at, step) for at, step in enumerate(steps)]
     best = max(scored, key=lambda one: one[:2], default=(0.0, 0, None))
@@ -111,7 +111,7 @@ def kind_of(name: str) -> str:
 
 @dataclass
 class Tried:
-    """What became of one strategy on each side: programs, how many passed, the best against eager."""
+    """The outcome of one strategy on each side: the number of programs, how many of them passed, and the best speedup over eager."""
 
     strategy: str
     cells: list[tuple[int, int, float | None]]

@@ -1,4 +1,4 @@
-"""Comparing: one page, whose sides stand in its address."""
+"""The comparison: a single page whose URL contains the sides."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where a program's strings, kernels and functions begin and end: one pass over its text, without running or even parsing it.
+"""Finds where a program's strings, kernels and functions begin and end, in one pass over its text, without running or even parsing it.
 
-Half-written candidates have to be shown too, so nothing here needs a source that compiles.
+The source does not have to compile, because pages also show half-written candidates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-PIECE_LINES = 60  # of Python that are coloured at a time
+PIECE_LINES = 60  # lines of Python that are highlighted at a time
 
 _PYTHON = re.compile(
     r"""\#[^\n]*
@@ -47,7 +47,8 @@ _RECORD = re.compile(r"\b(?:struct|class|union|enum)\s+(?:class\s+)?(\w+)[^()]*$
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Lines [begin, end) that can be coloured by themselves, 0-based. `native`: characters of C++ or CUDA in it, each a string's inside or a part."""
+    """Lines [begin, end) that can be highlighted independently, 0-based. `native` lists the character ranges of C++ or CUDA in it; each is the inside
+    of a string or part of it."""
 
     begin: int
     end: int
@@ -58,7 +59,7 @@ class Piece:
 class Definition:
     """A function, class or kernel and its lines [begin, end), 0-based."""
 
-    name: str  # as it is qualified in its own language: "ModelNew.forward"
+    name: str  # the qualified name in its own language: "ModelNew.forward"
     begin: int
     end: int
     kind: Literal["kernel", "function", "class"]
@@ -73,27 +74,27 @@ class Anatomy:
     source: str
     starts: list[int]  # offset of each line
     pieces: list[Piece] = field(default_factory=list)
-    native: list[tuple[int, int]] = field(default_factory=list)  # characters of each string that holds C++ or CUDA
-    definitions: list[Definition] = field(default_factory=list)  # in the order of their beginnings
+    native: list[tuple[int, int]] = field(default_factory=list)  # character ranges of the strings that hold C++ or CUDA
+    definitions: list[Definition] = field(default_factory=list)  # in order of their first line
 
     def line_at(self, offset: int) -> int:
         return bisect_right(self.starts, offset) - 1
 
     def scope_at(self, line: int) -> str:
-        """The innermost function, class or kernel around a line (1-based), or nothing."""
+        """The innermost function, class or kernel around a line (1-based), or an empty string."""
         inside = [one for one in self.definitions if one.begin < line <= one.end]
         return max(inside, key=lambda one: one.begin).name if inside else ""
 
     @property
     def first_kernel(self) -> Definition | None:
-        """Where a reader begins: the first kernel, else the first function of C++."""
+        """Returns where a reader should start: at the first kernel or, if there is none, at the first C++ function."""
         kernel = next((one for one in self.definitions if one.kind == "kernel"), None)
         spans = [(self.line_at(begin), self.line_at(max(begin, end - 1)) + 1) for begin, end in self.native]
         native = (one for one in self.definitions if one.kind == "function" and any(low <= one.begin < high for low, high in spans))
         return kernel or next(native, None)
 
     def definition_of(self, name: str) -> Definition | None:
-        """A kernel before a function of the same name."""
+        """Finds a definition by name. A kernel takes precedence over a function with the same name."""
         same = [one for one in self.definitions if one.bare == name]
         return next((one for one in same if one.kind == "kernel"), same[0] if same else None)
 
@@ -121,13 +122,13 @@ def _is_long(text: str) -> bool:
 
 def _inside(source: str, begin: int, end: int) -> tuple[int, int]:
     """The characters between a string's quotes."""
-    first = begin + re.match(r"[rRbBuUfF]*", source[begin : begin + 3]).end() + 3  # type: ignore[union-attr]
+    first = begin + re.match(r"[rRbBuUfF]*", source[begin : begin + 3]).end() + 3  # type: ignore[union-attr]  # the pattern matches anything
     closed = end - first >= 3 and source[end - 3 : end] == source[first - 3 : first]
     return first, end - 3 if closed else end
 
 
 def _is_native(source: str, begin: int, end: int) -> bool:
-    """Whether a string holds C++ or CUDA. One that stands alone on its line is most often a docstring, so it has to say more."""
+    """Returns whether a string holds C++ or CUDA. A string alone on its line is usually a docstring, so it needs stronger evidence."""
     text = source[slice(*_inside(source, begin, end))]
     if STRONG.search(text):
         return True
@@ -136,12 +137,12 @@ def _is_native(source: str, begin: int, end: int) -> bool:
 
 
 def _python_definitions(found: Anatomy, covered: set[int]) -> Iterator[Definition]:
-    """By indentation. A decorator belongs to what it decorates; `@triton.jit` makes a kernel."""
+    """Finds definitions by indentation. A decorator belongs to the definition below it; `@triton.jit` marks a kernel."""
     lines = found.source.split("\n")
     open_: list[tuple[int, str, int, str]] = []  # indent, name, first line, kind
     decorated: int | None = None
     kernel = False
-    last = 0  # the line after the last that is not blank
+    last = 0  # the line after the last non-blank line
     for number, line in enumerate(lines):
         if number in covered:
             last = number + 1
@@ -152,7 +153,7 @@ def _python_definitions(found: Anatomy, covered: set[int]) -> Iterator[Definitio
         indent = len(line) - len(line.lstrip())
         while open_ and indent <= open_[-1][0] and text[0] not in ")]}":
             _, name, begin, kind = open_.pop()
-            yield Definition(name, begin, last, kind)  # type: ignore[arg-type]
+            yield Definition(name, begin, last, kind)  # type: ignore[arg-type]  # kinds come from literals
         last = number + 1
         if text.startswith("@"):
             decorated = number if decorated is None else decorated
@@ -165,12 +166,12 @@ def _python_definitions(found: Anatomy, covered: set[int]) -> Iterator[Definitio
         if indent == 0 or match:
             decorated, kernel = None, False
     for _, name, begin, kind in reversed(open_):
-        yield Definition(name, begin, last, kind)  # type: ignore[arg-type]
+        yield Definition(name, begin, last, kind)  # type: ignore[arg-type]  # as above
 
 
 def _native_definitions(found: Anatomy, begin: int, end: int) -> Iterator[Definition]:
-    """Functions with a body at the outermost level, or within namespaces and `extern "C"` blocks; records hold functions too."""
-    stack: list[tuple[str, int, str]] = []  # name ("" where others may stand in it), first line, kind
+    """Functions with a body at the outermost level or within namespaces and `extern "C"` blocks; functions within records are included."""
+    stack: list[tuple[str, int, str]] = []  # name ("" for a block that may contain other definitions), first line, kind
     header = begin
     for match in _NATIVE.finditer(found.source, begin, end):
         token = match.group()
@@ -187,19 +188,19 @@ def _native_definitions(found: Anatomy, begin: int, end: int) -> Iterator[Defini
             if stack:
                 name, first_line, kind = stack.pop()
                 if name:
-                    yield Definition(name, first_line, found.line_at(match.start()) + 1, kind)  # type: ignore[arg-type]
+                    yield Definition(name, first_line, found.line_at(match.start()) + 1, kind)  # type: ignore[arg-type]  # as above
         elif token.lstrip().startswith(("#", "//", "/*")) and not found.source[header : match.start()].strip():
             header = match.end()
 
 
 def uncommented(text: str) -> str:
-    """C++ or CUDA without its comments, and without lines that hold nothing else; string literals stay."""
+    """C++ or CUDA without comments and without the lines that hold only comments; string literals are kept."""
     kept = _NATIVE.sub(lambda match: " " if match.group().startswith(("//", "/*")) else match.group(), text)
     return "\n".join(line.rstrip() for line in kept.split("\n") if line.strip())
 
 
 def _named(header: str) -> tuple[str, str]:
-    """What a brace opens: its name and kind; "block" where it is none of ours."""
+    """Name and kind of the definition that a brace opens; "block" for anything else."""
     if _OPEN.search(header):
         return "", "open"
     if match := _RECORD.search(header):
@@ -211,7 +212,8 @@ def _named(header: str) -> tuple[str, str]:
 
 
 def _pieces(found: Anatomy, covered: set[int], native: list[tuple[int, int]]) -> Iterator[Piece]:
-    """Cut where neither a string nor a statement goes on; C++ and CUDA between its outermost definitions, so that no page waits for all of it."""
+    """Splits the text where no string or statement continues. C++ and CUDA are split between outermost definitions, so a page never waits for the
+    whole text."""
     total = len(found.starts)
     lines = found.source.split("\n")
     begin = 0
@@ -244,7 +246,7 @@ def _native_pieces(found: Anatomy, begin: int, end: int, inside: list[tuple[int,
     outer = [one for one in found.definitions if one.begin >= begin and one.end <= end and one.kind != "class"]
     cut = begin
     for one, after in zip(outer, outer[1:], strict=False):
-        # After a blank line below a definition no statement, comment or macro goes on.
+        # No statement, comment or macro continues after a blank line that follows a definition.
         if one.end - cut >= PIECE_LINES // 2 and one.end < end and not found.source[found.starts[one.end] : found.starts[one.end + 1]].strip():
             if after.begin < one.end:
                 continue

@@ -1,4 +1,4 @@
-"""What changed between two programs, as rows: alignment, moved blocks, hunks, folds. Computed here so that a page only shows it."""
+"""Computes what changed between two programs, as rows: alignment, moved blocks, hunks, folds. Pages only display this result."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from webapp.diffs.lines import Change, changes, lines_of
 from webapp.diffs.moves import Move, moves
 from webapp.diffs.pairs import Pair, align, positional
 
-MAX_BYTES = 2 * 1024 * 1024  # a side
+MAX_BYTES = 2 * 1024 * 1024  # per side
 MAX_LINES = 30_000
-SECONDS = 0.15  # after which lines are paired as they come, and moves are left unsought
-KEPT = 24  # diffs, for the parts that a page asks for; many more would be walked through whenever garbage is looked for
+SECONDS = 0.15  # after this time, lines are paired in order and moved blocks are no longer searched for
+KEPT = 24  # diffs cached for the parts that a page requests; a larger cache would slow down garbage collection
 CONTEXT = 3  # unchanged lines kept around a change
-LEAST_FOLD = 4  # lines; a fold has a row of its own
-MOVED_FOLD = 8  # lines of a moved block from which on it is folded
+LEAST_FOLD = 4  # lines; a fold itself takes up a row
+MOVED_FOLD = 8  # moved blocks of at least this many lines are folded
 HEADER_FOLD = 12  # lines added above the first kernel
-HUNK_GAP = 3  # unchanged lines that part two hunks
+HUNK_GAP = 3  # unchanged lines that separate two hunks
 
 Kind = Literal["equal", "changed", "deleted", "inserted", "moved-out", "moved-in"]
 
 
 class Row(NamedTuple):
-    """A line of both sides, beside each other. `old` and `new` are 1-based; a side that has no line is 0."""
+    """An aligned pair of lines, one from each side. `old` and `new` are 1-based; 0 means that the side has no line."""
 
     kind: Kind
     old: int
     new: int
     hunk: int = 0  # 1-based; 0 outside of hunks
-    other: int = 0  # of a moved line: its number on the other side
+    other: int = 0  # for a moved line: its number on the other side
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Changes that stand together. Ranges are 0-based and half-open; the changes within are `changes`."""
+    """A group of neighbouring changes, listed in `changes`. Ranges are 0-based and half-open."""
 
     number: int  # 1-based
     changes: tuple[Change, ...]
@@ -62,7 +62,7 @@ class Diff:
     deleted: int = 0
     moved: int = 0
     refused: str = ""  # why there are no rows
-    coarser: str = ""  # what was left out for time or size
+    coarser: str = ""  # what was omitted because of time or size
     seconds: float = 0.0
 
     @property
@@ -72,7 +72,7 @@ class Diff:
 
 @lru_cache(maxsize=KEPT)
 def compute(old: str, new: str, ignore_space: bool = False) -> Diff:
-    """The difference of two texts. The latest are kept, by both texts."""
+    """Computes the difference between two texts. The most recent results are cached by both texts."""
     return _compute(old, new, ignore_space, SECONDS)
 
 
@@ -123,7 +123,7 @@ class _Table:
         self.rows += [Row("equal", old + i + 1, new + i + 1) for i in range(count)]
 
     def _changed(self, a: int, b: int, c: int, d: int, out: dict[int, int], come: dict[int, int]) -> None:
-        """Rows of one change. Lines that were moved stand alone; those between them are paired, block by block."""
+        """Adds the rows of one change. Moved lines stay unpaired; the lines between them are paired block by block."""
         left = _parts(a, b, out)
         right = _parts(c, d, come)
         for index in range(max(len(left), len(right))):
@@ -137,7 +137,7 @@ class _Table:
                 new_part = range(0)
             for i, j in self._pairs(old_part, new_part):
                 if j is None:
-                    self.rows.append(Row("deleted", old_part[i] + 1, 0))  # type: ignore[index]
+                    self.rows.append(Row("deleted", old_part[i] + 1, 0))  # type: ignore[index]  # at most one of a pair is null
                 elif i is None:
                     self.rows.append(Row("inserted", 0, new_part[j] + 1))
                 else:
@@ -155,7 +155,7 @@ class _Table:
         return found
 
     def numbered(self, hunks: Sequence[Hunk]) -> list[Row]:
-        """The rows with their hunks."""
+        """The rows with their hunk numbers."""
         olds, news = [hunk.old[0] for hunk in hunks], [hunk.new[0] for hunk in hunks]
         found, at = [], 0
         for row in self.rows:
@@ -167,7 +167,8 @@ class _Table:
 
 
 def _parts(begin: int, end: int, moved: dict[int, int]) -> list[tuple[range, bool]]:
-    """A range cut where moved lines begin and end; parts that were not moved stand at even places, so that both sides' are paired in order."""
+    """Splits a range where moved lines begin and end. Parts that were not moved are at even indices, so that the parts of both sides can be paired in
+    order."""
     parts: list[tuple[range, bool]] = []
     at = begin
     while at < end:
@@ -201,7 +202,7 @@ def _hunks(changed: Sequence[Change], moved: Sequence[Move]) -> tuple[Hunk, ...]
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Rows [begin, end) that are shown on demand: unchanged and far from any change, a long block that was moved, or what is added above a kernel."""
+    """Rows [begin, end) that are shown on demand: unchanged rows far from any change, a long moved block, or lines added above a kernel."""
 
     begin: int
     end: int
@@ -210,8 +211,8 @@ class Fold:
 
 
 def folds(rows: Sequence[Row], keep: Collection[int] = (), header: int = 0) -> list[Fold]:
-    """What a page folds. Lines of the later side in `keep` (1-based: something was found there) never are. Its first `header` lines stand above its
-    first kernel: imports, includes and helpers, which nobody opens a diff for."""
+    """Returns the rows that a page folds. Lines of the newer side in `keep` (1-based, lines with findings) are never folded. The first `header` lines
+    of the newer side precede its first kernel. They contain imports, includes and helpers, which are rarely the reason to open a diff."""
     kept = set(keep)
     near = [False] * len(rows)
     for index, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""What a measured hunk is worth, in words: the chip at its head and in the list."""
+"""Describes the effect of a measured hunk in words, for the chip in the hunk header and in the list."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NOT_MEASURED = {"inconclusive": "not conclusive", "infrastructure_error": "the h
 
 @dataclass(frozen=True)
 class Effect:
-    """`tone` is a chip's: ok (the hunk saves time), bad (it costs time), idle, warn, live."""
+    """`tone` is the tone of the chip: ok (the hunk saves time), bad (it costs time), idle, warn, live."""
 
     tone: str
     sign: str
     text: str
-    detail: str = ""  # a sentence, for the list and the tooltip
+    detail: str = ""  # a sentence for the list and the tooltip
 
 
 def effect_of(row: MeasuredHunk) -> Effect:
@@ -62,14 +62,14 @@ def _timed(row: MeasuredHunk) -> Effect:
 
 
 def percent(ratio: float) -> str:
-    """A ratio of times as a change: "+12", "−3.5"."""
+    """A ratio of times as a percentage change: "+12", "−3.5"."""
     change = (ratio - 1) * 100
     text = f"{abs(change):.0f}" if abs(change) >= 10 else f"{abs(change):.1f}"
     return f"{'−' if change < 0 else '+'}{text}"
 
 
 def heads_of(measured: MeasuredDiff) -> dict[int, str]:
-    """HTML at the head of each hunk, by its number; those that are reverted together say so."""
+    """HTML for the header of each hunk, by hunk number. Hunks that are reverted together are labelled as such."""
     heads: dict[int, str] = {}
     for row in measured.hunks.all():
         for number in row.members if row.number else []:
@@ -79,7 +79,7 @@ def heads_of(measured: MeasuredDiff) -> dict[int, str]:
 
 
 def measured_context(run: Run, found: MeasuredDiff) -> dict[str, Any]:
-    """What `diffs/_measured.html` shows."""
+    """The context of `diffs/_measured.html`."""
     rows = list(found.hunks.select_related("result"))
     effects: list[tuple[MeasuredHunk, Effect]] = [(row, effect_of(row)) for row in rows]
     done = sum(row.state in ("finished", "cancelled") for row in rows)

@@ -1,4 +1,4 @@
-"""Colours for a program: Python with Triton's names, and the CUDA or C++ that stands in its strings. Lines are coloured when they are asked for."""
+"""Syntax highlighting for a program: Python with Triton's names, and the CUDA or C++ in its strings. Lines are highlighted on demand."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Span = tuple[str, str]  # (short CSS class of Pygments, text without newline)
 Tokens = Iterator[tuple[object, str]]
 
 MAX_BYTES = 2 * 1024 * 1024
-SECONDS = 2.0  # for the colours of one piece
-KEPT = 32  # sources with their colours
+SECONDS = 2.0  # time limit for highlighting one piece
+KEPT = 32  # number of highlighted sources that are cached
 TRITON = {"tl", "triton", "libdevice"}
 
 
 class Colours:
-    """The lines of one source. Pieces that have been coloured are kept."""
+    """The highlighted lines of one source. Highlighted pieces are cached."""
 
     def __init__(self, source: str):
         self.anatomy: Anatomy = anatomy(source)
@@ -35,7 +35,7 @@ class Colours:
             self._piece_of[piece.begin : piece.end] = [index] * (piece.end - piece.begin)
 
     def line(self, number: int) -> list[Span]:
-        """Spans of a line (1-based); their texts joined are the line."""
+        """Spans of a line (1-based); their concatenated texts equal the line."""
         if len(self.anatomy.source) > MAX_BYTES:
             return _uncoloured(self.plain[number - 1])
         index = self._piece_of[number - 1]
@@ -60,7 +60,7 @@ class Colours:
                     lines[-1].append((name, part))
         lines = lines[: piece.end - piece.begin]
         plain = self.plain[piece.begin : piece.end]
-        if ["".join(text for _, text in line) for line in lines] != plain:  # a lexer that normalises text must never change what is shown
+        if ["".join(text for _, text in line) for line in lines] != plain:  # a lexer's normalisation must never change the text that is shown
             return [_uncoloured(line) for line in plain]
         return lines
 
@@ -78,13 +78,13 @@ class Colours:
         yield from self._python(source[at:end])
 
     def _before_string(self, text: str) -> Tokens:
-        """Python up to a string, whose prefix and quotes are its last characters."""
+        """Highlights Python up to a string, whose prefix and opening quotes are the last characters."""
         quotes = text[-3:]
         if quotes not in ('"""', "'''"):
             yield from self._python(text)
             return
         code = text[:-3].rstrip("rRbBuUfF")
-        if code and (code[-1].isalnum() or code[-1] == "_"):  # a name that ends in such a letter is no prefix: cannot be before quotes
+        if code and (code[-1].isalnum() or code[-1] == "_"):  # a name that ends in such a letter is no string prefix, so it cannot precede quotes
             code = text[:-3]
         yield from self._python(code)
         if affix := text[len(code) : -3]:
@@ -92,7 +92,7 @@ class Colours:
         yield String, quotes
 
     def _python(self, text: str) -> Tokens:
-        """Triton's names are told apart: `tl` and what is taken from it."""
+        """Highlights Python; Triton's names, `tl` and its attributes, get their own class."""
         before = ""
         for _, kind, part in PythonLexer().get_tokens_unprocessed(text):
             if self.triton and kind in Name and kind not in Name.Decorator:
@@ -111,7 +111,7 @@ def _native(text: str) -> Tokens:
 
 
 def highlighted_lines(source: str) -> list[list[Span]]:
-    """One list of spans a line, in order; their texts joined give the source back."""
+    """One list of spans per line, in order; their concatenated texts equal the source."""
     colours = colours_of(source)
     return [colours.line(number) for number in range(1, len(colours.plain) + 1)]
 

@@ -1,4 +1,4 @@
-"""Measuring what each hunk is worth: what it would cost, asking for it, cancelling it."""
+"""Measures what each hunk is worth: estimates the cost, starts the measurement, and cancels it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from webapp.runs import artefacts
 from webapp.runs.jobs import queue_for
 from webapp.runs.models import Verification
 
-MOST_HUNKS = 40  # that are measured in one go
-USUAL_SECONDS = {"quick": 12.0, "full": 60.0}  # of a job where nothing is known
+MOST_HUNKS = 40  # maximum number of hunks measured at once
+USUAL_SECONDS = {"quick": 12.0, "full": 60.0}  # assumed duration of a job if no measurement exists
 TIERS = ("quick", "full")
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
 
 
 class NotMeasurable(ValueError):
-    """These two cannot be measured hunk by hunk; says why and what to do."""
+    """Raised if the two sides cannot be measured hunk by hunk. The message explains why, and what to do."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """How the newer program was verified, and so is measured here."""
+    """The settings with which the newer program was verified, and with which its hunks are measured."""
 
     queue: str
     precision: str
@@ -46,13 +46,13 @@ class Terms:
 
 @dataclass(frozen=True)
 class Plan:
-    """What measuring a pair would take, before it is asked for. Seconds are of the device."""
+    """The cost of measuring a pair, before it is requested. Seconds are device time."""
 
     hunks: list[Reverted]
     terms: Terms
     job_seconds: dict[str, float]  # by tier
-    known: bool  # whether the seconds were seen on this task
-    device: Device | None  # that would take the jobs; None: none is online
+    known: bool  # whether the seconds come from this task
+    device: Device | None  # the device that would take the jobs; None if none is online
     waiting: int  # jobs ahead in its queue
 
     @property
@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def jobs(self) -> int:
-        """The hunks, and the older program as a whole."""
+        """The number of jobs: one per hunk, and one for the older program as a whole."""
         return len(self.runnable) + 1
 
     def seconds(self, tier: str) -> float:
@@ -69,7 +69,7 @@ class Plan:
 
 
 def plan(old: Side, new: Side) -> Plan:
-    """Raises `NotMeasurable`."""
+    """Plans the measurement. Raises `NotMeasurable`."""
     found = compute(old.source, new.source)
     if found.refused:
         raise NotMeasurable(found.refused)
@@ -82,7 +82,7 @@ def plan(old: Side, new: Side) -> Plan:
 
 
 def terms_of(side: Side) -> Terms:
-    """As the candidate's own verification was asked for; of an imported run, as its settings say."""
+    """The settings of the candidate's own verification; for an imported run, those in its settings."""
     verification = side.candidate.verification if side.candidate else None
     if verification is not None and verification.request is not None and not side.run.imported:
         try:
@@ -101,7 +101,8 @@ def terms_of(side: Side) -> Terms:
 
 @transaction.atomic
 def start(old: Side, new: Side, tier: str, *, by: User) -> MeasuredDiff:
-    """Ask for it; what is known of this pair on this device is kept, and what was cancelled or failed for the host's fault is asked for again."""
+    """Requests the measurement. Existing results for this pair on this device are kept; jobs that were cancelled or failed because of the host are
+    requested again."""
     planned = plan(old, new)
     team, terms = new.run.team, planned.terms
     measured, _ = MeasuredDiff.objects.select_for_update().get_or_create(
@@ -143,7 +144,7 @@ def _ask_again(row: MeasuredHunk) -> None:
 
 @transaction.atomic
 def cancel(measured: MeasuredDiff) -> None:
-    """Take what waits out of the queue and have what runs aborted; results stay."""
+    """Removes waiting jobs from the queue and aborts running ones; results are kept."""
     open_ = list(measured.hunks.select_for_update().filter(state__in=["queued", "running"]).values_list("pk", flat=True))
     MeasuredHunk.objects.filter(pk__in=open_).update(state="cancelled", stage="", finished_at=timezone.now())
     MeasuredDiff.objects.filter(pk=measured.pk).update(cancelled_at=timezone.now())
@@ -156,12 +157,12 @@ def cancel(measured: MeasuredDiff) -> None:
 
 
 def latest_of(old: Side, new: Side) -> MeasuredDiff | None:
-    """The measurement of these two that was asked for last, in either run's team."""
+    """The most recently requested measurement of these two sides, in either run's team."""
     return MeasuredDiff.objects.filter(team=new.run.team, old_sha=old.sha, new_sha=new.sha, task_sha=new.run.task.sha).order_by("-created_at").first()
 
 
 def _job_seconds(side: Side) -> tuple[dict[str, float], bool]:
-    """Seconds of a job by tier: as verifications of this task took on this kind of device. A third program in a job adds a half."""
+    """Seconds per job by tier, from verifications of this task on this kind of device. A third program in a job adds half of the time."""
     took = ExpressionWrapper(F("finished_at") - F("started_at"), output_field=DurationField())
     rows = Verification.objects.filter(
         run__task=side.run.task,

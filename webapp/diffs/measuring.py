@@ -1,4 +1,4 @@
-"""The verifier's side of a measured diff: one hunk, reverted in the newer program, timed against the newer program in the same blocks."""
+"""The verifier's part of a measured diff: it times the newer program without one hunk against the newer program in the same blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 async def execute(client: Verifier, device: Device | None, hunk: int, attempt: int) -> None:
-    """One attempt; one that was given up (cancelled, or asked for again) writes nothing."""
+    """Runs one attempt. An attempt that was cancelled or superseded writes nothing."""
     job = await in_thread(begin)(hunk, attempt, device)
     if job is None:
         return
@@ -46,10 +46,9 @@ def begin(hunk: int, attempt: int, device: Device | None) -> VerifyJob | None:
     if device is not None:
         MeasuredDiff.objects.filter(pk=measured.pk).update(device_name=device.name)
     newer = artefacts.get(measured.team_id, measured.new_sha).decode("utf-8", "surrogatepass")
-    return VerifyJob(
-        task_source=measured.run.task.source, program_source=artefacts.read(row.program).decode("utf-8", "surrogatepass"), rival_source=newer,
-        tier=measured.tier, precision=measured.precision, mode=measured.mode, backward=measured.backward,
-    )  # fmt: skip
+    chosen = {name: getattr(measured, name) for name in ("tier", "precision", "mode", "backward")}
+    older = artefacts.read(row.program).decode("utf-8", "surrogatepass")
+    return VerifyJob.model_validate({"task_source": measured.run.task.source, "program_source": older, "rival_source": newer} | chosen)
 
 
 def told(hunk: int, attempt: int, stage: str) -> None:
@@ -72,7 +71,7 @@ def finish(hunk: int, attempt: int, result: JobResult) -> None:
         row.status, row.message = report.status, report.message
         against = report.timing.rival if report.timing else None
         if against is not None:
-            # The speedup is that of the program without the hunk; its time over the newer one's is the inverse.
+            # The reported speedup is that of the program without the hunk; its time relative to the newer program is the inverse.
             row.ratio, row.low, row.high = 1 / against.speedup.ratio, 1 / against.speedup.high, 1 / against.speedup.low
     row.save()
 

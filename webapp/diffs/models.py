@@ -1,4 +1,5 @@
-"""Measured diffs: what each hunk between two programs is worth. Apart from runs, whose traces are append-only and may have ended."""
+"""Measured diffs: what each hunk between two programs is worth. They are stored separately from runs, because the traces of runs are append-only and
+may have ended."""
 
 from __future__ import annotations
 
@@ -12,21 +13,21 @@ from webapp.runs.models import Artefact, Run
 
 
 class MeasuredDiff(models.Model):
-    """One pair of programs on one kind of device; asking again finds it."""
+    """A pair of programs on one kind of device. If a request is repeated, the existing row is used."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="measured_diffs")  # of the newer program
-    sides = models.CharField(max_length=120)  # as in the URL of the diff
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="measured_diffs")  # the run of the newer program
+    sides = models.CharField(max_length=120)  # as written in the URL of the diff
     old_sha = models.CharField(max_length=64)
     new_sha = models.CharField(max_length=64)
     task_sha = models.CharField(max_length=64)
     queue = models.CharField(max_length=80)
-    tier = models.CharField(max_length=8)  # quick, full
+    tier = models.CharField(max_length=8)  # quick or full
     precision = models.CharField(max_length=12)
     mode = models.CharField(max_length=8)
     backward = models.BooleanField(default=False)
-    device_name = models.CharField(max_length=120, blank=True)  # that took its jobs
+    device_name = models.CharField(max_length=120, blank=True)  # the device that ran the jobs
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
     created_at = models.DateTimeField(default=timezone.now)
     cancelled_at = models.DateTimeField(null=True)
@@ -43,20 +44,21 @@ class MeasuredDiff(models.Model):
 
 
 class MeasuredHunk(models.Model):
-    """One hunk reverted alone in the newer program, or with those at the other ends of its moved blocks. Number 0: the older program itself."""
+    """The newer program with one hunk reverted, alone or together with the hunks at the other ends of its moved blocks. Number 0 is the older program
+    itself."""
 
     STATES = ["queued", "running", "finished", "cancelled"]
 
     measured = models.ForeignKey(MeasuredDiff, on_delete=models.CASCADE, related_name="hunks")
     number = models.IntegerField()
     members = models.JSONField(default=list)  # numbers of the hunks that are reverted together
-    program = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")  # the newer one without it; null: not measurable
+    program = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")  # without the hunk; null: not measurable
     state = models.CharField(max_length=10, choices=[(s, s) for s in STATES], default="queued")
     stage = models.CharField(max_length=60, blank=True)
     attempt = models.IntegerField(default=1)
-    status = models.CharField(max_length=24, blank=True)  # the verifier's verdict; "same", "syntax", "names": known without it
+    status = models.CharField(max_length=24, blank=True)  # the verifier's verdict; "same", "syntax" and "names" are known without the verifier
     message = models.TextField(blank=True)
-    # Time of the program without the hunk, divided by the newer one's, timed in turn; above 1 the hunk saves time.
+    # The time of the program without the hunk divided by that of the newer program, measured alternately. Above 1, the hunk saves time.
     ratio = models.FloatField(null=True)
     low = models.FloatField(null=True)
     high = models.FloatField(null=True)

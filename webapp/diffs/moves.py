@@ -1,4 +1,4 @@
-"""Blocks that were moved: lines that are gone from one place and stand, but for their indentation, at another (git's --color-moved=blocks)."""
+"""Moved blocks: lines that disappeared from one place and appear at another, equal except for indentation (git's --color-moved=blocks)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from webapp.diffs.lines import Change
 
-LEAST_LINES = 2  # that are not blank
-LEAST_INK = 20  # letters and digits, as in git: a block of braces has not been moved
-COMMON = 40  # a line that came this often begins no block
+LEAST_LINES = 2  # non-blank lines
+LEAST_INK = 20  # minimum letters and digits, as in git, so that a block of braces does not count as moved
+COMMON = 40  # a line that occurs at least this often cannot start a block
 
 
 @dataclass(frozen=True)
 class Move:
-    """`count` lines from old[old] on stand at new[new] on; 0-based."""
+    """`count` lines starting at old[old] now start at new[new]; 0-based."""
 
     old: int
     new: int
@@ -23,7 +23,7 @@ class Move:
 
 
 def moves(old: Sequence[str], new: Sequence[str], changed: Sequence[Change]) -> list[Move]:
-    """The longest blocks first come by; no line is in two of them."""
+    """Finds moved blocks, longest first. No line belongs to two of them."""
     gone = {i for a, b, _, _ in changed for i in range(a, b)}
     came = {j for _, _, c, d in changed for j in range(c, d)}
     where: dict[str, list[int]] = defaultdict(list)
@@ -37,7 +37,7 @@ def moves(old: Sequence[str], new: Sequence[str], changed: Sequence[Change]) -> 
         starts = where.get(old[i].strip(), []) if i in gone else []
         best = Move(i, 0, 0)
         for j in starts if len(starts) <= COMMON else []:
-            if j in came and not beside[j][0] <= i < beside[j][1]:  # in the same change it is only re-indented
+            if j in came and not beside[j][0] <= i < beside[j][1]:  # in the same change, it is only re-indented
                 count = _length(old, new, i, j, gone, came)
                 if count > best.count:
                     best = Move(i, j, count)
@@ -52,7 +52,7 @@ def moves(old: Sequence[str], new: Sequence[str], changed: Sequence[Change]) -> 
 
 
 def _length(old: Sequence[str], new: Sequence[str], i: int, j: int, gone: set[int], came: set[int]) -> int:
-    """Lines that are the same from here on, without blank ones at the end."""
+    """The number of equal lines from here on, without trailing blank lines."""
     count = 0
     while i + count in gone and j + count in came and old[i + count].strip() == new[j + count].strip():
         count += 1

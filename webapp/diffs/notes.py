@@ -1,4 +1,4 @@
-"""What a report says of single lines: findings, errors and warnings, what each kernel needs and how long it takes."""
+"""The notes that a report attaches to individual lines: findings, errors, warnings, and each kernel's resources and time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _SIGNS = {"bad": "✕", "warn": "▲", "info": "i", "use": "▤", "time": "◷"}
 
 @dataclass(frozen=True)
 class Note:
-    """`use` is what the compiler gave a kernel, `time` what was measured; the other tones say how grave it is."""
+    """A note on a line. `use` marks the resources that the compiler assigned to a kernel, `time` a measured time; the other tones express
+    severity."""
 
     tone: Literal["bad", "warn", "info", "use", "time"]
     text: str
@@ -33,7 +34,7 @@ class Note:
 
     @property
     def grave(self) -> bool:
-        """Its line is never folded."""
+        """True if the line must never be folded."""
         return self.tone in ("bad", "warn")
 
 
@@ -47,7 +48,7 @@ def line_notes(report: Report | None, source: str) -> Notes:
     body = anatomy(source)
     for finding in report.findings:
         if finding.line:
-            notes[finding.line].append(Note(_TONES[finding.severity], f"{finding.severity}: {finding.message} ({finding.rule})"))  # type: ignore[arg-type]
+            notes[finding.line].append(Note(_TONES[finding.severity], f"{finding.severity}: {finding.message} ({finding.rule})"))  # type: ignore[arg-type]  # as listed
     for problem in report.problems:
         if problem.line:
             notes[problem.line].append(Note("bad", f"{problem.message}{f': {problem.hint}' if problem.hint else ''}"))
@@ -68,19 +69,19 @@ def line_notes(report: Report | None, source: str) -> Notes:
 
 
 def bare_name(kernel: str) -> str:
-    """The name in the source of a kernel as profilers print it: "void ns::scale<float, 4>(float*)" is "scale"."""
+    """The source name of a kernel from the name that profilers print: "void ns::scale<float, 4>(float*)" becomes "scale"."""
     return re.split(r"[<(]", kernel.removeprefix("void ").strip(), maxsplit=1)[0].rpartition("::")[2].split(" ")[-1]
 
 
 def _line_of(begin: int, body: Anatomy, name: str) -> int:
-    """The line of a definition, 1-based, on which its name stands: templates, attributes and decorators come before."""
+    """The 1-based line that holds the name of a definition: templates, attributes and decorators come before it."""
     lines = body.source.split("\n")
     word = re.compile(rf"\b{re.escape(name)}\b")
     return next((number for number in range(begin + 1, min(begin + 12, len(lines)) + 1) if word.search(lines[number - 1])), begin + 1)
 
 
 def _resources(report: Report) -> Iterator[tuple[str, str]]:
-    """One sentence a kernel; instances of a template share it, with the range of each figure."""
+    """One sentence per kernel. Instances of a template share a sentence, with the range of each figure."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in report.build.resources if report.build else []:
         if name := row.get("kernel") or row.get("function"):
@@ -119,7 +120,7 @@ def _time(ms: float) -> str:
 
 
 def _said_by_compiler(output: str, body: Anatomy) -> Iterator[tuple[int, Note]]:
-    """Warnings and errors that can be laid to a line of the program: a unit is one of its strings."""
+    """Warnings and errors that can be attributed to a line of the program. A compilation unit is one of its strings."""
     lines = output.splitlines()
     count = 0
     for index, text in enumerate(lines):
@@ -136,7 +137,8 @@ def _said_by_compiler(output: str, body: Anatomy) -> Iterator[tuple[int, Note]]:
 
 
 def _program_line(body: Anatomy, number: int, shown: str) -> int:
-    """Line `number` of a unit in the program, 1-based; 0 where it cannot be told. The excerpt that the compiler shows decides between strings."""
+    """The 1-based line in the program of line `number` of a unit; 0 if it cannot be determined. The compiler's source excerpt identifies the
+    string."""
     lines = body.source.split("\n")
     possible = []
     for begin, end in body.native:

@@ -1,4 +1,4 @@
-"""Which line of a changed block became which: lines with words in common stand beside each other."""
+"""Pairs the lines of a changed block: lines with words in common are aligned."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ import numpy as np
 
 Pair = tuple[int | None, int | None]
 
-LEAST = 0.3  # share of words in common that makes two lines one that was changed
-BITS = 128  # of a line's signature, in two words of 64
-MAX_CELLS = 1_000_000  # lines by lines of one block
+LEAST = 0.3  # minimum fraction of common words at which two lines count as one changed line
+BITS = 128  # length of a line's signature, stored in two 64-bit words
+MAX_CELLS = 1_000_000  # product of the line counts of one block
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def align(old: Sequence[str], new: Sequence[str]) -> list[Pair] | None:
-    """Pairs in order with the greatest sum of likeness; a line without a partner stands alone. None where the block is too large for that."""
+    """Pairs lines in order with the greatest total similarity. Lines without a partner remain unpaired. Returns None if the block is too large."""
     n, m = len(old), len(new)
     if not n or not m:
         return [(i, None) for i in range(n)] + [(None, j) for j in range(m)]
     if n * m > MAX_CELLS:
         return None
     likeness = _likeness(old, new)
-    # best[i, j]: the greatest sum of the lines from i and from j on. A row at a time: its own cells depend on each other by a running maximum.
+    # best[i, j]: the greatest sum from lines i and j onwards. It is computed row by row; the cells of a row depend on each other through a running
+    # maximum.
     best = np.zeros((n + 1, m + 1), dtype=np.float32)
     taken = np.where(likeness >= LEAST, likeness, -1.0).astype(np.float32)
     for i in range(n - 1, -1, -1):
@@ -36,7 +37,7 @@ def align(old: Sequence[str], new: Sequence[str]) -> list[Pair] | None:
 
 
 def positional(n: int, m: int) -> list[Pair]:
-    """Line by line, as they come."""
+    """Pairs lines in order, one by one."""
     return [(k if k < n else None, k if k < m else None) for k in range(max(n, m))]
 
 
@@ -58,7 +59,8 @@ def _path(best: np.ndarray, taken: np.ndarray) -> list[Pair]:
 
 
 def _likeness(old: Sequence[str], new: Sequence[str]) -> np.ndarray:
-    """Share of words that each line has in common with each, 0 to 1: from bits set for a line's words, so that it costs two ANDs a pair."""
+    """The fraction of words that each pair of lines has in common, 0 to 1. The fraction is computed from bit sets of the words with two ANDs per
+    pair."""
     before, after = _signatures(old), _signatures(new)
     common = np.zeros((len(old), len(new)), dtype=np.uint8)
     for word in range(BITS // 64):

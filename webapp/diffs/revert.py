@@ -1,4 +1,4 @@
-"""A program without one hunk of what changed it, and whether that can be a program at all. Read only, never run."""
+"""Builds a program without one of its changed hunks, and checks whether the result can be a valid program. Programs are only read, never run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?!\s*(?:define|if|elif))[^\n
 
 @dataclass(frozen=True)
 class Reverted:
-    """`status` "" can be measured; otherwise `message` says why not."""
+    """A program with some hunks reverted. An empty `status` means that the program can be measured; otherwise `message` explains why it cannot."""
 
-    number: int  # of its first hunk
+    number: int  # the number of its first hunk
     members: tuple[int, ...]
     source: str
     status: Literal["", "same", "syntax", "names"] = ""
@@ -31,7 +31,7 @@ class Reverted:
 
 
 def reverted_hunks(diff: Diff, old: str, new: str) -> list[Reverted]:
-    """Each hunk alone, or together with those at the other ends of its moved blocks: half of a move would be a block twice, or not at all."""
+    """Reverts each hunk alone, or together with the hunks at the other ends of its moved blocks: half a move would duplicate a block or drop it."""
     found = []
     for members in groups(diff.hunks):
         source = without(old, new, [hunk for hunk in diff.hunks if hunk.number in members])
@@ -52,7 +52,7 @@ def groups(hunks: Sequence[Hunk]) -> list[tuple[int, ...]]:
 
 
 def without(old: str, new: str, hunks: Sequence[Hunk]) -> str:
-    """The newer text with the older lines where these hunks are."""
+    """Returns the newer text with these hunks replaced by the older lines."""
     before, after = lines_of(old), lines_of(new)
     for hunk in sorted(hunks, key=lambda one: one.number, reverse=True):
         for a, b, c, d in reversed(hunk.changes):
@@ -61,7 +61,7 @@ def without(old: str, new: str, hunks: Sequence[Hunk]) -> str:
 
 
 def judged(source: str, new: str) -> tuple[Literal["", "same", "syntax", "names"], str]:
-    """What can be said without a device."""
+    """Returns what can be determined without a device."""
     try:
         Program.read(source)
     except SourceError as error:
@@ -74,7 +74,7 @@ def judged(source: str, new: str) -> tuple[Literal["", "same", "syntax", "names"
 
 
 def _meaning(source: str) -> str:
-    """The syntax tree without what has no effect: docstrings (unless the program reads them), and comments of C++ and CUDA in strings."""
+    """The syntax tree without parts that have no effect: docstrings (unless the program reads them) and comments of C++ and CUDA in strings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -86,7 +86,7 @@ def _meaning(source: str) -> str:
 
 
 def _names(source: str, tree: ast.Module) -> str:
-    """A name that nothing binds. A program with a star import may get any name from there."""
+    """Reports a name that is used but never bound. Programs with a star import are not checked, because it may bind any name."""
     if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)):
         return ""
     top = symtable.symtable(source, "program.py", "exec")
@@ -110,7 +110,7 @@ def _names(source: str, tree: ast.Module) -> str:
 
 
 def _attributes(tree: ast.Module, newer: ast.Module) -> str:
-    """An attribute of a class's own that is read and that, without the hunk, nothing sets."""
+    """Reports an attribute of `self` that is read but, without the hunk, never set."""
     for name, (reads, sets) in _selves(tree).items():
         known = _selves(newer).get(name)
         gone = {attribute: line for attribute, line in reads.items() if attribute not in sets and known and attribute in known[1]}
@@ -120,7 +120,8 @@ def _attributes(tree: ast.Module, newer: ast.Module) -> str:
 
 
 def _selves(tree: ast.Module) -> dict[str, tuple[dict[str, int], set[str]]]:
-    """By class: attributes of self that it reads, with a line, and names that it sets or defines (also by a string, as register_buffer does)."""
+    """For each class: the attributes of self that it reads, each with a line, and the names that it sets or defines (including by string, as
+    register_buffer does)."""
     found = {}
     for node in tree.body:
         if not isinstance(node, ast.ClassDef):
@@ -144,7 +145,7 @@ def _selves(tree: ast.Module) -> dict[str, tuple[dict[str, int], set[str]]]:
 
 
 def _native(source: str, new: str) -> str:
-    """A function of the C++ or CUDA source that goes with the hunk and is still named."""
+    """Reports a C++ or CUDA function that is removed with the hunk but still referenced."""
     mine, newer = anatomy(source), anatomy(new)
     gone = _defined(newer) - {one.bare for one in mine.definitions}
     for name in sorted(gone):
@@ -160,7 +161,7 @@ def _defined(body: Any) -> set[str]:
 
 
 def _blanked(text: str) -> str:
-    """The same length and lines, comments blanked."""
+    """The text with comments blanked out; its length and lines stay the same."""
     return re.sub(
         r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?!\s*(?:define|if|elif))[^\n]*", lambda match: re.sub(r"[^\n]", " ", match.group()), text, flags=re.S | re.M
     )

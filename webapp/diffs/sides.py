@@ -1,4 +1,4 @@
-"""The two sides of a diff as a URL says them: "task" (the reference), "4" (a candidate of the run), "<run>:4" and "<run>:task" (of another run)."""
+"""The two sides of a diff as written in a URL: "task" (the reference), "4" (a candidate of the run), "<run>:4" and "<run>:task" (of another run)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from webapp.runs.models import Candidate, Run
 
 @dataclass(frozen=True)
 class Side:
-    key: str  # as it stands in the URL
+    key: str  # as written in the URL
     run: Run
     candidate: Candidate | None  # None: the run's task
     source: str
-    foreign: bool  # of another run than the page's
+    foreign: bool  # belongs to a run other than the page's
 
     @property
     def sha(self) -> str:
@@ -29,7 +29,7 @@ class Side:
 
     @property
     def speedup(self) -> dict[str, Any] | None:
-        """Against eager, as the tag `speedup` wants it."""
+        """The speedup over eager, in the form that the tag `speedup` expects."""
         verification = self.candidate.verification if self.candidate else None
         if verification is None or verification.speedup is None or verification.status != "passed":
             return None
@@ -48,7 +48,7 @@ class Side:
 
 
 def side_of(request: HttpRequest, run: Run, key: str) -> Side:
-    """Raises `Http404` for a key that names nothing, and for another team's run."""
+    """Returns the side with this key. Raises `Http404` if the key does not exist or the run belongs to another team."""
     other, _, own = key.rpartition(":")
     foreign = bool(other) and other != str(run.pk)
     if foreign:

@@ -1,4 +1,4 @@
-"""Diffs hang below a run: its sides stand in the URL, "3...4", "task...4" or "<other run>:2...4"."""
+"""Diff URLs, nested under a run. The URL contains the sides: "3...4", "task...4" or "<other run>:2...4"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The difference of two programs on a page of its own, and its rows as they are asked for."""
+"""The page that shows the difference between two programs, and the rows that it requests."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from webapp.runs.models import Run
 from webapp.runs.pages.evidence import evidence_of
 
 LAYOUTS = {"inline": "Inline", "split": "Side by side"}
-MAX_BETWEEN = 4000  # rows of a fold that are sent at a time
-OTHER_RUNS = 20  # of the same task, offered as the other side
+MAX_BETWEEN = 4000  # maximum rows of a fold per request
+OTHER_RUNS = 20  # other runs of the same task that are offered as the other side
 
 
 @dataclass(frozen=True)
 class Options:
     layout: str = "inline"
     ignore_space: bool = False
-    unfolded: bool = False  # for a browser without scripts
+    unfolded: bool = False  # for browsers without scripts
 
     @classmethod
     def read(cls, request: HttpRequest) -> Options:
@@ -42,7 +42,7 @@ class Options:
         return cls(layout if layout in LAYOUTS else "inline", request.GET.get("space") == "ignore", request.GET.get("unfold") == "all")
 
     def query(self, **changes: str) -> str:
-        """The options as they stand in a URL, with `changes`."""
+        """The options as a URL query, with `changes` applied."""
         wanted = {"view": self.layout, "space": "ignore" if self.ignore_space else "", "unfold": "all" if self.unfolded else "", **changes}
         return urlencode({key: value for key, value in wanted.items() if value})
 
@@ -50,7 +50,7 @@ class Options:
 @login_required
 @require_GET
 def choose_sides(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The form with two selects sends here; the page has both sides in its URL."""
+    """Receives the form with the two selects, and redirects to the page whose URL contains both sides."""
     run, _ = run_for(request, run_id)
     sides = f"{request.GET.get('old', 'task')}...{request.GET.get('new', '')}"
     parse_sides(request, run, sides)
@@ -77,7 +77,7 @@ def diff_page(request: HttpRequest, run_id: uuid.UUID, sides: str) -> HttpRespon
 @login_required
 @require_GET
 def diff_rows(request: HttpRequest, run_id: uuid.UUID, sides: str) -> HttpResponse:
-    """Rows of the table: `part=N`, `begin=A&end=B` (what a fold hides), or `find=R12` (the number of the part that holds a line)."""
+    """Rows of the table: `part=N`, `begin=A&end=B` (the contents of a fold), or `find=R12` (the number of the part that holds a line)."""
     run, _ = run_for(request, run_id)
     old, new = parse_sides(request, run, sides)
     options = Options.read(request)
@@ -118,7 +118,7 @@ def table_of(old: Side, new: Side, options: Options, heads: dict[int, str] | Non
 
 
 def diff_context(request: HttpRequest, old: Side, new: Side, options: Options) -> dict[str, Any]:
-    """What `runs/_diff.html` shows."""
+    """The context of `runs/_diff.html`."""
     run = old.run if new.foreign and not old.foreign else new.run
     sides = f"{old.key}...{new.key}"
     measured = latest_of(old, new)
@@ -153,13 +153,14 @@ def diff_context(request: HttpRequest, old: Side, new: Side, options: Options) -
 
 
 def choices(request: HttpRequest, run: Run, old: Side, new: Side) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What a side can be: groups of (key, name). Runs of the same team on the same task come with their best candidate."""
+    """The possible values of a side, as groups of (key, name). The options include other runs of the same team on the same task, each with its best
+    candidate."""
     own = [("task", "the reference")]
     mine = run.candidates.order_by("number").values_list("number", "title")
     own += [(str(number), f"candidate {number}{f': {title[:50]}' if title else ''}") for number, title in mine]
     others = visible_runs(request).filter(team=run.team, task=run.task).exclude(pk=run.pk).exclude(best_candidate=None).order_by("-created_at")
     found = {}
-    for other in others[:OTHER_RUNS] if has_right(request, run.team_id, "view") else []:  # a guest has this run and no other
+    for other in others[:OTHER_RUNS] if has_right(request, run.team_id, "view") else []:  # guests see only this run
         found[f"{other.pk}:{other.best_candidate}"] = f"candidate {other.best_candidate} of {other.title} ({other.created_at:%Y-%m-%d})"
     for side in (old, new):
         if side.foreign:

@@ -1,4 +1,4 @@
-"""Measuring a diff hunk by hunk: what it would cost, asking, how far it is, cancelling."""
+"""Measures a diff hunk by hunk: the cost estimate, the request, its progress and its cancellation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from webapp.accounts.access import Right
 from webapp.accounts.audit import record
 from webapp.accounts.signed_in import Request
 from webapp.diffs import measured as service
@@ -24,7 +25,7 @@ from webapp.runs.models import Run
 @login_required
 @require_http_methods(["GET", "POST"])
 def measure(request: Request, run_id: uuid.UUID, sides: str) -> HttpResponse:
-    """GET: the plan with its cost. POST: start it with the chosen tier."""
+    """GET: the plan with its cost. POST: starts the measurement with the chosen tier."""
     run, _ = run_for(request, run_id, "act")
     old, new = parse_sides(request, run, sides)
     try:
@@ -74,8 +75,8 @@ def _check(old: Side, new: Side) -> None:
         raise NotMeasurable("These programs are for different tasks or of different teams: choose two of the same task.")
 
 
-def _measured(request: Request, run_id: uuid.UUID, measured_id: uuid.UUID, right: str = "view") -> tuple[Run, MeasuredDiff]:
-    run, _ = run_for(request, run_id, right)  # type: ignore[arg-type]
+def _measured(request: Request, run_id: uuid.UUID, measured_id: uuid.UUID, right: Right = "view") -> tuple[Run, MeasuredDiff]:
+    run, _ = run_for(request, run_id, right)
     found = get_object_or_404(MeasuredDiff, pk=measured_id, team=run.team)
     if found.run_id != run.pk and found.run.task_id != run.task_id:
         raise Http404("no such measurement")

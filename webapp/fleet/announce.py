@@ -1,4 +1,4 @@
-"""How a verifier makes its device known."""
+"""How a verifier announces its device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOCTOR_SECONDS = 120
 
 
 class Announcement:
-    """The row of one verifier, under a random name that it keeps in its DATA_DIR: never a host name."""
+    """The row of one verifier, under a random name stored in its DATA_DIR, never a host name."""
 
     def __init__(self, device: str, data: Path):
         self.device, self.data = device, data
@@ -34,11 +34,11 @@ class Announcement:
         self.busy_with = ""
 
     def announce(self, environment: Environment | None, unusable: str = "", needs_sandbox: str = "") -> Device:
-        """`environment`: where the judge measures; None with the reason in `unusable` where the device cannot be used. `needs_sandbox`: what this
-        host lacks of one, with the way to get it, while jobs wait for it."""
+        """Announces the device. `environment` describes where the judge measures; it is None if the device cannot be used, with the reason in
+        `unusable`. `needs_sandbox` says which sandbox layers this host lacks and how to get them, while jobs wait for them."""
         said = ask_doctor(self.device, self.data)
         if environment is not None:
-            said = {**said, **environment.model_dump(exclude_none=True)}  # the doctor says "" of what it could not open
+            said = {**said, **environment.model_dump(exclude_none=True)}  # the doctor reports "" for anything that it could not open
         if unusable:
             said = {**said, "unusable": unusable, "needs_sandbox": needs_sandbox}
         known = {
@@ -59,7 +59,7 @@ class Announcement:
         Device.objects.filter(worker=self.worker).update(heartbeat_at=timezone.now(), busy_with=self.busy_with)
 
     def leave(self) -> None:
-        """A clean end: the device is offline at once, not only when its heartbeat has grown old."""
+        """Marks the device offline immediately after a clean shutdown, instead of waiting for its heartbeat to expire."""
         Device.objects.filter(worker=self.worker).update(heartbeat_at=timezone.now() - timedelta(hours=1), busy_with="")
 
 
@@ -70,7 +70,7 @@ DOCTOR_KEEPS = (
 
 
 def ask_doctor(device: str, data: Path) -> dict[str, Any]:
-    """`python -m verifier doctor --json`, in a process with nothing of our environment that it does not need."""
+    """Runs `python -m verifier doctor --json` in a process that receives only the environment variables it needs."""
     command = [sys.executable, "-m", "verifier", "doctor", "--json", "--device", device]
     environment = {name: os.environ[name] for name in DOCTOR_KEEPS if name in os.environ} | {"DATA_DIR": str(data)}
     try:

@@ -1,4 +1,4 @@
-"""Devices as something to choose: which kinds there are, which are online, what waits for them."""
+"""The devices that can be chosen: the existing kinds, whether they are online, and how many jobs wait for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = {"cpu": "CPU", "cuda": "CUDA GPU"}
 class DeviceChoice:
     kind: str
     devices: list[Device] = field(default_factory=list)
-    waiting: int = 0  # verifications queued for this kind
+    waiting: int = 0  # number of queued verifications for this kind
 
     @property
     def online(self) -> list[Device]:
@@ -25,12 +25,13 @@ class DeviceChoice:
 
     @property
     def needs_sandbox(self) -> str:
-        """What keeps the verifiers that are there from taking jobs, where a sandbox does."""
+        """The missing sandbox, if it is the reason why the online verifiers take no jobs."""
         return next((device.needs_sandbox for device in self.devices if device.online and device.needs_sandbox), "") if not self.online else ""
 
     @property
     def usable(self) -> bool:
-        """A kind that no verifier ever announced cannot be chosen; one that is offline can, and waits."""
+        """True if the kind can be chosen. A kind that no verifier has ever announced cannot be chosen. A kind that is offline can be chosen, but its
+        jobs wait."""
         return bool(self.devices) or self.kind == "cpu"
 
     @property
@@ -50,7 +51,8 @@ def device_choices() -> list[DeviceChoice]:
 
 
 def waiting_by_queue(team: Team | None = None) -> dict[str, int]:
-    """How many verifications wait in each kind's queues, `verify.cuda` with those of one GPU or model among them; of one team, where one is given."""
+    """The number of verifications that wait in the queues of each kind (for `verify.cuda` including those of one GPU or model); limited to one team
+    if given."""
     waiting = Verification.objects.filter(state="queued")
     counted = (waiting.filter(team=team) if team else waiting).values_list("queue").annotate(Count("pk"))
     found: dict[str, int] = {}

@@ -1,6 +1,7 @@
 """`python -m webapp.fleet.connect URL TOKEN` on a GPU host: asks the pages how to reach the database, and runs a verifier for each GPU.
 
-The answer is kept. Without arguments it is used again, so that a service of the host can start it. Needs neither Django's settings nor a database.
+The answer is stored. Without arguments, the command uses the stored response, so that a service on the host can start it. The command needs neither
+Django's settings nor a database.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ SECONDS = 20
 
 
 class Refused(RuntimeError):
-    """This host cannot be connected; the message says why and what to do."""
+    """Raised if this host cannot be connected. The message explains why, and what to do."""
 
 
 def ask(base: str, token: str) -> dict[str, str]:
-    """What the pages at `base` say to this token: `database_url` or `data_dir`."""
+    """Asks the pages at `base` with this token. Returns `database_url` or `data_dir`."""
     request = urllib.request.Request(f"{base.rstrip('/')}/devices/enrol", data=json.dumps({"token": token}).encode(), method="POST")
     request.add_header("Content-Type", "application/json")
     try:
@@ -57,7 +58,8 @@ def keep(data: Path, url: str) -> None:
 
 
 def command(said: dict[str, str], devices: str, data: Path) -> tuple[list[str], dict[str, str]]:
-    """What to run, and what to add to the environment. One that shares the machine with its database needs no supervisor: it has one."""
+    """The command to run and the environment variables to add. If the database is on the same machine, that machine already has a supervisor and
+    needs no other."""
     if "data_dir" in said:
         if not Path(said["data_dir"]).is_dir():
             raise Refused("the database listens to the machine of the pages alone: docs/how-to/two-hosts.md says how to move it")

@@ -1,4 +1,4 @@
-"""What `python -m verifier doctor --json` said about a device's host, as a page shows it."""
+"""The output of `python -m verifier doctor --json` for a device's host, prepared for a page."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a host can have. `fix` says how to get it where it is missing."""
+    """A feature that a host may have. `fix` explains how to get the feature if it is missing."""
 
     name: str
     ok: bool
     found: str = ""
     fix: str = ""
-    use: str = ""  # what it is for
-    needed: bool = False  # without it nothing can be verified
+    use: str = ""  # its purpose
+    needed: bool = False  # whether verification is impossible without it
 
 
 @dataclass(frozen=True)
 class Doctor:
     checks: list[Check] = field(default_factory=list)
-    sandbox: str = ""  # "bubblewrap", "process", or "" where nothing was said
+    sandbox: str = ""  # "bubblewrap", "process", or "" if not reported
     layers: list[str] = field(default_factory=list)
-    lacking: list[str] = field(default_factory=list)  # layers that this host does not offer, each with the way to get it
+    lacking: list[str] = field(default_factory=list)  # sandbox layers that this host does not offer, each with the way to get it
     facts: list[tuple[str, str]] = field(default_factory=list)
-    unusable: str = ""  # why its device cannot be used, where it cannot
-    problems: list[dict[str, str]] = field(default_factory=list)  # of its device: message, hint
+    unusable: str = ""  # the reason if its device cannot be used
+    problems: list[dict[str, str]] = field(default_factory=list)  # problems of its device: message, hint
 
     @property
     def missing(self) -> list[Check]:
@@ -35,7 +35,7 @@ class Doctor:
 
     @classmethod
     def read(cls, said: dict[str, Any], name: str = "") -> Doctor:
-        """Takes what is there: an older verifier may say less. `name` is the device's, such as "cuda:0"."""
+        """Reads the fields that are present; an older verifier may report fewer. `name` is the device's name, such as "cuda:0"."""
         protection = said.get("protection") or {}
         return cls(
             checks=[_check(entry) for entry in said.get("checks") or [] if isinstance(entry, dict)],
@@ -56,7 +56,7 @@ def _gib(value: float) -> str:
     return f"{float(value) / 2**30:.1f} GiB"
 
 
-# key in the doctor's JSON or in the environment that was announced with it: (label, how to show it)
+# key in the doctor's JSON or in the announced environment: (label, how to show it)
 FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "compiler": ("Compiler", str),
     "torch": ("PyTorch", str),

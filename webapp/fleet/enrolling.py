@@ -1,4 +1,4 @@
-"""Connecting a GPU host: a token that the operator's page shows, and what a host that brings it is told. No password of the database is on a page."""
+"""Connects a GPU host: the token shown on the operator's page, and the answer to a host that presents it. No page shows a database password."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ SALT = "webapp.fleet.enrolling"
 
 
 class NotEnrolled(ValueError):
-    """The token is none, or not any more; the sentence says what to do."""
+    """Raised if the token is invalid or has expired. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a GPU reaches this installation. `here`: the database listens to this machine alone; `ready`: hosts can be told how to reach it."""
+    """How a GPU reaches this installation. `here`: the database accepts connections from this machine only; `ready`: hosts can be told how to reach
+    it."""
 
     here: bool
     ready: bool
@@ -34,7 +35,7 @@ def way() -> Way:
 
 
 def url_file(data: Path | None = None) -> Path:
-    """Where `manage.py verifier_login` leaves the URL for verifiers, readable by this user alone."""
+    """The file in which `manage.py verifier_login` stores the URL for verifiers, readable by this user only."""
     return (data or data_dir()) / "database" / "verifiers_url"
 
 
@@ -53,18 +54,19 @@ def keep_url(url: str) -> None:
 
 
 def may_connect(user: User) -> bool:
-    """A verifier sees the sources of all teams: whoever runs the installation decides who becomes one."""
+    """Returns whether the user may connect a verifier. Only the operator of the installation decides this, because a verifier sees the sources of all
+    teams."""
     return user.is_active and user.pk == first_user().pk
 
 
 def token_for(user: User) -> str:
-    """Signed, for an hour, for as many devices as are connected in it."""
+    """Returns a signed token that is valid for one hour, for any number of devices."""
     return signing.dumps(user.pk, salt=SALT, compress=False)
 
 
 def reach(token: str) -> tuple[User, dict[str, str]]:
-    """Who made the token, and what a host that brings it needs: `database_url`, or `data_dir` where the database listens to this machine alone.
-    Raises `NotEnrolled`."""
+    """Returns the user who made the token and what the host needs: `database_url`, or `data_dir` if the database accepts connections from this
+    machine only. Raises `NotEnrolled`."""
     try:
         user = User.objects.filter(pk=signing.loads(token, salt=SALT, max_age=VALID_SECONDS)).first()
     except signing.SignatureExpired:

@@ -1,4 +1,4 @@
-"""Devices that verifiers announce. They belong to the installation, not to a team."""
+"""Devices that verifiers announce. Devices belong to the installation, not to a team."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ONLINE_FOR = timedelta(seconds=20)  # heartbeats come every 5 s
 
 
 class Device(models.Model):
-    worker = models.CharField(max_length=64, unique=True)  # random name that a verifier keeps in its DATA_DIR; never a host name
+    worker = models.CharField(max_length=64, unique=True)  # random name that a verifier stores in its DATA_DIR; never a host name
     kind = models.CharField(max_length=8, choices=[("cpu", "CPU"), ("cuda", "CUDA")])
     device = models.CharField(max_length=16)  # "cpu", "cuda:0"
     name = models.CharField(max_length=120)  # "NVIDIA H200"
     model = models.CharField(max_length=60)  # key for comparisons, as in Report.environment.device_model
     queue = models.CharField(max_length=80)  # "verify.cpu", "verify.cuda"
-    doctor = models.JSONField(default=dict)  # what `python -m verifier doctor --json` said
+    doctor = models.JSONField(default=dict)  # output of `python -m verifier doctor --json`
     busy_with = models.CharField(max_length=120, blank=True)
     started_at = models.DateTimeField(auto_now_add=True)
     heartbeat_at = models.DateTimeField(default=timezone.now)
@@ -28,7 +28,7 @@ class Device(models.Model):
 
     @property
     def needs_sandbox(self) -> str:
-        """What its host lacks to confine submitted code, and how to get it; empty where it takes jobs. Until then they stay queued."""
+        """The sandbox features that the host lacks, and how to get them; empty if it takes jobs. Jobs stay queued until this is fixed."""
         return str((self.doctor or {}).get("needs_sandbox") or "")
 
     def __str__(self) -> str:

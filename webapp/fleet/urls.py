@@ -1,4 +1,4 @@
-"""Devices: what is there, what it can do, what is missing, and how another one is connected."""
+"""URLs of the device pages: capabilities, missing features, and connecting another device."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Devices that verifiers announce: health, queue, what they can do, what is missing and how to get it."""
+"""The announced devices: health, queue, capabilities, missing features and how to get them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def devices(request: Request) -> HttpResponse:
 
 
 def device_rows(team: Team | None = None) -> list[dict[str, Any]]:
-    """Every device with its doctor and its queue, those online first; with a team also how many of the waiting jobs are the team's."""
+    """Every device with its doctor output and its queue, online devices first. With a team, also the number of waiting jobs that belong to it."""
     waiting, ours = waiting_by_queue(), waiting_by_queue(team) if team else {}
     return [
         {

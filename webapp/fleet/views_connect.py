@@ -1,4 +1,4 @@
-"""*Connect a GPU*: the command with a token, the device the moment that it is there, and the question that the command asks."""
+"""The page *Connect a GPU*: the command with its token, the device as soon as it is announced, and the endpoint that the command calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_TOKEN = 1000
 @login_required
 @require_GET
 def connect(request: Request) -> HttpResponse:
-    """The page; asked by htmx with what it shows (`shown`), its list of devices, or 204 where nothing has changed."""
+    """The page. htmx sends the list that it shows (`shown`) and gets only the list of devices, or 204 if nothing has changed."""
     since = parse_datetime(request.GET.get("since", "")) or timezone.now()
     rows: list[dict[str, Any]] = [
         {"device": device, "doctor": Doctor.read(device.doctor, device.device), "new": device.started_at >= since}
@@ -51,10 +51,10 @@ def connect(request: Request) -> HttpResponse:
     return render(request, "fleet/connect.html", context)
 
 
-@csrf_exempt  # a host asks, not a browser: it has no cookie, and the token is what it proves
+@csrf_exempt  # called by a host instead of a browser; it has no cookie and authenticates with the token
 @require_POST
 def enrol(request: Request) -> JsonResponse:
-    """What `python -m webapp.fleet.connect` needs to know, for `{"token"}`; 403 with a sentence for any other."""
+    """Returns what `python -m webapp.fleet.connect` needs for `{"token"}`; 403 with an explanation for an invalid token."""
     try:
         alone.refuse("other hosts")
         given = json.loads(request.body) if len(request.body) <= LONGEST_TOKEN else {}

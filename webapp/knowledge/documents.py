@@ -1,4 +1,4 @@
-"""Keeping documents: their passages are cut anew whenever the text changes."""
+"""Stores documents, and rebuilds their passages whenever the text changes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from agents.knowledge import pieces
 from webapp.accounts.models import Team, User
 from webapp.knowledge.models import Document, Passage
 
-MOST_KIB = 512  # of one document
-MOST_DOCUMENTS = 500  # of a team
+MOST_KIB = 512  # per document
+MOST_DOCUMENTS = 500  # per team
 
 
 def save(*, team: Team, user: User, title: str, kind: str, text: str, document: Document | None = None) -> Document:
-    """A new document, or a changed one."""
+    """Saves a new or changed document."""
     with transaction.atomic():
         kept = document or Document(team=team, created_by=user)
         kept.title, kept.kind, kept.text, kept.changed_by, kept.changed_at = title, kind, text, user, timezone.now()

@@ -1,4 +1,4 @@
-"""A document as a person gives it: pasted or uploaded, with a title that may be left to its first heading."""
+"""The document form. Text is pasted or uploaded, and an empty title is filled in from the first heading."""
 
 from __future__ import annotations
 

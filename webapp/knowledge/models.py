@@ -1,4 +1,4 @@
-"""What a team knows: documents that its members add, and what its finished runs have learned about strategies."""
+"""A team's knowledge: the documents that its members add, and the lessons about strategies from its finished runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils import timezone
 
 
 class Document(models.Model):
-    """A text that agents may look up and have to cite."""
+    """A text that agents can look up and must cite."""
 
     KINDS = [("markdown", "Markdown"), ("text", "plain text")]
 
@@ -32,11 +32,11 @@ class Document(models.Model):
 
 
 class Passage(models.Model):
-    """A piece of a document. Migration 0001 adds the column `search` (a tsvector that Postgres keeps) with its GIN index."""
+    """A section of a document. Migration 0001 adds the column `search` (a tsvector maintained by Postgres) with its GIN index."""
 
     document = models.ForeignKey(Document, on_delete=models.CASCADE, related_name="passages")
     index = models.IntegerField()
-    title = models.CharField(max_length=140)  # of the document: words of it find its passages
+    title = models.CharField(max_length=140)  # the document's title, which is searched together with the passage
     heading = models.TextField(blank=True)
     text = models.TextField()
 
@@ -45,12 +45,13 @@ class Passage(models.Model):
 
 
 class Learned(models.Model):
-    """One application of a strategy in a finished run: `agents.strategies.ledger.Entry` as a row. Written when the run finishes; rebuilt with it."""
+    """One application of a strategy in a finished run: a row of `agents.strategies.ledger.Entry`. Rows are written when the run finishes, and rebuilt
+    with the run's projection."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="learned")
     candidate = models.IntegerField()
-    strategy = models.CharField(max_length=60)
+    strategy = models.CharField(max_length=120)
     step = models.CharField(max_length=60, blank=True)
     operators = models.JSONField(default=list)
     device = models.CharField(max_length=8)  # "cpu", "cuda"
@@ -60,7 +61,7 @@ class Learned(models.Model):
     task_name = models.CharField(max_length=140, blank=True)
     title = models.CharField(max_length=200, blank=True)
     changes = models.TextField(blank=True)
-    program = models.CharField(max_length=64, blank=True)  # sha of its artefact
+    program = models.CharField(max_length=64, blank=True)  # SHA of the program's artefact
     status = models.CharField(max_length=24, blank=True)
     expected = models.FloatField(null=True)
     realised = models.FloatField(null=True)

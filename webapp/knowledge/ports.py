@@ -1,4 +1,4 @@
-"""What the engine is given of a team's knowledge: documents to look up, and what earlier runs have learned."""
+"""The engine's access to a team's knowledge: its documents, and the lessons from earlier runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from webapp.knowledge.search import any_of, search
 from webapp.runs.models import Run
 from webapp.tasks.models import Suite, Task
 
-LATEST = 5000  # lessons that are looked at; older ones have been superseded
+LATEST = 5000  # maximum number of lessons considered; older ones have been superseded
 
 
 class TeamLibrary:
-    """`agents.ports.Library` over the documents of one team."""
+    """Implements `agents.ports.Library` with the documents of one team."""
 
     def __init__(self, team: uuid.UUID):
         self.team = team
@@ -35,7 +35,7 @@ class TeamLibrary:
 
 
 class TeamInspirations:
-    """`agents.memory.Inspirations` over the finished runs of one team."""
+    """Implements `agents.memory.Inspirations` with the finished runs of one team."""
 
     def __init__(self, team: uuid.UUID):
         self.team = team
@@ -44,7 +44,7 @@ class TeamInspirations:
         return await in_thread(self._find)(operators, device, exclude)
 
     def _find(self, operators: Sequence[str], device: str, exclude: Split) -> list[Inspiration]:
-        held_back = Task.objects.filter(suite__name__in=exclude.suites).values("sha")  # of whatever team: it is the same benchmark
+        held_back = Task.objects.filter(suite__name__in=exclude.suites).values("sha")  # any team's copy, because the benchmark is the same
         rows = (
             Learned.objects.filter(team=self.team, confirmed=True, outcome="gained", device=device.partition(":")[0])
             .exclude(task_sha__in=exclude.tasks)
@@ -55,7 +55,8 @@ class TeamInspirations:
 
 
 def split_of(run: Run) -> Split:
-    """What a run may not learn from: its own task, and all tasks of the suites that hold it. KernelBench's levels are one benchmark."""
+    """The tasks that a run must not learn from: its own task, and every task in a suite that contains it. All KernelBench levels count as one
+    benchmark."""
     suites = Suite.objects.filter(tasks__sha=run.task.sha)
     names = set(suites.values_list("name", flat=True))
     for slug in suites.filter(slug__contains="-level").values_list("slug", flat=True):

@@ -1,4 +1,4 @@
-"""Full-text search over a team's passages, by Postgres itself."""
+"""Full-text search over a team's passages, using Postgres."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from webapp.sql import statements
 
 SQL = statements(__file__)
 
-BEGIN, END = "\x02", "\x03"  # around what is highlighted: no text of a document holds them
+BEGIN, END = "\x02", "\x03"  # markers around highlighted text, which no document can contain
 HEADLINE = f'StartSel={BEGIN}, StopSel={END}, MaxFragments=2, MaxWords=36, MinWords=12, FragmentDelimiter=" … "'
-MOST_WORDS = 40  # of a query that is made by an agent
+MOST_WORDS = 40  # limit for an agent's query
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Hit:
     title: str
     heading: str
     text: str
-    excerpt: SafeString  # with <mark> around what was found
+    excerpt: SafeString  # with <mark> around the matches
     rank: float = 0.0
 
 
 def search(teams: Iterable[uuid.UUID], text: str, limit: int) -> list[Hit]:
-    """Passages for a query in the syntax of search engines (quoted phrases, `or`, a minus before what must not be there), the best first."""
+    """Passages that match a query, best first. The query uses search-engine syntax: quoted phrases, `or`, and a minus before excluded words."""
     with connection.cursor() as cursor:
         given: dict[str, Any] = {"headline": HEADLINE, "text": text.replace("\x00", ""), "teams": list(teams), "limit": limit}
         cursor.execute(SQL["search"], given)
@@ -41,7 +41,7 @@ def search(teams: Iterable[uuid.UUID], text: str, limit: int) -> list[Hit]:
 
 
 def any_of(text: str) -> str:
-    """A query that any of the text's words answers: what stands in most of them comes first."""
+    """A query that matches any word of the text; passages that contain more of the words rank higher."""
     return " or ".join(f'"{word}"' for word in list(dict.fromkeys(words(text)))[:MOST_WORDS])
 
 

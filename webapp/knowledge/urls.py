@@ -1,4 +1,4 @@
-"""Strategies with their record here, and the team's documents."""
+"""URLs of the strategies (with their record in this installation) and of the team's documents."""
 
 from django.urls import path
 

@@ -1,4 +1,5 @@
-"""Documents of one's teams: search, add, change, delete. Agents cite their passages; a citation leads to `/documents/ID/#p3`."""
+"""Searches, adds, changes and deletes the documents of a person's teams. Agents cite passages from these documents, and a citation links to
+`/documents/ID/#p3`."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def _form_page(request: Request, form: DocumentForm, found: Document | None, tea
 
 
 def _document(request: Request, document_id: uuid.UUID) -> Document:
-    """Of one of the user's teams; nobody else may know that it exists."""
+    """Returns a document of one of the user's teams. Everybody else gets "not found", so the response doesn't reveal that the document exists."""
     found = Document.objects.select_related("team", "created_by", "changed_by").filter(pk=document_id, team__in=teams_with(request)).first()
     if found is None:
         raise Http404("no such document")

@@ -1,4 +1,4 @@
-"""The strategy catalogue with what each entry has brought in the runs of one's teams: expected against realised."""
+"""The strategy catalogue, with each entry's expected gain and the gain realised in the runs of a person's teams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webapp.knowledge.models import Learned
 
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++"}
 DEVICES = {"cuda": "GPU", "cpu": "CPU"}
-SHOWN = 100  # uses on a strategy's own page
+SHOWN = 100  # maximum number of uses listed on a strategy's page
 
 
 @dataclass(frozen=True)

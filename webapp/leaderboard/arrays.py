@@ -1,6 +1,6 @@
-"""Rows that count, as arrays: a ranking is arithmetic over ten thousand of them, and as many objects would take longer than all of it.
+"""Holds the rows that count as arrays. A ranking does arithmetic on ten thousand rows, and creating an object for each would take most of the time.
 
-They come by COPY in binary: every column has a fixed width and is never null, so that all rows together are one array.
+The rows are read with a binary COPY. Every column has a fixed width and is never null, so the data of all rows can be read as one array.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from django.db import connection
 
 from webapp.leaderboard.columns import SOURCES
 
-CLASSES = ("", "custom", "mixed", "orchestration")  # of programs; a column holds positions in it
+CLASSES = ("", "custom", "mixed", "orchestration")  # program classes; the arrays hold indices into this tuple
 RATIOS = ("eager", "eager_low", "eager_high", "best", "best_low", "best_high", "compile", "autotune", "graph")
-# Name of each column, the SQL that it is read by (`runs` comes from the caller), and its type on the wire.
+# For each column: its name, SQL expression (the caller supplies `runs`) and type on the wire.
 READ = {
     "entry": ("entry_id", ">i8"),
     "subject": ("subject_id", ">i8"),
@@ -30,11 +30,11 @@ READ = {
 WIRE = np.dtype(
     [("fields", ">i2")] + [part for name, (_, kind) in [*READ.items(), ("runs", ("", ">i4"))] for part in ((f"{name} bytes", ">i4"), (name, kind))]
 )
-HEAD, TAIL = 19, 2  # bytes: signature, flags and an empty extension; the end's field count of -1
+HEAD, TAIL = 19, 2  # sizes in bytes: the header (signature, flags and an empty extension) and the trailer (a field count of -1)
 
 
 class Counted(NamedTuple):
-    """One row that counts. Figures are None where nothing was measured."""
+    """One row that counts. A figure is None if it was not measured."""
 
     result: int
     confirmed: bool
@@ -51,7 +51,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """`runs` says of how many runs a row is the median; figures are NaN where nothing was measured."""
+    """The rows that count, stored by column. `runs` is the number of runs behind each median; a figure is NaN if it was not measured."""
 
     entry: np.ndarray
     subject: np.ndarray
@@ -69,13 +69,13 @@ class Columns:
     autotune: np.ndarray
     graph: np.ndarray
     runs: np.ndarray
-    costs: Mapping[str, np.ndarray]  # by their columns of `Result`
+    costs: Mapping[str, np.ndarray]  # keyed by column of `Result`
 
     def __len__(self) -> int:
         return len(self.entry)
 
     def taken(self, which: np.ndarray, **changed: np.ndarray) -> Columns:
-        """Rows by a mask or by their positions."""
+        """Return rows selected by a mask or by their positions."""
         plain = {field.name: getattr(self, field.name)[which] for field in fields(self) if field.name != "costs"}
         return Columns(**(plain | changed), costs={name: values[which] for name, values in self.costs.items()})
 
@@ -85,22 +85,24 @@ class Columns:
             return None if np.isnan(value) else value
 
         return Counted(
-            int(self.result[at]), bool(self.confirmed[at]), CLASSES[self.kind[at]], *(figure(name) for name in RATIOS[:6]),
+            int(self.result[at]), bool(self.confirmed[at]), CLASSES[self.kind[at]],
+            eager=figure("eager"), eager_low=figure("eager_low"), eager_high=figure("eager_high"),
+            best=figure("best"), best_low=figure("best_low"), best_high=figure("best_high"),
             dollars=float(self.costs["dollars"][at]), runs=int(self.runs[at]),
         )  # fmt: skip
 
     def of_class(self, wanted: Sequence[str]) -> np.ndarray:
-        """Which rows were confirmed and are of one of these classes."""
+        """Return a mask of the confirmed rows that belong to one of these classes."""
         return self.confirmed & np.isin(self.kind, [CLASSES.index(name) for name in wanted])
 
 
 def select(runs: str, condition: str) -> str:
-    """The query of the columns; `runs` is the column with the number of runs."""
+    """Return the query that selects the columns; `runs` names the column with the number of runs."""
     return f"SELECT {', '.join(sql for sql, _ in READ.values())}, {runs} FROM leaderboard_result WHERE {condition}"
 
 
 def copied(query: str, given: dict[str, Any]) -> Columns:
-    """What queries by `select` give, all at once."""
+    """Fetch all rows of a query built by `select` in a single call."""
     connection.ensure_connection()
     with psycopg.ClientCursor(connection.connection) as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)", given) as copy:
         data = b"".join(bytes(block) for block in copy)
@@ -108,7 +110,7 @@ def copied(query: str, given: dict[str, Any]) -> Columns:
 
 
 def unpacked(data: bytes) -> Columns:
-    """Raises ValueError where a row is not as wide as all have to be: a column was null, or has another type."""
+    """Unpack binary COPY data; raises ValueError if a row has the wrong width, which means that a column was null or has a different type."""
     rows = np.frombuffer(data[HEAD:-TAIL], WIRE)
     names = [*READ, "runs"]
     if any((rows[f"{name} bytes"] != rows.dtype[name].itemsize).any() for name in names):

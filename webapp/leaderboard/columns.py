@@ -1,7 +1,7 @@
-"""The columns of the leaderboard, one record each: page, order, exports, API, command line, plots and documents read them.
+"""Defines each leaderboard column in one record, which the page, sorting, exports, API, command line, plots and documentation all read.
 
-To add one that is a cost of a run: its record in `COLUMNS`, a migration (`manage.py makemigrations leaderboard`: the index holds what is read), and
-`python -m webapp.leaderboard.columns` for the document.
+To add a column for a cost of a run, add its record to `COLUMNS`, create a migration with `manage.py makemigrations leaderboard` (the index covers
+every column that a ranking reads), and run `python -m webapp.leaderboard.columns` to update the documentation.
 """
 
 from __future__ import annotations
@@ -16,34 +16,38 @@ from agents.made import between
 if TYPE_CHECKING:
     from webapp.leaderboard.ranking import Row
 
-Kind = Literal["solved", "interval", "share", "dollars", "count", "seconds"]  # how a value is written
+Kind = Literal["solved", "interval", "share", "dollars", "count", "seconds"]  # format of a value
 
 
 @dataclass(frozen=True)
 class Column:
-    """`{p}`, `{against}` and `{other}` in a title stand for what the selection compares."""
+    """A leaderboard column. The placeholders `{p}`, `{against}` and `{other}` in a title are filled in from the selection."""
 
-    key: str  # in the address, where it sorts
+    key: str  # sort key in the URL
     title: str
     hint: str
-    label: str  # beside the value, where a table is too wide and its rows are stacked
+    label: str  # shown next to the value when the screen is too narrow for the table and its rows are stacked
     kind: Kind
-    exported: str  # field of the exports; of an interval with low and high
-    means: str  # in docs/reference/leaderboard.md
-    about: str = ""  # description of the field, where its name does not say all
+    exported: str  # field name in the exports; intervals add low and high
+    means: str  # explanation in docs/reference/leaderboard.md
+    about: str = ""  # description of the field, if the name does not explain itself
     sorts: bool = True
     least_first: bool = False
-    # Describes a cost of a run: the column of `Result` that holds it, and how the values of the runs that count become one. NaN is left out.
+    # For the cost of a run: the column of `Result` that holds it, and the function that aggregates the values of the runs that count. NaN is left
+    # out.
     source: str = ""
     over: Literal["mean", "median"] = "mean"
-    axis: str = ""  # title of the axis on which the plot of costs shows it; empty: not there
+    axis: str = ""  # axis title in the cost plot; empty if the column is not plotted
 
     def figure(self, row: Row, against: str = "") -> Any:
-        """A number, an interval, or None where nothing was measured. `against`: "best", or eager, as the selection compares."""
+        """Return a number or an interval, or None if nothing was measured.
+
+        `against` is the baseline of the selection: "best" or eager.
+        """
         return row.costs[self.key] if self.source else FIGURES[self.key](row, against)
 
     def value(self, row: Row, against: str) -> float | None:
-        """What it sorts by."""
+        """Return the sort key of a row for this column."""
         found = self.figure(row, against)
         value: float | None = found.ratio if self.kind == "interval" else found
         return value
@@ -98,20 +102,20 @@ COLUMNS = (
         least_first=True, source="faster_after", over="median",
     ),
 )  # fmt: skip
-FIGURES: dict[str, Callable[[Row, str], Any]] = {  # of what is no cost
+FIGURES: dict[str, Callable[[Row, str], Any]] = {  # the columns that are not costs
     "passed": lambda row, against: row.passed,
     "geo": lambda row, against: row.against(against),
     "other": lambda row, against: row.against("" if against == "best" else "best"),
     "fast": lambda row, against: row.fast,
 }
 SORTED = {column.key: column for column in COLUMNS if column.sorts}
-USUAL = "geo"  # what a board is sorted by where nobody chooses
+USUAL = "geo"  # the default sort key of a board
 COSTS = tuple(column for column in COLUMNS if column.source)
 SOURCES = tuple(column.source for column in COSTS)
 
 
 def shown(p: float, against: str, sort: str) -> list[dict[str, Any]]:
-    """The headings of a board's table, as its template reads them."""
+    """Return the headings of a board's table in the form that the template expects."""
     return [
         {
             "column": column,
@@ -130,7 +134,7 @@ COMMAND = "python -m webapp.leaderboard.columns"
 
 
 def page(text: str) -> str:
-    """The document with the present columns and sort keys."""
+    """Return the text of the documentation page, updated to the current columns and sort keys."""
     rows = [f"| {column.title.format(p='p', against='eager', other='the other')} | {column.means} |" for column in COLUMNS]
     text = between(text, "columns", COMMAND, "\n".join(["| column | meaning |", "|---|---|", *rows]))
     return between(text, "sort keys", COMMAND, f"`sort`: {', '.join(f'`{key}`' for key in SORTED)}; `{USUAL}` where no key is given.")

@@ -1,7 +1,11 @@
-"""Which run counts. Of a team's runs of one entry on one task under one setup it is the median by its speedup against eager, a run without a
-confirmed result being the slowest; of an even number the slower of the two in the middle. So neither luck nor another try makes an entry better.
+"""Selects the run that counts towards the ranking.
 
-It is counted twice: over all runs that the team's members see, and over those that the team has published. Postgres keeps both up to date.
+Among a team's runs of the same entry on the same task under the same setup, the run with the median speedup over eager counts. A run without a
+confirmed result ranks as the slowest. If the number of runs is even, the slower of the two middle runs is taken. Neither a lucky run nor repeated
+attempts can therefore improve an entry.
+
+The selection is made twice: once over all runs that the team's members can see, and once over the runs that the team has published. Postgres keeps
+both selections up to date.
 """
 
 from __future__ import annotations
@@ -10,14 +14,14 @@ from django.db import connection
 
 from webapp.sql import statements
 
-# `{where}` narrows it to one group (ONE_GROUP), or is empty. All four columns of `Result` that decide over a group are in the triggers of
-# migration 0003.
+# `{where}` is either empty or restricts the statement to one group (ONE_GROUP). The triggers of migration 0003 watch all four columns of `Result`
+# that affect a group's selection.
 COUNT = statements(__file__)["count"]
 ONE_GROUP = "WHERE setup_id = p_setup AND entry_id = p_entry AND subject_id = p_subject AND team_id = p_team"
 
 
 def count_all() -> int:
-    """Decide over every group anew; returns how many rows changed."""
+    """Redo the selection for every group, and return the number of rows that changed."""
     with connection.cursor() as cursor:
         cursor.execute(COUNT.format(where=""))
         return int(cursor.rowcount)

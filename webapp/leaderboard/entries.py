@@ -1,4 +1,4 @@
-"""How an entry is called: short for the table, and in full for whoever asks."""
+"""Names of entries: a short name for the table, and the full name on request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What leaves the leaderboard: documented rows (their JSON schema is served, and docs/reference/leaderboard.md explains them) as JSON and CSV.
+"""Exports the leaderboard as documented rows of JSON or CSV.
 
-Every field says its unit in its name; ratios are times of a baseline over the program's, above 1 the program is faster.
+The web app serves their JSON schema, and docs/reference/leaderboard.md explains the fields. Every field name includes its unit. A ratio is the
+baseline's time divided by the program's, so the program is faster if the ratio is above 1.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from io import StringIO
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, create_model
 
@@ -18,7 +19,7 @@ from webapp.leaderboard.ranking import Board, Row
 from webapp.leaderboard.scoring import Interval
 
 VERSION = 4
-INTERVALS = tuple(column.exported for column in COLUMNS if column.kind == "interval")  # of an entry
+INTERVALS = tuple(column.exported for column in COLUMNS if column.kind == "interval")  # columns of an entry
 
 
 class Ratio(BaseModel):
@@ -36,7 +37,7 @@ class Measured(Ratio):
 
 
 class Counts(BaseModel):
-    """One line of the leaderboard. Costs are means over the runs that count, one a task."""
+    """One line of the leaderboard. Each cost is the mean over the runs that count, one run per task."""
 
     rank: int | None = Field(description="null: a baseline")
     entry: str
@@ -50,18 +51,24 @@ class Counts(BaseModel):
     surely_fast_p: float = Field(description="`fast_p` with the lower bound of each interval")
 
 
-OF_KIND: dict[str, Any] = {"solved": int, "interval": Ratio, "share": float}  # anything else is a number, null where nothing was measured
+OF_KIND: dict[str, Any] = {"solved": int, "interval": Ratio, "share": float}  # every other kind is a number, or null if nothing was measured
 
 
 def _field(column: Column) -> tuple[Any, Any]:
     return OF_KIND.get(column.kind, float | None), Field(description=column.about or None)
 
 
-EntryRow = create_model("EntryRow", __base__=Counts, __doc__=Counts.__doc__, **{column.exported: _field(column) for column in COLUMNS})
+if TYPE_CHECKING:
+
+    class EntryRow(Counts):
+        pass
+
+else:
+    EntryRow = create_model("EntryRow", __base__=Counts, __doc__=Counts.__doc__, **{column.exported: _field(column) for column in COLUMNS})
 
 
 class Told(BaseModel):
-    """A column of the board: which field of an entry it shows, and how."""
+    """A column of the board: the entry field that it shows, and the format."""
 
     field: str
     title: str
@@ -69,7 +76,7 @@ class Told(BaseModel):
 
 
 class ResultRow(BaseModel):
-    """One finished run with what it brought."""
+    """One finished run with its result."""
 
     run: str
     title: str
@@ -172,15 +179,16 @@ def board_file(board: Board) -> BoardFile:
 
 
 def _entry_row(row: Row, tasks: int) -> EntryRow:
-    return EntryRow(
+    counts = Counts(
         rank=row.rank, entry=row.name.short, entry_id=row.key, baseline=row.baseline, tasks=tasks, tried=row.tried, runs=row.runs,
         other_class=row.other_class, left_out=row.left_out, surely_fast_p=row.sure,
-        **{column.exported: Ratio.of(column.figure(row)) if column.kind == "interval" else column.figure(row) for column in COLUMNS},
     )  # fmt: skip
+    shown = {column.exported: Ratio.of(column.figure(row)) if column.kind == "interval" else column.figure(row) for column in COLUMNS}
+    return EntryRow.model_validate(dict(counts) | shown)
 
 
 def schema() -> dict[str, Any]:
-    """JSON schemas of both files."""
+    """Return the JSON schemas of both files."""
     return {"board": BoardFile.model_json_schema(mode="serialization"), "results": ResultsFile.model_json_schema(mode="serialization")}
 
 
@@ -205,5 +213,5 @@ def table(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> str:
 
 
 def harmless(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula, quoted: titles are written by strangers."""
+    """Quote text that a spreadsheet would interpret as a formula, because titles are untrusted."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,4 +1,4 @@
-"""What a viewer selects, from the query string and back into it: every view of the leaderboard has an address."""
+"""A viewer's selection. It is read from the query string and written back to it, so every view of the leaderboard has its own URL."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ CLASSES = {
     "any": "any, also orchestration",
 }
 SOLVING = {"": ("custom", "mixed"), "custom": ("custom",), "mixed": ("mixed",), "any": ("custom", "mixed", "orchestration", "")}
-AGAINST = {"best": "the best baseline", "eager": "PyTorch eager"}  # in files and in the API, nothing means eager
+AGAINST = {"best": "the best baseline", "eager": "PyTorch eager"}  # an empty value means eager in files and in the API
 WHOSE = {"": "ours and published", "ours": "ours", "published": "published"}
 EARLIER_CLOCKS = tuple(str(version) for version in range(1, CLOCK))
 LEAST_P, MOST_P = 0.0, 1000.0
-MANY = "~"  # in an address: no suite at all, where nothing means the usual one
+MANY = "~"  # in a URL: no suite at all, since an empty value means the default suite
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Empty is the usual: of the things that have to be equal (device, precision, mode) those with the most results."""
+    """The selection. Empty values mean the default: the combination of device, precision and mode with the most results."""
 
     suite: str = ""
     device: str = ""
@@ -40,14 +40,14 @@ class Filters:
     coder: str = ""
     language: str = ""
     whose: str = ""
-    clock: str = ""  # an earlier version of the verifier's clock; empty: the one of today
+    clock: str = ""  # an earlier version of the verifier's clock; empty for the current one
     against: str = ""
     p: float = 1.0
     sort: str = ""
 
     @classmethod
     def read(cls, query: QueryDict) -> Filters:
-        """What cannot be read is taken as not said: an address that was cut short still opens."""
+        """Read the selection. Invalid values are ignored, so a truncated URL still opens the page."""
         said = {name: query.get(NAMES.get(name, name), "").replace("\0", "").strip()[:140] for name in cls.__dataclass_fields__ if name != "p"}
         for name, allowed in (("program_class", CLASSES), ("against", AGAINST), ("whose", WHOSE), ("sort", SORTED)):
             if said[name] not in allowed:
@@ -58,12 +58,12 @@ class Filters:
 
     @classmethod
     def of_page(cls, query: QueryDict) -> Filters:
-        """As `read`; a page ranks against the best baseline that was measured unless its address says otherwise."""
+        """Like `read`, but rank against the best measured baseline unless the page's URL says otherwise."""
         said = cls.read(query)
         return said if said.against else replace(said, against="best")
 
     def plain(self) -> dict[str, str]:
-        """Only what differs from the usual, under the names of the address."""
+        """Return only the values that differ from the default, under the names used in the URL."""
         usual = Filters()
         found = {NAMES.get(name, name): getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) != getattr(usual, name)}
         return {name: f"{value:g}" if isinstance(value, float) else value for name, value in found.items()}
@@ -74,14 +74,14 @@ class Filters:
 
     @property
     def narrowed(self) -> bool:
-        """Whether a filter is set that can leave nothing to show."""
+        """Return whether a filter is set that could exclude every result."""
         return self != replace(Filters(), p=self.p, sort=self.sort, against=self.against)
 
     def solves(self, program_class: str) -> bool:
         return program_class in SOLVING[self.program_class]
 
 
-NAMES = {"program_class": "class"}  # where the address uses another word than the code
+NAMES = {"program_class": "class"}  # fields whose name in the URL differs from the name in the code
 
 
 def read_p(text: str) -> float:

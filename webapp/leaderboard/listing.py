@@ -1,4 +1,4 @@
-"""Single results, one a finished run: what an entry's figures are made of, and what a verdict took out of the ranking."""
+"""Lists individual results, one per finished run: those behind an entry's figures, and those that a verdict removed from the ranking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webapp.leaderboard.models import EVERYONE, TEAM, Entry, Result, Setup
 from webapp.leaderboard.shown.opening import opened_teams, signed_in
 from webapp.leaderboard.suites import choose
 from webapp.review.models import Verdict
-from webapp.review.verdicts import UNRANKED
+from webapp.review.standing import UNRANKED
 from webapp.tasks.models import Task
 
 STATES = {
@@ -26,12 +26,12 @@ STATES = {
 
 @dataclass(frozen=True)
 class Place:
-    """What a list of results is narrowed to besides the filters."""
+    """Restrictions on a list of results, in addition to the filters."""
 
     state: str = ""
-    task: str = ""  # id of one's own task, or the hash of a source
+    task: str = ""  # the id of one of the asker's tasks, or the hash of a task's source
     entry: str = ""
-    run: str = ""  # to be pointed out
+    run: str = ""  # the run to highlight
     text: str = ""
 
     @classmethod
@@ -41,13 +41,15 @@ class Place:
 
     @property
     def kept(self) -> list[tuple[str, str]]:
-        """What stays when a filter changes."""
+        """Return the parameters that are kept when a filter changes."""
         return [("state", self.state), ("task", self.task), ("entry", self.entry)]
 
 
 def visible(asker: Asker) -> QuerySet[Result]:
-    """Results that the asker may see: published ones, those of their teams, and their own. Without an account: published ones of teams that opened
-    them to everybody."""
+    """Return the results that the asker may see: published results, those of their teams, and their own.
+
+    People without an account see only published results of teams that have opened them to everybody.
+    """
     if not signed_in(asker):
         return Result.objects.filter(visibility=EVERYONE, team__in=opened_teams())
     teams = list(teams_with(asker).values_list("pk", flat=True))
@@ -59,7 +61,7 @@ def found(asker: Asker, filters: Filters, place: Place) -> QuerySet[Result]:
     setup = {"device_model": filters.device, "precision": filters.precision, "mode": filters.mode, "clock": filters.clock}
     entry = {"workflow": filters.workflow, "planner": filters.planner, "coder": filters.coder, "language": filters.language}
     setup, entry = ({name: value for name, value in said.items() if value} for said in (setup, entry))
-    # Both tables are small, and their numbers stand in the index by which results are counted.
+    # Both tables are small, and the index that counts results contains their ids.
     if setup:
         results = results.filter(setup__in=list(Setup.objects.filter(**setup).values_list("pk", flat=True)))
     if entry or filters.llm:
@@ -82,7 +84,7 @@ def found(asker: Asker, filters: Filters, place: Place) -> QuerySet[Result]:
 
 
 def _of_task(results: QuerySet[Result], task: str) -> QuerySet[Result]:
-    """In the order of the newest, or of one task by the lower bound of the interval."""
+    """Sort by newest first or, for a single task, by the lower bound of the interval."""
     if not task:
         return results.order_by("-finished_at", "-pk")
     sha = Task.objects.filter(pk=task).values_list("sha", flat=True).first() if is_uuid(task) else task
@@ -98,13 +100,14 @@ def _searched(results: QuerySet[Result], text: str) -> QuerySet[Result]:
 
 
 def with_evidence(results: QuerySet[Result]) -> QuerySet[Result]:
-    """Joined only where every row has another: of nine tables the plan takes fifty times as long as the rows."""
+    """Join only the tables that have a separate row for each result. Planning a join of all nine tables would take fifty times as long as reading the
+    rows."""
     joined = results.select_related("run", "task", "provenance", "setup").prefetch_related("team", "entry__team")
     return joined.defer("run__settings", "run__spent", "run__reason", "task__source", "task__flags")
 
 
 def standing_verdicts(results: list[Result]) -> dict[int, Verdict]:
-    """By result, of those that a verdict took out: what was said and by whom."""
+    """Return for each result the verdict that removed it from the ranking, with the verdict's author."""
     judged = {(result.run_id, result.candidate): result.pk for result in results if result.verdict in UNRANKED}
     if not judged:
         return {}

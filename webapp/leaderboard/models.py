@@ -1,13 +1,14 @@
-"""What the leaderboard ranks: one row a finished run, written in the transaction that finishes it (webapp/leaderboard/recording.py).
+"""The data behind the ranking: one row per finished run, written in the transaction that finishes the run (webapp/leaderboard/recording.py).
 
-Of a team's runs of one entry on one task under one setup a single one counts, the median; Postgres keeps which (migration 0003). The rows are
-narrow, because a page reads all that count in a selection; what only evidence and exports need stands in `Provenance`. People choose suites and
-who sees a result: those survive a rebuild of the rest.
+Among a team's runs of the same entry on the same task under the same setup, only the median counts. Postgres keeps track of it (migration 0003). The
+rows are narrow because a page reads every row of the selection that counts. Data needed only for evidence and exports is in `Provenance`. Suites and
+the visibility of results are people's choices, so they survive a rebuild of all other rows.
 """
 
 from __future__ import annotations
 
 import uuid
+from typing import TypedDict
 
 from django.conf import settings
 from django.db import models
@@ -19,9 +20,17 @@ from webapp.leaderboard.columns import SOURCES
 PRIVATE, TEAM, EVERYONE = "private", "team", "everyone"
 VISIBILITY = [(PRIVATE, "only me"), (TEAM, "the team"), (EVERYONE, "everyone who can sign in")]
 
-# All that a ranking reads (arrays.py, columns.py) stands in the indexes of what counts, in the order in which it is asked for: rows that count
-# lie scattered among all others, and are not touched.
-COVERING = {
+
+class Covering(TypedDict):
+    """The columns of an index that queries read without the rows."""
+
+    fields: list[str]
+    include: list[str]
+
+
+# The indexes of the rows that count contain everything that a ranking reads (arrays.py, columns.py), in query order. The rows themselves are
+# scattered across the table and are not read.
+COVERING: Covering = {
     "fields": ["setup", "entry", "team"],
     "include": [
         "subject", "id", "confirmed", "flagged", "program_class", "eager", "eager_low", "eager_high", "best", "best_low", "best_high", "compile",
@@ -35,7 +44,7 @@ def current_clock() -> int:
 
 
 class Setup(models.Model):
-    """What has to be equal before two figures may be compared."""
+    """The conditions that must match before two figures can be compared."""
 
     device_kind = models.CharField(max_length=8)
     device_model = models.CharField(max_length=60)
@@ -49,26 +58,28 @@ class Setup(models.Model):
 
 
 class Entry(models.Model):
-    """Who made the programs: a workflow with its roles, or a team's people ("verify")."""
+    """The author of the programs: a workflow with its roles, or the members of a team ("verify")."""
 
     key = models.CharField(max_length=400, unique=True)
     workflow = models.CharField(max_length=30)
-    planner = models.CharField(max_length=64, blank=True)  # "built-in", or a profile of a language model; empty where people wrote the program
+    planner = models.CharField(max_length=64, blank=True)  # "built-in", or a language model profile; empty if people wrote the program
     coder = models.CharField(max_length=64, blank=True)
     judge = models.CharField(max_length=64, blank=True)
     coder_mode = models.CharField(max_length=20, blank=True)
-    language = models.CharField(max_length=8, blank=True)  # empty: the device's own
-    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, null=True)  # of people's own programs
+    language = models.CharField(max_length=8, blank=True)  # empty: the device's default
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, null=True)  # for programs that people submitted
 
 
 class Subject(models.Model):
-    """A task as the ranking knows it: by its source alone, whichever team has it. Names are those of the rows that a viewer may see."""
+    """A task in the ranking, identified by its source alone, regardless of which team has it. Its name is taken from the rows that the viewer may
+    see."""
 
     sha = models.CharField(max_length=64, unique=True)
 
 
 class Result(models.Model):
-    """What a finished run brought. Ratios are times of a baseline over the program's, above 1 the program is faster; null unless confirmed."""
+    """The result of a finished run. A ratio is the baseline's time divided by the program's, so the program is faster if the ratio is above 1. Ratios
+    are null unless the result is confirmed."""
 
     run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, related_name="result")
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, db_index=False)
@@ -78,17 +89,17 @@ class Result(models.Model):
     entry = models.ForeignKey(Entry, on_delete=models.PROTECT, db_index=False)
     setup = models.ForeignKey(Setup, on_delete=models.PROTECT, db_index=False)
     visibility = models.CharField(max_length=8, choices=VISIBILITY, default=TEAM)
-    verdict = models.CharField(max_length=12, blank=True)  # follows Candidate.verdict by a trigger (migration 0001)
+    verdict = models.CharField(max_length=12, blank=True)  # copied from Candidate.verdict by a trigger (migration 0001)
 
-    confirmed = models.BooleanField()  # passed the tier "full" on fresh seeds; else the run ended without a result
+    confirmed = models.BooleanField()  # passed the "full" tier on fresh seeds; if false, the run ended without a result
     candidate = models.IntegerField(null=True)
     verification = models.ForeignKey("runs.Verification", on_delete=models.SET_NULL, null=True, related_name="+")
     program_class = models.CharField(max_length=16, blank=True)
-    flagged = models.BooleanField(default=False)  # the task proves little: trivial, stochastic
+    flagged = models.BooleanField(default=False)  # the task proves little: trivial or stochastic
     eager = models.FloatField(null=True)
     eager_low = models.FloatField(null=True)
     eager_high = models.FloatField(null=True)
-    best = models.FloatField(null=True)  # against the fastest baseline that was measured
+    best = models.FloatField(null=True)  # speedup over the fastest measured baseline
     best_low = models.FloatField(null=True)
     best_high = models.FloatField(null=True)
     compile = models.FloatField(null=True)
@@ -98,10 +109,10 @@ class Result(models.Model):
     dollars = models.FloatField(default=0)
     tokens = models.BigIntegerField(default=0)
     calls = models.IntegerField(default=0)
-    seconds = models.FloatField(null=True)  # from the run's start to its end
-    faster_after = models.FloatField(null=True)  # seconds from the start to the first program that was measured faster than eager
+    seconds = models.FloatField(null=True)  # duration of the run
+    faster_after = models.FloatField(null=True)  # seconds from the start to the first program that measured faster than eager
     finished_at = models.DateTimeField()
-    # Of how many runs this one is the median, for members of the team and for everybody else; null: another one counts. Kept by Postgres.
+    # The number of runs of which this one is the median, as seen by team members and by everybody else. Null if another run counts. Kept by Postgres.
     team_runs = models.IntegerField(null=True)
     public_runs = models.IntegerField(null=True)
 
@@ -113,7 +124,7 @@ class Result(models.Model):
             models.Index(fields=["subject", "setup"], name="board_subject"),
             models.Index(fields=["team", "finished_at"], name="board_team"),
             models.Index(fields=["-finished_at", "-id"], name="board_newest"),
-            # The rows that somebody may see, counted by whatever they can be filtered by, without being read.
+            # Index-only scans count the visible rows by every column that can be filtered.
             models.Index(
                 fields=["visibility", "team", "setup", "entry", "confirmed", "verdict", "program_class", "maker"], name="board_seen"
             ),
@@ -122,38 +133,38 @@ class Result(models.Model):
 
 
 class Provenance(models.Model):
-    """What a figure depends on, for evidence and exports."""
+    """The origin of a result's figures, for evidence and exports."""
 
     result = models.OneToOneField(Result, on_delete=models.CASCADE, primary_key=True, related_name="provenance")
     program_sha = models.CharField(max_length=64, blank=True)
-    report_sha = models.CharField(max_length=64, blank=True)  # of the stored result that holds the report
+    report_sha = models.CharField(max_length=64, blank=True)  # hash of the stored result that contains the report
     best_baseline = models.CharField(max_length=24, blank=True)
-    comparisons = models.JSONField(default=dict)  # by baseline: {ratio, low, high, baseline_ms}
+    comparisons = models.JSONField(default=dict)  # keyed by baseline: {ratio, low, high, baseline_ms}
     own_share = models.FloatField(null=True)
     floor_fraction = models.FloatField(null=True)
     peak_bytes = models.BigIntegerField(null=True)
     flags = models.JSONField(default=list)
-    environment = models.JSONField(default=dict)  # torch, cuda, driver, compiler, python, threads, report (version of its schema)
+    environment = models.JSONField(default=dict)  # torch, cuda, driver, compiler, python, threads, report (its schema version)
     outcome = models.CharField(max_length=14, blank=True)
     reason = models.TextField(blank=True)
 
 
 class Listing(models.Model):
-    """Who sees a run's result in rankings, as people chose it. A published run is seen by everyone whatever stands here."""
+    """A person's choice of who sees a run's result in rankings. Everyone sees a published run regardless of this row."""
 
     run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, primary_key=True, related_name="listing")
     visibility = models.CharField(max_length=8, choices=VISIBILITY, default=TEAM)
 
 
 class Preference(models.Model):
-    """Who sees the results that a team's runs will bring."""
+    """A team's choice of who sees the results of its future runs."""
 
     team = models.OneToOneField("accounts.Team", on_delete=models.CASCADE, primary_key=True, related_name="+")
     visibility = models.CharField(max_length=8, choices=VISIBILITY, default=TEAM)
 
 
 class Opening(models.Model):
-    """A team whose published results everybody may see without an account. Deleting the row closes them again."""
+    """A team whose published results can be seen without an account. Deleting the row withdraws that access."""
 
     team = models.OneToOneField("accounts.Team", on_delete=models.CASCADE, primary_key=True, related_name="+")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
@@ -161,7 +172,7 @@ class Opening(models.Model):
 
 
 class Suite(models.Model):
-    """Tasks that are ranked together, by the hashes of their sources."""
+    """Tasks that are ranked together, identified by the hashes of their sources."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="ranked_suites")

@@ -1,4 +1,5 @@
-"""A page of single results by cursor: the last page costs what the first does, and none moves when a result comes while somebody reads."""
+"""Paginates individual results by cursor. The last page costs no more than the first, and new results do not shift the pages that a person is
+reading."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Page:
-    """Results in their order, of how many, and the cursors of the pages beside this one; empty where there is none."""
+    """One page of results in order, the total number of results, and the cursors of the adjacent pages. A cursor is empty if there is no such
+    page."""
 
     results: list[Result]
     total: int
@@ -30,7 +32,10 @@ class Page:
 
 
 def newest(everything: QuerySet[Result], given: QueryDict, run: str = "") -> Page:
-    """Of results in the order of the newest: `after=CURSOR`, `before=CURSOR`, `end=1` for the oldest; else from `run` on, or from the beginning."""
+    """Return a page of results, newest first.
+
+    `after=CURSOR`, `before=CURSOR` or `end=1` (the oldest) selects the page. Without them, the page starts at `run` or at the newest result.
+    """
     results, total = everything, everything.order_by().count()
     after, before = read_cursor(given.get("after", "")), read_cursor(given.get("before", ""))
     backwards = before is not None or "end" in given
@@ -42,7 +47,7 @@ def newest(everything: QuerySet[Result], given: QueryDict, run: str = "") -> Pag
     if edge is not None:
         at, pk = edge
         way = "gt" if backwards else "lt"
-        # The first condition is the one that the index begins at.
+        # The first condition is where the index scan starts.
         this = f"pk__{way}e" if inclusive else f"pk__{way}"
         results = results.filter(Q(**{f"finished_at__{way}e": at}), Q(**{f"finished_at__{way}": at}) | Q(**{this: pk}))
     order = ("finished_at", "pk") if backwards else ("-finished_at", "-pk")
@@ -61,7 +66,7 @@ def newest(everything: QuerySet[Result], given: QueryDict, run: str = "") -> Pag
 
 
 def ranked(results: QuerySet[Result], given: QueryDict, run: str = "") -> Page:
-    """Of one task's results, best first: a cursor is how many stand before the page."""
+    """Return a page of one task's results, best first. The cursor is the number of results before the page."""
     total = results.order_by().count()
     at = _number(given.get("after", "")) or 0
     if "end" in given:
@@ -81,7 +86,7 @@ def write_cursor(result: Result) -> str:
 
 
 def read_cursor(text: str) -> tuple[datetime, int] | None:
-    """What `write_cursor` wrote; None for anything else."""
+    """Parse a cursor written by `write_cursor`; return None for anything else."""
     moment, pk = (_number(part) for part in text.partition("-")[::2])
     if moment is None or pk is None:
         return None

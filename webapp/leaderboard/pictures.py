@@ -1,4 +1,4 @@
-"""What the plots of a board are drawn from, small enough to travel with the page."""
+"""The data for a board's plots, small enough to be sent with the page."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from webapp.leaderboard.columns import COSTS
 from webapp.leaderboard.filters import SOLVING
 from webapp.leaderboard.ranking import Board, Row
 
-PLOTTED = [column for column in COSTS if column.axis]  # one at a time, against the speedup
-MOST_CURVES = 10  # entries; more lines than that are not told apart
-MOST_ROWS, MOST_CELLS = 60, 12_000  # of the heat map
+PLOTTED = [column for column in COSTS if column.axis]  # plotted one at a time against the speedup
+MOST_CURVES = 10  # entries; more curves could not be told apart
+MOST_ROWS, MOST_CELLS = 60, 12_000  # limits of the heat map
 
 
 def curves(board: Board) -> dict[str, Any]:
-    """Of the first entries in the page's order, and of all baselines: every solved task's ratio, from which fast_p follows for any p."""
+    """Return the ratio of every solved task for the first entries in the page's order and for all baselines. The page computes fast_p from them for
+    any p."""
     entries = board.entries[:MOST_CURVES]
     shown = [row for row in board.rows if row.baseline or row in entries]
     return {
@@ -33,7 +34,7 @@ def curves(board: Board) -> dict[str, Any]:
 
 
 def plotted() -> list[dict[str, str]]:
-    """The costs that a plot offers."""
+    """Return the costs that a plot offers."""
     return [{"key": column.key, "title": column.axis, "short": column.title, "kind": column.kind} for column in PLOTTED]
 
 
@@ -57,10 +58,10 @@ def entry_address(board: Board, key: str) -> str:
 
 
 def cells(board: Board) -> dict[str, Any]:
-    """The heat map: for each entry and task a sign, the ratio, and the result that it is.
+    """Return the heat map: a sign, the ratio and the corresponding result for each entry and task.
 
     Signs: "+" faster (lower bound above 1), "=" no significant difference, "-" slower, "x" tried without a result, "o" confirmed in a class that was
-    not selected, "?" taken out by a verdict; null where the entry has not tried the task.
+    not selected, "?" removed by a verdict; null if the entry has not tried the task.
     """
     grid, filters = board.grid, board.filters
     rows = {int(row.key): row for row in board.entries}
@@ -86,18 +87,19 @@ def cells(board: Board) -> dict[str, Any]:
 
 
 def _cells(board: Board) -> list[list[Any]]:
-    """One for each row that counts."""
+    """Return one cell for each row that counts."""
     rows, against = board.grid.rows, board.filters.against or "eager"
     if rows is None:
         return []
-    ratio, low, high = (getattr(rows, f"{against}{end}") for end in ("", "_low", "_high"))
+    ratio, low, high = getattr(rows, against), getattr(rows, f"{against}_low"), getattr(rows, f"{against}_high")
     compared = np.where(low > 1, "+", np.where(high < 1, "-", "="))
     solved = rows.of_class(SOLVING[board.filters.program_class])
     signs = np.where(~rows.confirmed, "x", np.where(solved, compared, "o"))
-    told = np.where(rows.confirmed, np.round(ratio, 3).astype(object), None)
+    told: np.ndarray[Any, Any] = np.round(ratio, 3).astype(object)
+    told[~rows.confirmed] = None
     return [list(cell) for cell in zip(signs.tolist(), told.tolist(), rows.result.tolist(), strict=True)]
 
 
 def results_address(**given: Any) -> str:
-    """Of the list of results, narrowed."""
+    """Return the URL of the list of results with the same filters."""
     return f"{reverse('leaderboard:results')}?{urlencode({name: value for name, value in given.items() if value})}"

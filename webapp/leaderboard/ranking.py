@@ -1,4 +1,4 @@
-"""The leaderboard of one selection: entries with their figures over the same tasks, baselines beside them, and what stands apart."""
+"""The leaderboard for one selection: entries and baselines with figures over the same tasks, and the results that are listed separately."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ MEASURED = ("eager", "eager_low", "eager_high", "best", "best_low", "best_high",
 
 @dataclass(frozen=True)
 class Task:
-    subject: int | None  # None: nobody has tried it under this setup
+    subject: int | None  # None if the task was never tried under this setup
     name: str
 
 
 @dataclass(frozen=True)
 class Row:
-    """One entry, or one baseline, over the tasks of the selection. Costs are means over the runs that count."""
+    """The figures of one entry or one baseline over the selected tasks. Each cost is the mean over the runs that count."""
 
-    key: str  # of an entry its number, of a baseline its name
+    key: str  # the number of an entry, or the name of a baseline
     name: Name
     baseline: bool
-    passed: int  # tasks with a solution: confirmed, and of a class that was selected
+    passed: int  # tasks with a confirmed solution in a selected class
     tried: int
     runs: int
-    other_class: int  # confirmed, of another class
+    other_class: int  # tasks with a confirmed solution in another class
     left_out: int
     eager: Interval
     best: Interval
-    fast: float  # share of the tasks that are solved and more than p times as fast
-    sure: float  # ... with the lower bound of the interval
-    costs: Mapping[str, float | None] = field(default_factory=lambda: dict.fromkeys(column.key for column in COSTS))  # by the keys of their columns
-    ratios: list[float] = field(default_factory=list)  # of the tasks that were solved, ascending, against what was selected
+    fast: float  # share of all tasks that are solved with a speedup above p
+    sure: float  # the same, by the lower bound of the interval
+    costs: Mapping[str, float | None] = field(default_factory=lambda: dict.fromkeys(column.key for column in COSTS))  # keyed by column key
+    ratios: list[float] = field(default_factory=list)  # ratios of the solved tasks against the selected baseline, ascending
     rank: int | None = None
 
     def against(self, what: str) -> Interval:
-        """The geometric mean against "best", the best baseline of each task, or against eager."""
+        """Return the geometric mean against eager or against "best", the best baseline of each task."""
         return self.best if what == "best" else self.eager
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Entries x tasks: what the heat map and the drill-down show."""
+    """The data of the heat map and the drill-down, as entries x tasks."""
 
     entries: list[int]
     rows: Columns | None
-    at: np.ndarray  # entries x tasks, positions in `rows`; -1 where there is none
-    left_out: dict[tuple[int, int], int]  # by entry and task, as positions, the result that a verdict took out
+    at: np.ndarray  # entries x tasks: positions in `rows`, or -1 if there is no row
+    left_out: dict[tuple[int, int], int]  # the result that a verdict removed, keyed by the positions of entry and task
 
     def row(self, entry: int, task: int) -> Counted | None:
         at = self.at[entry, task]
@@ -77,8 +77,8 @@ class Board:
     filters: Filters
     setup: Setup | None
     suite: Chosen | None
-    tasks: list[Task]  # that count
-    flagged: list[Task]  # that prove little
+    tasks: list[Task]  # tasks that count
+    flagged: list[Task]  # tasks that prove little
     rows: list[Row]
     left_out: int
     grid: Grid
@@ -92,7 +92,7 @@ class Board:
 
 @dataclass(frozen=True)
 class Options:
-    """What the filters offer. What a viewer may not see is nowhere in them."""
+    """The options that the filters offer. They never reveal anything that the viewer may not see."""
 
     suites: list[Choice] = field(default_factory=list)
     devices: list[tuple[str, str]] = field(default_factory=list)  # model, name
@@ -103,12 +103,12 @@ class Options:
     planners: list[str] = field(default_factory=list)
     coders: list[str] = field(default_factory=list)
     languages: list[str] = field(default_factory=list)
-    clocks: list[tuple[str, int]] = field(default_factory=list)  # earlier versions of the clock, with the results by each
+    clocks: list[tuple[str, int]] = field(default_factory=list)  # earlier versions of the clock, each with its number of results
 
 
 @dataclass(frozen=True)
 class Known:
-    """What there is to rank before anything is counted."""
+    """The rows to rank, before any aggregation."""
 
     scope: Scope
     entries: dict[int, Entry]
@@ -146,18 +146,18 @@ def board(asker: Asker, filters: Filters) -> Board:
 
 
 def _setup(setups: dict[int, Setup], available: list[tuple[int, int, int]], filters: Filters) -> Setup | None:
-    """Of those that agree with the filters, the one with the most results."""
-    size = Counter()
+    """Return the setup with the most results among those that match the filters."""
+    size: Counter[int] = Counter()
     for setup, _, rows in available:
         size[setup] += rows
     asked = {"device_model": filters.device, "precision": filters.precision, "mode": filters.mode, "clock": int(filters.clock or CLOCK)}
     agreeing = [s for s in setups.values() if all(getattr(s, name) == value for name, value in asked.items() if value)]
-    # A GPU before a CPU where nothing was asked for: it is what results are compared on.
+    # If no device was requested, GPUs come before CPUs because results are mostly compared on GPUs.
     return max(agreeing, key=lambda s: (s.device_kind == "cuda" or bool(filters.device), size[s.pk], -s.pk), default=None)
 
 
 def _earlier(setups: dict[int, Setup], available: list[tuple[int, int, int]]) -> list[tuple[str, int]]:
-    """Results that are ranked apart, as they were measured by another clock."""
+    """Return the earlier versions of the clock, each with its number of results. Their results are ranked separately."""
     size: Counter[int] = Counter()
     for setup, _, rows in available:
         size[setups[setup].clock] += rows
@@ -173,7 +173,7 @@ def _wanted(entry: Entry, filters: Filters) -> bool:
 
 
 def models_of(entry: Entry) -> set[str]:
-    """Profiles of language models that play a role."""
+    """Return the language model profiles used in a role."""
     return {entry.planner, entry.coder, entry.judge} - {"", "built-in"}
 
 
@@ -196,7 +196,7 @@ def _options(setups: dict[int, Setup], entries: dict[int, Entry], suites: list[C
 
 
 def _tasks(rows: Columns, judged: list[tuple[int, int, int]], suite: Chosen | None, subjects: dict[str, int] | None) -> tuple[list[Task], list[Task]]:
-    """Tasks in their order, those that prove little apart. Without a suite, every task that somebody has tried."""
+    """Return the tasks in order, and separately those that prove little. If no suite is selected, these are all tasks that have a result."""
     flagged = set(rows.subject[rows.flagged].tolist())
     if suite is not None and subjects is not None:
         tasks = [Task(subjects.get(sha), name) for sha, name in suite.names.items()]
@@ -222,11 +222,11 @@ def _rows(
     measured = {name: _spread(getattr(rows, name), at, np.nan) for name in MEASURED}
     confirmed = _spread(rows.confirmed, at, False)
     solved = _spread(rows.of_class(SOLVING[filters.program_class]), at, False)
-    return _ranked(filters, _entries(filters, grid, entries, measured, confirmed, solved) + _baselines(filters, measured, confirmed)), grid
+    return _ranked(filters, _entries(filters, grid, rows, entries, measured, confirmed, solved) + _baselines(filters, measured, confirmed)), grid
 
 
 def _positions(subjects: np.ndarray, at_task: dict[int, int]) -> np.ndarray:
-    """Of each subject its task's position; -1 where it is none of them."""
+    """Return the position of each subject among the tasks; -1 if the subject is not one of them."""
     if not at_task:
         return np.full(len(subjects), -1)
     known, position = np.array(sorted(at_task.items())).T
@@ -235,20 +235,23 @@ def _positions(subjects: np.ndarray, at_task: dict[int, int]) -> np.ndarray:
 
 
 def _spread(column: np.ndarray, at: np.ndarray, nothing: float | bool) -> np.ndarray:
-    """A column as entries x tasks."""
-    return np.append(column, np.array(nothing, dtype=column.dtype))[at]
+    """Return a column as an array of shape entries x tasks."""
+    spread: np.ndarray = np.append(column, np.array(nothing, dtype=column.dtype))[at]
+    return spread
 
 
-def _entries(filters: Filters, grid: Grid, entries: dict[int, Entry], measured, confirmed, solved) -> list[Row]:
+def _entries(
+    filters: Filters, grid: Grid, rows: Columns, entries: dict[int, Entry], measured: dict[str, np.ndarray], confirmed: np.ndarray, solved: np.ndarray
+) -> list[Row]:
     means = _means(measured, solved)
     against = filters.against or "eager"
     shares = {name: fast(measured[name], solved, filters.p) for name in (against, f"{against}_low")}
     outs = Counter(position for position, _ in grid.left_out)
-    rows, found = grid.rows, []
+    found = []
     for position, entry in enumerate(grid.entries):
         mine = grid.at[position][grid.at[position] >= 0]
         if not len(mine) and not outs[position]:
-            continue  # only flagged tasks
+            continue  # the entry has only flagged tasks
         ratios = measured[against][position][solved[position]]
         found.append(
             Row(
@@ -262,14 +265,17 @@ def _entries(filters: Filters, grid: Grid, entries: dict[int, Entry], measured, 
 
 
 def _means(measured: dict[str, np.ndarray], solved: np.ndarray) -> dict[str, list[Interval]]:
-    """Against eager and against the best baseline, drawn together."""
+    """Return the means against eager and against the best baseline, computed from the same draws."""
     ratios, low, high = (np.concatenate([measured[f"{name}{end}"] for name in ("eager", "best")]) for end in ("", "_low", "_high"))
     found = geometric_means(ratios, low, high, np.concatenate([solved, solved]))
     return {"eager": found[: len(solved)], "best": found[len(solved) :]}
 
 
 def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.ndarray) -> list[Row]:
-    """From the reports of the same rows: of each task the geometric mean over all of them. Their intervals are over tasks alone."""
+    """Return the baselines, read from the reports of the same rows.
+
+    The value of a task is the geometric mean over all of its rows. The intervals reflect the choice of tasks only.
+    """
     against = filters.against or "eager"
     ratios, solved = {}, {}
     for name in BASELINES:
@@ -299,7 +305,7 @@ def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.
 
 
 def _ranked(filters: Filters, rows: list[Row]) -> list[Row]:
-    """In the order that was asked for; baselines stand where they belong, without a rank."""
+    """Return the rows in the requested order. Baselines are placed by value but have no rank."""
     column = SORTED[filters.sort or USUAL]
 
     def key(row: Row) -> tuple[Any, ...]:
@@ -316,11 +322,11 @@ def _ranked(filters: Filters, rows: list[Row]) -> list[Row]:
 
 
 def _costs(rows: Columns, which: np.ndarray) -> dict[str, float | None]:
-    """By the keys of their columns, over some of the rows."""
+    """Return the costs over the selected rows, keyed by column key."""
     return {column.key: _told(column.over, rows.costs[column.source][which]) for column in COSTS}
 
 
 def _told(over: str, values: np.ndarray) -> float | None:
-    """The mean or the median of the values that are known."""
+    """Return the mean or the median of the known values."""
     values = values[~np.isnan(values)]
     return float(np.median(values) if over == "median" else np.mean(values)) if len(values) else None

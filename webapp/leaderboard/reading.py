@@ -1,4 +1,4 @@
-"""The one ranking query: which rows count for this viewer and selection. The page, its plots, the exports and the API all come through here."""
+"""The single ranking query, which reads the rows that count for a viewer and a selection. The page, its plots, the exports and the API all use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 from django.db import connection
 
-from webapp.accounts.access import Asker, teams_with
+from webapp.accounts.access import Asker, teams_with, user_of
 from webapp.leaderboard.arrays import Columns, copied, select
 from webapp.leaderboard.filters import Filters
 from webapp.leaderboard.shown.opening import opened_teams, signed_in
@@ -19,30 +19,29 @@ from webapp.leaderboard.shown.opening import opened_teams, signed_in
 INSIDE = "team_id = ANY(%(teams)s) AND team_runs IS NOT NULL"
 OUTSIDE = "team_id <> ALL(%(teams)s) AND public_runs IS NOT NULL"
 PUBLISHED = "public_runs IS NOT NULL"
-# Left out of the ranking by a verdict, and visible: members see their team's, everybody what is published.
+# Results that a verdict removed from the ranking and that the viewer may see: members see their team's results, and everybody sees published ones.
 JUDGED = "verdict IN ('questioned', 'hack', 'retracted')"
 SEEN = "(visibility = 'everyone' OR (team_id = ANY(%(teams)s) AND (visibility = 'team' OR maker_id = %(person)s)))"
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Whose results are read: those of the viewer's teams, and those that other teams publish."""
+    """The teams whose results are read: the viewer's teams and, for published results, other teams too."""
 
     teams: list[uuid.UUID]
     person: int | None
     whose: str = ""
-    opened: list[uuid.UUID] | None = None  # of people without an account: teams whose published results are open to everybody
+    opened: list[uuid.UUID] | None = None  # for people without an account: teams whose published results are open to everybody
 
     @classmethod
     def of(cls, asker: Asker, filters: Filters) -> Scope:
         if not signed_in(asker):
             return cls([], None, "published", list(opened_teams()))
-        user = getattr(asker, "user", asker)
-        return cls(list(teams_with(asker).values_list("pk", flat=True)), user.pk, filters.whose)
+        return cls(list(teams_with(asker).values_list("pk", flat=True)), user_of(asker).pk, filters.whose)
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """(column with the number of runs, condition) of each query that is needed."""
+        """Return (column with the number of runs, condition) for each query to run."""
         if self.whose == "published":
             return [("public_runs", f"{PUBLISHED} AND {self.among}")]
         inside, outside = ("team_runs", INSIDE), ("public_runs", OUTSIDE)
@@ -50,7 +49,7 @@ class Scope:
 
     @property
     def among(self) -> str:
-        """The condition on the team of what is published."""
+        """Return the condition that restricts published results by team."""
         return "TRUE" if self.opened is None else "team_id = ANY(%(opened)s)"
 
     @property
@@ -59,7 +58,7 @@ class Scope:
 
 
 def selections(scope: Scope) -> list[tuple[int, int, int]]:
-    """(setup, entry, rows that count): what there is to choose from."""
+    """Return the available choices as tuples (setup, entry, number of rows that count)."""
     each = [f"SELECT setup_id, entry_id, count(*) FROM leaderboard_result WHERE {condition} GROUP BY 1, 2" for _, condition in scope.parts]
     found: dict[tuple[int, int], int] = {}
     for setup, entry, rows in _all(" UNION ALL ".join(each), scope.given):
@@ -68,14 +67,14 @@ def selections(scope: Scope) -> list[tuple[int, int, int]]:
 
 
 def counted(scope: Scope, setup: int, entries: Sequence[int] | None = None, subjects: Sequence[int] | None = None) -> Columns:
-    """The rows of one setup, one for each entry and task. None: all of them."""
+    """Return the rows of one setup, one row per entry and task. A filter of None does not restrict the rows."""
     narrowed, given = _narrowed(setup, entries, subjects)
     each = [select(runs, f"{narrowed} AND {condition}") for runs, condition in scope.parts]
     return _one_a_task(copied(" UNION ALL ".join(each), scope.given | given))
 
 
 def left_out(scope: Scope, setup: int, entries: Sequence[int] | None = None, subjects: Sequence[int] | None = None) -> list[tuple[int, int, int]]:
-    """(entry, subject, result) of what a verdict took out of the ranking."""
+    """Return (entry, subject, result) for each result that a verdict removed from the ranking."""
     narrowed, given = _narrowed(setup, entries, subjects)
     query = f"SELECT entry_id, subject_id, id FROM leaderboard_result WHERE {JUDGED} AND {narrowed} AND {SEEN}"
     if scope.whose == "ours":
@@ -86,7 +85,7 @@ def left_out(scope: Scope, setup: int, entries: Sequence[int] | None = None, sub
 
 
 def task_names(results: Sequence[int]) -> dict[int, str]:
-    """By subject, as the named results' own teams call the task."""
+    """Return task names keyed by subject, in the words of the teams that own the given results."""
     query = "SELECT r.subject_id, t.name FROM leaderboard_result r JOIN tasks_task t ON t.id = r.task_id WHERE r.id = ANY(%(results)s)"
     return dict(_all(query, {"results": list(results)}))
 
@@ -101,7 +100,10 @@ def _narrowed(setup: int, entries: Sequence[int] | None, subjects: Sequence[int]
 
 
 def _one_a_task(rows: Columns) -> Columns:
-    """Where several teams have the same entry on the same task, the median of their medians, by what each was chosen by (counting.py)."""
+    """Merge rows of the same entry and task.
+
+    If several teams have such rows, take the median of their medians, by the same measure that selected each one (counting.py).
+    """
     if not len(rows):
         return rows
     score = np.where(rows.confirmed, np.nan_to_num(rows.eager), 0.0)

@@ -1,4 +1,7 @@
-"""From a finished run to its row in the ranking. Part of the run's projection: written in the transaction that finishes the run, rebuilt with it."""
+"""Derives a finished run's row in the ranking.
+
+The row is part of the run's projection, so it is written in the transaction that finishes the run and rebuilt with the projection.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from verifier.report import CLOCK
 from webapp.leaderboard.models import Entry, Provenance, Result, Setup, Subject
 from webapp.leaderboard.visibility import visibility_of
 from webapp.runs import artefacts
-from webapp.runs.models import Candidate, Run, Verification
+from webapp.runs.models import Run, Verification
 from webapp.runs.trace.parts import Part
 
-# A task with one of these proves little: such results are shown, apart from rankings.
+# A task with one of these flags proves little, so its results are shown separately from the rankings.
 UNRANKED = frozenset({"trivial", "stochastic"})
-COLUMNS = {"eager": "eager", "compile": "compile", "compile-max-autotune": "autotune", "cuda-graph": "graph"}  # of Result, by baseline
-BASELINES = {*COLUMNS, "compile-reduce-overhead"}  # the last stands in for max-autotune: it counts for `best`, and is no row of the ranking
+COLUMNS = {"eager": "eager", "compile": "compile", "compile-max-autotune": "autotune", "cuda-graph": "graph"}  # baseline -> column of Result
+BASELINES = {*COLUMNS, "compile-reduce-overhead"}  # the last one replaces max-autotune: it counts towards `best` but has no row in the ranking
 ENVIRONMENT = ("torch", "cuda", "driver", "compiler", "python", "threads")
 
 
@@ -35,7 +38,7 @@ PART = Part(forget=forget)
 
 @PART.rows.on(RunForked)
 def forked(run: Run, event: Event, p: RunForked) -> None:
-    """The parent's result is the parent's."""
+    """Clear a fork's inherited result, which belongs to the parent run."""
     forget(run)
 
 
@@ -45,7 +48,10 @@ def finished(run: Run, event: Event, p: RunFinished) -> None:
 
 
 def record(run: Run) -> Result | None:
-    """Write the row of a run that has finished; None where it says nothing about a task on a device (cancelled, never measured, a busy host)."""
+    """Write the row of a finished run.
+
+    Return None if the run provides no evidence about a task on a device (it was cancelled, nothing was measured, or its host was busy).
+    """
     forget(run)
     if run.state != "finished" or run.outcome in ("", "cancelled", "inconclusive") or run.finished_at is None:
         return None
@@ -58,7 +64,7 @@ def record(run: Run) -> Result | None:
     faster = measured.filter(kind="verify", status="passed", speedup_low__gt=1).aggregate(at=Min("finished_at"))["at"]
     flags = {flag for found in measured.values_list("flags", flat=True) for flag in found}
     spent = run.spent or {}
-    verdict = Candidate.objects.filter(run=run, number=run.best_candidate).values_list("verdict", flat=True).first()
+    verdict = run.candidates.filter(number=run.best_candidate).values_list("verdict", flat=True).first() if run.best_candidate is not None else None
     with transaction.atomic():
         result = Result.objects.create(
             run=run, team_id=run.team_id, maker_id=run.created_by_id, task_id=run.task_id, subject=subject, entry=_entry(run), setup=setup,
@@ -72,7 +78,10 @@ def record(run: Run) -> Result | None:
 
 
 def _confirmation(run: Run) -> tuple[Verification | None, dict[str, Any]]:
-    """The full verification that the run's result rests on, with its report: of its best candidate, the newest where there are several."""
+    """Return the full verification behind the run's result, with its report.
+
+    It belongs to the run's best candidate. If there are several, use the newest.
+    """
     found = Verification.objects.filter(run=run, kind="verify", tier="full", status="passed", candidate_number=run.best_candidate)
     newest = found.select_related("result").order_by("-finished_at").first() if run.best_candidate is not None else None
     if newest is None or newest.result is None:
@@ -84,7 +93,7 @@ def _confirmation(run: Run) -> tuple[Verification | None, dict[str, Any]]:
 
 
 def _comparisons(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """By baseline; a rival program that was timed beside them is none."""
+    """Return the comparisons keyed by baseline, leaving out any rival program that was timed with the baselines."""
     found = (report.get("timing") or {}).get("comparisons") or []
     return {comparison["baseline"]: comparison for comparison in found if comparison["baseline"] in BASELINES}
 
@@ -104,7 +113,7 @@ def _figures(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fastest(speedups: dict[str, dict[str, float]]) -> str:
-    """The baseline that leaves the smallest speedup."""
+    """Return the baseline with the smallest speedup over it."""
     return min(speedups, key=lambda baseline: speedups[baseline]["ratio"])
 
 
@@ -127,7 +136,10 @@ def _provenance(run: Run, confirmation: Verification | None, report: dict[str, A
 
 
 def _setup(run: Run, confirmation: Verification | None) -> Setup | None:
-    """Device, precision, mode and clock. A run without a result is counted where its programs were tried; one that nothing was tried for, nowhere."""
+    """Return device, precision, mode and clock.
+
+    A run without a result counts for the setup in which its programs were tried. A run that tried nothing doesn't count.
+    """
     seen = confirmation or Verification.objects.filter(run=run).exclude(device_model="").order_by("-finished_at").first()
     if seen is None:
         return None

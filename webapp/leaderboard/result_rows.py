@@ -1,6 +1,6 @@
-"""Results as the rows of `exports.ResultRow`, straight from the database: a hundred thousand of them go out piece by piece, none kept.
+"""Reads the rows of `exports.ResultRow` straight from the database and streams even a hundred thousand of them piece by piece.
 
-Setups, entries and teams are few: they are read once, and every row looks them up.
+Setups, entries and teams are few, so they are read once and looked up for every row.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from webapp.leaderboard.exports import Measured, ResultRow, ResultsFile, harmles
 from webapp.leaderboard.models import Entry, Result, Setup
 from webapp.leaderboard.recording import BASELINES
 
-CHUNK = 2000  # rows that the server's cursor hands over at once
-PIECE = 500  # rows of a piece of a file
-# Field of ResultRow: where it stands, from a result. What comes from a lookup or is put together is in `rows`.
+CHUNK = 2000  # rows that the server-side cursor returns per fetch
+PIECE = 500  # rows per piece of a file
+# Maps a field of ResultRow to its path from a result. `rows` looks up or computes all other fields.
 COLUMNS = {
     "run": "run_id", "title": "run__title", "task": "task__name", "task_id": "task_id", "task_sha": "task__sha", "confirmed": "confirmed",
     "verdict": "verdict", "visibility": "visibility", "outcome": "provenance__outcome", "reason": "provenance__reason", "candidate": "candidate",
@@ -40,9 +40,9 @@ OF_ENTRY = ("workflow", "planner", "coder", "judge", "language")
 
 
 def rows(results: QuerySet[Result]) -> Iterator[dict[str, Any]]:
-    """The fields of `ResultRow`, in its order, as JSON has them."""
-    # Rows of tuples: as objects of five models each they would take four times as long. The cursor is open before what the rows look up is read, so
-    # that a result which comes meanwhile is not among them with a setup or an entry that nobody knows.
+    """Yield the fields of `ResultRow`, in order, as JSON values."""
+    # Read tuples, because five model objects per row would take four times as long. Open the cursor before reading the lookup tables, so that no row
+    # refers to a setup or an entry added after the tables were read.
     stream = results.values_list(*COLUMNS.values(), *APART).iterator(chunk_size=CHUNK)
     first = list(islice(stream, 1))
     setups = {setup.pop("pk"): setup for setup in Setup.objects.values("pk", *OF_SETUP)}
@@ -65,7 +65,7 @@ def rows(results: QuerySet[Result]) -> Iterator[dict[str, Any]]:
 
 
 def as_json(results: QuerySet[Result]) -> Iterator[bytes]:
-    """`ResultsFile` in pieces, a line a result."""
+    """Yield the text of a `ResultsFile` in pieces, one line per result."""
     head = {name: field.default for name, field in ResultsFile.model_fields.items() if name != "results"}
     yield f'{json.dumps(head)[:-1]}, "results": [\n'.encode()
     before = ""
@@ -76,7 +76,7 @@ def as_json(results: QuerySet[Result]) -> Iterator[bytes]:
 
 
 def as_csv(results: QuerySet[Result]) -> Iterator[bytes]:
-    """Baselines become columns: `eager_ms`, `speedup_vs_compile`, `speedup_vs_compile_low`, ..."""
+    """Yield the CSV text, with columns for each baseline: `eager_ms`, `speedup_vs_compile`, `speedup_vs_compile_low`, ..."""
     others = [name for name in BASELINES if name != "eager"]
     spread = [f"speedup_vs_{name}{end}" for name in others for end in ("", "_low", "_high")] + [f"{name}_ms" for name in BASELINES]
     columns = [name for name in ResultRow.model_fields if name != "baselines"] + spread

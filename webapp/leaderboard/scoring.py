@@ -1,7 +1,8 @@
-"""Figures of many entries over the same tasks. A task without a solution counts as 1.0 in the means: its user goes on with what there was.
+"""Computes the figures of many entries over the same tasks.
 
-Geometric means carry a 95 % interval for other tasks like these, measured again: tasks are drawn with replacement (1,000 draws from a fixed start),
-and with each draw every drawn task's logarithm moves by the standard error that its own report's interval implies.
+A task without a solution counts as 1.0 in the means, because its user keeps the existing program. Each geometric mean has a 95 % interval, which
+estimates how the mean would vary with similar tasks and new measurements. Tasks are resampled with replacement (1,000 draws from a fixed seed), and
+in each draw the logarithm of every drawn task's ratio is perturbed by the standard error that the interval in its report implies.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 DRAWS = 1000
 START = 20261121
-NORMAL = 1.959964  # half the width of a 95 % interval in standard errors
+NORMAL = 1.959964  # half-width of a 95 % interval in standard errors
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,10 @@ class Interval:
 
 
 def geometric_means(ratios: np.ndarray, low: np.ndarray, high: np.ndarray, solved: np.ndarray) -> list[Interval]:
-    """Of each row; all arguments are entries x tasks, `low` and `high` NaN where no interval is known, `solved` says which count."""
+    """Return the geometric mean of each row.
+
+    All arguments have the shape entries x tasks. `low` and `high` are NaN if no interval is known, and `solved` marks the tasks that count.
+    """
     entries, tasks = solved.shape
     if not tasks:
         return [Interval(1.0, 1.0, 1.0)] * entries
@@ -41,13 +45,16 @@ def geometric_means(ratios: np.ndarray, low: np.ndarray, high: np.ndarray, solve
 
 @lru_cache(maxsize=64)
 def draws(tasks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How often each task comes in each draw (tasks x draws), the squares of that, and one normal deviate a draw; the same for all entries."""
+    """Return the draws, which are the same for all entries.
+
+    The arrays are the number of times that each task occurs in each draw (tasks x draws), its square, and one normal deviate per draw.
+    """
     random = np.random.default_rng([START, tasks])
     counts = np.ascontiguousarray(random.multinomial(tasks, np.full(tasks, 1 / tasks), size=DRAWS).T, dtype=np.float64)
     return counts, counts**2, random.standard_normal(DRAWS)
 
 
 def fast(ratios: np.ndarray, solved: np.ndarray, p: float) -> np.ndarray:
-    """fast_p of each row: the share of all tasks that are solved and more than p times as fast."""
+    """Return fast_p of each row: the share of all tasks that are solved with a speedup above p."""
     tasks = solved.shape[1]
     return (solved & (np.nan_to_num(ratios) > p)).sum(axis=1) / tasks if tasks else np.zeros(len(solved))

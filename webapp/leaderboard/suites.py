@@ -1,4 +1,4 @@
-"""Sets of tasks that are ranked together: levels of KernelBench as they were imported, StitchCUDA's ten of level 3, and those of the team."""
+"""Suites are sets of tasks that are ranked together: imported KernelBench levels, StitchCUDA's ten level-3 tasks, and the team's own suites."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from webapp.tasks.models import Task
 
 LEVEL_3 = "kernelbench-level3"
 TEN = "stitchcuda-ten"
-TEN_NUMBERS = (18, 22, 23, 24, 21, 19, 2, 39, 38, 32)  # StitchCUDA (arXiv 2603.02637), tasks of level 3
+TEN_NUMBERS = (18, 22, 23, 24, 21, 19, 2, 39, 38, 32)  # the level-3 tasks of StitchCUDA (arXiv 2603.02637)
 OF_THE_TEN = rf"^({'|'.join(map(str, TEN_NUMBERS))})_"
 
 
 @dataclass(frozen=True)
 class Choice:
-    key: str  # in an address
+    key: str  # in a URL
     name: str
     kind: str  # "imported", "ten", "own"
     count: int
-    owner: str = ""  # the team, where it is not plain
+    owner: str = ""  # name of the team, unless it is obvious
 
 
 @dataclass(frozen=True)
 class Chosen:
     key: str
     name: str
-    names: dict[str, str] = field(default_factory=dict)  # by the hash of the task's source, in the suite's order
+    names: dict[str, str] = field(default_factory=dict)  # keyed by the hash of the task's source, in the suite's order
 
 
 def choices(asker: Asker) -> list[Choice]:
-    """Suites that the asker may see, without their tasks."""
+    """Return the suites that the asker may see, without their tasks."""
     found = [Choice(suite.slug, suite.name, "imported", suite.count) for suite in _imported(asker).annotate(count=Count("tasks")) if suite.count]
     unique = sorted({choice.key: choice for choice in reversed(found)}.values(), key=lambda choice: natural(choice.name))
     if any(choice.key == LEVEL_3 for choice in unique):
@@ -49,7 +49,7 @@ def choices(asker: Asker) -> list[Choice]:
 
 
 def choose(asker: Asker, key: str) -> Chosen | None:
-    """The suite with its tasks; None where the asker has no such suite."""
+    """Return the suite with its tasks, or None if the asker can see no such suite."""
     if is_uuid(key):
         own = visible(asker).filter(pk=key).first()
         return Chosen(key, own.name, dict(own.tasks.values_list("sha", "name"))) if own else None
@@ -62,7 +62,7 @@ def choose(asker: Asker, key: str) -> Chosen | None:
 
 
 def visible(asker: Asker) -> QuerySet[Suite]:
-    """Suites of teams: one's own teams', those for everyone, and those that only their maker sees."""
+    """Return the suites that teams have made: those of the asker's teams, those shared with everyone, and those that only the asker can see."""
     if not signed_in(asker):
         return Suite.objects.filter(visibility=EVERYONE, team__in=opened_teams())
     mine = Q(team__in=teams_with(asker)) & (~Q(visibility=PRIVATE) | Q(created_by=user_of(asker)))
@@ -70,23 +70,26 @@ def visible(asker: Asker) -> QuerySet[Suite]:
 
 
 def _imported(asker: Asker) -> QuerySet[Imported]:
-    """The current team's first: several teams may have read the same checkout."""
+    """Return imported suites, the current team's first, because several teams may have imported the same checkout."""
     current = getattr(getattr(asker, "team", None), "pk", None)
     found = Imported.objects.filter(team__in=teams_with(asker))
     return found.order_by(Case(When(team=current, then=0), default=1) if current else "pk", "pk")
 
 
 def natural(name: str) -> list[Any]:
-    """Sorts "9_x" before "10_x"."""
+    """Sort key that places "9_x" before "10_x"."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part.casefold()) for part in re.findall(r"\d+|\D+", name)]
 
 
 class SuiteRefused(ValueError):
-    """A list of tasks that cannot become a suite; the message says which line and what to do."""
+    """Raised if a list of tasks cannot become a suite. The message says which line is wrong and how to fix it."""
 
 
 def read_tasks(asker: Asker, lines: Iterable[str]) -> list[tuple[str, str]]:
-    """(sha, name) of each line of a file: a task's name, the hash of its source, or both. Raises `SuiteRefused`."""
+    """Return (sha, name) for each line of a file.
+
+    A line holds a task's name, the hash of its source, or both. Raises `SuiteRefused`.
+    """
     known = list(Task.objects.filter(team__in=teams_with(asker)).values_list("sha", "name"))
     by_sha, by_name = dict(known), {name.casefold(): (sha, name) for sha, name in reversed(known)}
     found: dict[str, str] = {}

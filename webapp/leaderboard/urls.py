@@ -1,4 +1,4 @@
-"""The leaderboard: entries, single results, suites, exports."""
+"""URLs of the leaderboard: entries, individual results, suites and exports."""
 
 from django.urls import path
 

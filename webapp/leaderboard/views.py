@@ -1,4 +1,4 @@
-"""The leaderboard of a selection, and what one entry brought on each of its tasks."""
+"""The leaderboard for a selection, and the page of one entry with its result on each task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from webapp.ui.tags import whisker_scale
 @require_GET
 def table(request: HttpRequest) -> HttpResponse:
     place = Place.read(request.GET)
-    if place.run or place.task:  # addresses of single results before they had a page of their own
+    if place.run or place.task:  # old URLs of individual results, from before each had its own page
         return redirect(f"{reverse('leaderboard:results')}?{request.GET.urlencode()}")
     found = board(request, Filters.of_page(request.GET))
     context = page_context(request, found) | {
@@ -38,7 +38,7 @@ def table(request: HttpRequest) -> HttpResponse:
 
 
 def page_context(request: HttpRequest, found: Board) -> dict[str, Any]:
-    """What the filters above every page of the leaderboard need."""
+    """Return the context for the filters above every leaderboard page."""
     filters, setup = found.filters, found.setup
     return {
         "board": found,
@@ -60,18 +60,18 @@ def page_context(request: HttpRequest, found: Board) -> dict[str, Any]:
 @open_where_published
 @require_GET
 def cells_json(request: HttpRequest) -> JsonResponse:
-    """The heat map of the same selection."""
+    """Return the heat map of the same selection."""
     answer = JsonResponse(pictures.cells(board(request, Filters.read(request.GET))))
     answer["Cache-Control"] = "no-store"
     return answer
 
 
 class Line(NamedTuple):
-    """A task on the page of an entry."""
+    """A task on an entry's page."""
 
     task: Task
     row: Counted | None
-    left_out: int | None  # the result that a verdict took out
+    left_out: int | None  # the result that a verdict removed
     solved: bool
     result: Result | None = None
 
@@ -82,7 +82,7 @@ def entry_page(request: HttpRequest, entry_id: int) -> HttpResponse:
     filters = Filters.of_page(request.GET)
     found = board(request, filters)
     entry = Entry.objects.select_related("team").filter(pk=entry_id).first()
-    # Entries of workflows are everybody's, and may be looked up before there is a result; one of people is known through their results alone.
+    # Workflow entries are public and can be looked up before they have a result. An entry of a team's members is visible only through its results.
     open_to_all = entry is not None and entry.team_id is None and found.setup is None and signed_in(request)
     if entry is None or not (open_to_all or entry_id in found.grid.entries or _seen(request, entry_id)):
         raise Http404("no such entry")
@@ -101,12 +101,12 @@ def entry_page(request: HttpRequest, entry_id: int) -> HttpResponse:
 
 
 def _seen(request: HttpRequest, entry_id: int) -> bool:
-    """Whether the viewer knows the entry from another selection: then this one is empty, not forbidden."""
+    """Return whether the viewer can see the entry under another selection. If so, the page is empty instead of forbidden."""
     return visible(request).filter(entry=entry_id).exists()
 
 
 def _lines(found: Board, entry_id: int) -> list[Line]:
-    """Solved tasks by their lower bound, then those without a result, then what nobody has tried."""
+    """Return the solved tasks by lower bound, then tasks without a result, then untried tasks."""
     position = found.grid.entries.index(entry_id)
     lines = []
     for column, task in enumerate(found.tasks):

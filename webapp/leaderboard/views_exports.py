@@ -1,4 +1,4 @@
-"""The leaderboard as files: the same selection as the page, with intervals, units, hashes and versions."""
+"""Serves the leaderboard as files. They contain the same selection as the page, with intervals, units, hashes and versions."""
 
 from __future__ import annotations
 

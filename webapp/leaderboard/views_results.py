@@ -1,11 +1,11 @@
-"""Single results: the list behind every figure, who sees each, and the way to its evidence."""
+"""Pages of individual results: the list behind every figure, the visibility of each result, and the link to its evidence."""
 
 from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require, teams_with
+from webapp.accounts.signed_in import Request
 from webapp.leaderboard import listing, paging, visibility
 from webapp.leaderboard.entries import named
 from webapp.leaderboard.filters import Filters, is_uuid
@@ -26,18 +27,19 @@ from webapp.ui.tags import whisker_scale
 
 @open_where_published
 @require_GET
-def results(request: HttpRequest) -> HttpResponse:
+def results(request: Request) -> HttpResponse:
     filters, place = Filters.read(request.GET), listing.Place.read(request.GET)
     found = listing.with_evidence(listing.found(request, filters, place))
     page = (paging.ranked if place.task else paging.newest)(found, request.GET, place.run if is_uuid(place.run) else "")
     rows = page.results
     verdicts = listing.standing_verdicts(rows)
     owned, acting = set(teams_with(request, "own").values_list("pk", flat=True)), set(teams_with(request, "act").values_list("pk", flat=True))
+    headlines = {row.pk: of_result(row) for row in rows}
     lines = [
         {
             "result": row,
             "name": named(row.entry),
-            "headline": of_result(row),
+            "headline": headlines[row.pk],
             "verdict": verdicts.get(row.pk),
             "may": _choices(row, row.team_id in owned, row.team_id in acting, request.user.pk),
             "highlighted": place.run == str(row.run_id),
@@ -49,7 +51,7 @@ def results(request: HttpRequest) -> HttpResponse:
         "lines": lines,
         "place": place,
         "states": [{"key": key, "title": title} for key, (title, _) in listing.STATES.items()],
-        "scale": whisker_scale([line["headline"].first for line in lines if line["headline"].first]),
+        "scale": whisker_scale([found.first for found in headlines.values() if found.first]),
         "task_name": rows[0].task.name if place.task and rows else "",
         "entry_name": named(rows[0].entry) if place.entry and rows else "",
         "one_task": bool(place.task),
@@ -58,7 +60,8 @@ def results(request: HttpRequest) -> HttpResponse:
 
 
 def _choices(row: Result, owns: bool, acts: bool, person: int) -> list[tuple[str, str]]:
-    """Who may be chosen to see it: only owners publish and take back; only whoever made the run may keep it from the team's ranking."""
+    """Return the visibility options. Only owners can publish and withdraw a result, and only the run's maker can keep it out of the team's
+    ranking."""
     if owns:
         return VISIBILITY
     if acts and row.maker_id == person and row.visibility != EVERYONE:
@@ -68,10 +71,10 @@ def _choices(row: Result, owns: bool, acts: bool, person: int) -> list[tuple[str
 
 @open_where_published
 @require_GET
-def result(request: HttpRequest, result_id: int) -> HttpResponse:
-    """To the evidence: the report of the candidate that was confirmed, or the run where none was."""
+def result(request: Request, result_id: int) -> HttpResponse:
+    """Redirect to the evidence: the report of the confirmed candidate, or the run if no candidate was confirmed."""
     row = _visible(request, result_id)
-    if not signed_in(request):  # runs are for people with an account
+    if not signed_in(request):  # only people with an account can open runs
         return redirect("leaderboard:shown", row.run_id)
     if row.candidate is None:
         return redirect("runs:run", row.run_id)
@@ -79,7 +82,7 @@ def result(request: HttpRequest, result_id: int) -> HttpResponse:
     return redirect(f"{address}?verification={row.verification_id}" if row.verification_id else address)
 
 
-def _visible(request: HttpRequest, result_id: int) -> Result:
+def _visible(request: Request, result_id: int) -> Result:
     row = listing.visible(request).select_related("run", "team").filter(pk=result_id).first()
     if row is None:
         raise Http404("no such result")
@@ -88,7 +91,7 @@ def _visible(request: HttpRequest, result_id: int) -> Result:
 
 @login_required
 @require_POST
-def set_seen_by(request: HttpRequest, result_id: int) -> HttpResponse:
+def set_seen_by(request: Request, result_id: int) -> HttpResponse:
     row = _visible(request, result_id)
     require(request, row.team_id, "act")
     wanted = request.POST.get("visibility", "")

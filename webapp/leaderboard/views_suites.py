@@ -1,4 +1,4 @@
-"""Suites of a team: made, changed, imported from a file, and deleted by its members; and what the team prefers to show of its results."""
+"""Lets a team's members create, change, import and delete suites, and choose who sees the team's results by default."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _form(request: Request, suite: Suite | None, typed: dict[str, str], problem:
 
 
 def _save(request: Request, suite: Suite) -> HttpResponse:
-    """Nothing that was typed is lost where something is wrong with it."""
+    """Save the suite. If the form contains an error, keep the user's input."""
     typed = {name: request.POST.get(name, "").replace("\0", "").replace("\r\n", "\n") for name in ("name", "description", "visibility", "tasks")}
     existing = None if suite._state.adding else suite
     try:
@@ -134,7 +134,7 @@ def delete_suite(request: Request, suite_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_GET
 def suite_file(request: Request, suite_id: uuid.UUID) -> HttpResponse:
-    """As it can be imported again."""
+    """Return the suite as a file that can be imported again."""
     suite = choose(request, str(suite_id))
     if suite is None:
         raise Http404("no such suite")
@@ -146,7 +146,7 @@ def suite_file(request: Request, suite_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_POST
 def set_preference(request: Request) -> HttpResponse:
-    """Who sees results that the current team's runs will bring; what is there already stays as it is."""
+    """Set who sees the results of the current team's future runs. Existing results don't change."""
     require(request, request.team, "own")
     wanted = request.POST.get("visibility", "")
     if wanted not in dict(VISIBILITY):

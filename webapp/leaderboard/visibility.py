@@ -1,4 +1,4 @@
-"""Who sees a result: whoever made the run, its team, or everyone who can sign in. What everyone sees is published, with its run as evidence."""
+"""Stores who sees a result: the run's maker, its team, or everyone who can sign in. Making a result visible to everyone publishes its run too."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from webapp.runs.models import Run
 
 
 def set_visibility(run: Run, visibility: str) -> None:
-    """What a person chose for one run's result. Triggers (migration 0001) carry both rows into the ranked one."""
+    """Store a person's choice for one run's result. Triggers (migration 0001) copy both rows into the ranked row."""
     if visibility == EVERYONE:
         alone.refuse("published results")
     with transaction.atomic():
         Listing.objects.update_or_create(run=run, defaults={"visibility": TEAM if visibility == EVERYONE else visibility})
         Run.objects.filter(pk=run.pk).update(published=visibility == EVERYONE)
-        access_changed()  # who followed a withdrawn run from outside sees no more of it
+        access_changed()  # followers outside the team lose access to a withdrawn run
 
 
 def visibility_of(run: Run) -> str:
-    """Of a run that has just finished: what was chosen for it, else what its team prefers, which then stands for this run."""
+    """Return the visibility of a run that has just finished: the choice made for it or, without one, the team's default, which is then fixed for this
+    run."""
     chosen = Listing.objects.filter(run=run).values_list("visibility", flat=True).first()
     if chosen is None:
         preferred = Preference.objects.filter(team=run.team_id).values_list("visibility", flat=True).first() or TEAM

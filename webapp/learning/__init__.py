@@ -1,1 +1,1 @@
-"""Trainings of Coders, as `python -m agents.rl train` leaves them in folders: curves, and rollouts as traces."""
+"""Shows the training of Coders, read from the folders that `python -m agents.rl train` writes: curves, and rollouts as traces."""

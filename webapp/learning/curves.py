@@ -1,4 +1,4 @@
-"""Metrics as charts: `metrics.jsonl` has a line a step, with numbers and one level of groups of numbers."""
+"""Turns metrics into charts. Each line of `metrics.jsonl` holds one step, with numbers and one level of nested groups of numbers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from webapp.learning.files import Problem, figure, lines_of, text
 
-MOST_POINTS = 2000  # of a chart; of more steps every second, third, ... is drawn, and the last
+MOST_POINTS = 2000  # per chart; if there are more steps, only every second (third, ...) one and the last are drawn
 MOST_SERIES = 100
-KEPT = 32  # files, as they were when they were read
+KEPT = 32  # number of files whose curves are cached
 MEND = "Delete the line, or continue the training from its checkpoint: steps after it are written again. The other lines are shown."
 
 
@@ -20,7 +20,7 @@ class Chart(NamedTuple):
     title: str
     about: str
     unit: str  # "", "%", "×"
-    series: tuple[tuple[str, str], ...]  # metric and label; a metric that ends in "." stands for its whole group
+    series: tuple[tuple[str, str], ...]  # metric and label; a metric that ends in "." stands for a whole group
     stacked: bool = False
 
 
@@ -55,19 +55,19 @@ SUPERVISED = (
 
 @dataclass
 class Curves:
-    """All of a file: `series` has a value, or None, for each of `steps`."""
+    """All curves of a file. Each array in `series` has one value or None per element of `steps`."""
 
     steps: list[int] = field(default_factory=list)
     series: dict[str, list[float | None]] = field(default_factory=dict)
     problem: Problem | None = None
-    stamp: str = ""  # another one after each change of the file
+    stamp: str = ""  # changes whenever the file changes
 
     @property
     def step(self) -> int:
         return self.steps[-1] if self.steps else 0
 
     def last(self, name: str) -> float | None:
-        """The latest value that there is."""
+        """The latest available value."""
         return next((value for value in reversed(self.series.get(name, [])) if value is not None), None)
 
     def add(self, step: int, figures: dict[str, float | None]) -> None:
@@ -81,7 +81,7 @@ class Curves:
             values += [None] * (len(self.steps) - len(values))
 
     def drawn(self, charts: tuple[Chart, ...]) -> dict[str, Any]:
-        """For the page's script: steps, and each chart with its lines."""
+        """Data for the page's script: the steps, and the charts with their lines."""
         pace = max(1, -(-len(self.steps) // MOST_POINTS))
         places = sorted({*range(0, len(self.steps), pace), *([len(self.steps) - 1] if self.steps else [])})
         found = []
@@ -104,7 +104,7 @@ class Curves:
 
 
 def curves_of(path: Path) -> Curves:
-    """Never fails: what cannot be used is the curves' `problem`, the first of them."""
+    """Reads the curves. Never raises. If the file has problems, the first one is stored in `problem` of the result."""
     try:
         stat = path.stat()
     except OSError:

@@ -1,6 +1,6 @@
-"""What stands in a training's folder, read as a stranger's: every value is looked at, and what cannot be used names its place, cause and remedy.
+"""Reads the files in a training folder as untrusted input. Every value is checked. An unusable value is reported with its location, cause and remedy.
 
-Files: `run.json`, `metrics.jsonl`, `rollouts.jsonl` (`agents/rl/records.py` writes them).
+The files are `run.json`, `metrics.jsonl` and `rollouts.jsonl`, written by `agents/rl/records.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 RUN, METRICS, ROLLOUTS = "run.json", "metrics.jsonl", "rollouts.jsonl"
-MOST_BYTES = 64 << 20  # of a file that is read whole
-HALF = re.compile(r"[\ud800-\udfff]")  # half a character: no page can be sent with one
+MOST_BYTES = 64 << 20  # size limit of a file that is read into memory as a whole
+HALF = re.compile(r"[\ud800-\udfff]")  # unpaired surrogates, which cannot be encoded when the page is sent
 
 
 @dataclass(frozen=True)
 class Problem(Exception):
-    """As `partials/error_box.html` shows it."""
+    """A problem, in the form that `partials/error_box.html` expects."""
 
     place: str
     cause: str
@@ -36,7 +36,7 @@ class Line(NamedTuple):
 
 
 def object_in(text: str | bytes, place: str, todo: str) -> dict[str, Any]:
-    """A JSON object without numbers that are none. Raises `Problem`."""
+    """Parses a JSON object, and refuses NaN and infinite numbers. Raises `Problem`."""
     try:
         found = json.loads(text, parse_constant=_no_number, parse_float=_number)
     except UnicodeDecodeError:
@@ -49,7 +49,8 @@ def object_in(text: str | bytes, place: str, todo: str) -> dict[str, Any]:
 
 
 def lines_of(path: Path, todo: str) -> Iterator[Line]:
-    """The file's lines, each an object or its `Problem`. A last line without its end is still being written, and left out. Raises `Problem`."""
+    """The lines of the file, each parsed into an object or a `Problem`. A last line without a newline is left out because it is still being written.
+    Raises `Problem`."""
     for number, text in enumerate(whole_lines(path), start=1):
         try:
             yield Line(number, object_in(text, f"{path.name}, line {number}", todo))
@@ -76,7 +77,7 @@ def unreadable(place: str, error: OSError) -> Problem:
 
 
 def figure(value: Any) -> float | None:
-    """A finite number as it is; None for anything else."""
+    """Returns a finite number unchanged, and None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -86,7 +87,7 @@ def figure(value: Any) -> float | None:
 
 
 def text(value: Any, most: int = 1 << 20) -> str:
-    """A string that a page can hold; "" for anything else."""
+    """Returns a string that a page can contain, and "" for anything else."""
     return HALF.sub("\N{REPLACEMENT CHARACTER}", value[:most]) if isinstance(value, str) else ""
 
 

@@ -1,8 +1,8 @@
-"""Which trainings there are below `LEARNING_DIR`, how each stands, and who may see what of it.
+"""The trainings under `LEARNING_DIR`: their states, and who may see what.
 
-A training belongs to the team that its `run.json` names (`train --team SLUG`): its members see it, and nobody else knows of it. One without a team is
-the installation's: everybody who is signed in sees its curves, but its rollouts hold tasks of teams, and only an installation with one account shows
-them.
+A training belongs to the team named in its `run.json` (`train --team SLUG`), and only members of that team can see it. A training without a team
+belongs to the installation. Everybody who is signed in sees its curves. Its rollouts contain tasks of teams, so only an installation with a single
+account shows them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from webapp.accounts.signed_in import Request
 from webapp.learning.curves import Curves, curves_of
 from webapp.learning.files import METRICS, ROLLOUTS, RUN, Problem, figure, object_in, text, unreadable
 
-DEEPEST = 3  # folders below LEARNING_DIR: arm/task/seed
+DEEPEST = 3  # folder levels under LEARNING_DIR: arm/task/seed
 MOST_LOOKED_AT = 2000  # folders
-SILENT_SECONDS = 600  # a sitting that has written nothing for so long, or for so many steps, has been killed
+SILENT_SECONDS = 600  # a session is considered killed if it has written nothing for this long, or for the time of this many steps
 SILENT_STEPS = 5
-INTERRUPTED = "interrupted"  # as agents/rl/records.py writes it
+INTERRUPTED = "interrupted"  # as written by agents/rl/records.py
 MEND_RUN = "Continue the training with the same command: it writes the file again. Or move the folder away."
 
 
@@ -43,16 +43,16 @@ class Sitting:
 
 @dataclass(frozen=True)
 class Training:
-    name: str  # of the folder, below LEARNING_DIR
+    name: str  # the folder's path under LEARNING_DIR
     folder: Path
-    kind: str = ""  # "grpo", "supervised"; "" where nothing says
+    kind: str = ""  # "grpo", "supervised"; "" if unknown
     model: str = ""
     device: str = ""
     team: str = ""  # slug
-    steps: int | None = None  # wanted
+    steps: int | None = None  # requested number
     sittings: tuple[Sitting, ...] = ()
-    problem: Problem | None = None  # with run.json
-    written: float = 0.0  # when a file last changed, in seconds since 1970
+    problem: Problem | None = None  # a problem with run.json
+    written: float = 0.0  # time of the last change to a file, in seconds since 1970
 
     @cached_property
     def curves(self) -> Curves:
@@ -68,7 +68,7 @@ class Training:
 
     @property
     def latest(self) -> dict[str, float | None]:
-        """The figures of a list."""
+        """The figures of a training that the list shows."""
         return {name: self.curves.last(name) for name in ("reward", "success", "hacks", "speedup")}
 
     @property
@@ -82,7 +82,7 @@ class Training:
 
     @property
     def state(self) -> str:
-        """A word of `STATUSES`."""
+        """A key of `STATUSES`."""
         if not self.sittings:
             return "stopped" if self.silent else "running"
         last = self.sittings[-1]
@@ -92,12 +92,12 @@ class Training:
 
     @property
     def why(self) -> str:
-        """The error that ended it."""
+        """The error that ended the training."""
         return self.sittings[-1].why if self.state == "failed" else ""
 
 
 def is_used() -> bool:
-    """Whether there is anything at the place; for every page, so no more than a look."""
+    """Returns whether the directory has any content. Every page calls this, so the check is cheap."""
     try:
         with os.scandir(settings.LEARNING_DIR) as entries:
             return next(entries, None) is not None
@@ -106,14 +106,14 @@ def is_used() -> bool:
 
 
 def trainings_for(request: Request) -> list[Training]:
-    """What the asker may know of, the one written last first. Raises `Problem` where the place itself cannot be read."""
+    """The trainings that the asker may see, most recently written first. Raises `Problem` if the directory cannot be read."""
     mine = set(teams_with(request).values_list("slug", flat=True))
     found = (_training(name, folder) for name, folder in _folders(settings.LEARNING_DIR))
     return sorted((one for one in found if not one.team or one.team in mine), key=lambda one: (-one.written, one.name))
 
 
 def training_for(request: Request, name: str) -> Training:
-    """Raises `Http404` where there is none that the asker may know of."""
+    """Returns the training with this name. Raises `Http404` if the asker may see no such training."""
     try:
         found = next((one for one in trainings_for(request) if one.name == name), None)
     except Problem:
@@ -124,14 +124,14 @@ def training_for(request: Request, name: str) -> Training:
 
 
 def shows_rollouts(request: Request, training: Training) -> bool:
-    """Also where run.json cannot be read: then nobody knows whose they are."""
+    """Returns whether the asker may see the rollouts. An unreadable run.json counts as "owner unknown"."""
     if training.team:
         return True
     return training.problem is None and not User.objects.exclude(pk=request.user.pk).exists()
 
 
 def _folders(root: Path) -> Iterator[tuple[str, Path]]:
-    """Folders with a training's files in them, by name. Links are not followed."""
+    """The folders that contain a training's files, sorted by name. Links are not followed."""
     waiting, seen = [(root, "")], 0
     while waiting:
         folder, name = waiting.pop()

@@ -1,4 +1,5 @@
-"""A step's replies. `rollouts.jsonl` may be large and is sorted by step, so a step is found by halving: no page reads the whole file."""
+"""The replies of one step. `rollouts.jsonl` can be large, but it is sorted by step, so a binary search finds the step without reading the whole
+file."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from typing import Any, BinaryIO
 
 from webapp.learning.files import Problem, figure, object_in, text, unreadable
 
-MOST_STEP_BYTES = 32 << 20  # of one step's lines
+MOST_STEP_BYTES = 32 << 20  # total size of one step's lines
 MEND = "Continue the training from its checkpoint: steps after it are written again."
 HACKS = ("rejected", "major_hacking")  # as in agents/rl/training.py
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One reply, and what became of it."""
+    """One reply of the model and its outcome."""
 
     number: int  # 0-based
     reply: str
@@ -28,7 +29,7 @@ class Turn:
 
     @property
     def verdict(self) -> str:
-        """A word of `STATUSES`."""
+        """A key of `STATUSES`."""
         if self.reward is None:
             return "no_sample"
         gate = self.score.get("gate")
@@ -63,7 +64,7 @@ class Turn:
 
     @property
     def parts(self) -> list[tuple[str, float]]:
-        """Figures of the reward, in the order in which it is computed."""
+        """The components of the reward, in the order in which they are computed."""
         names = {
             "speed": "speed, capped",
             "own_weight": "weight of own kernels",
@@ -76,13 +77,13 @@ class Turn:
 
 @dataclass
 class Rollout:
-    """An episode: one turn, or the loop of program, diagnosis and better program."""
+    """An episode, which is a single turn or a loop of program, diagnosis and improved program."""
 
-    number: int  # in its step, 1-based
+    number: int  # number in its step, 1-based
     group: int
     problem: str
     task: str = ""
-    before: str = ""  # the program that it begins with
+    before: str = ""  # the program that the first turn starts from
     turns: list[Turn] = field(default_factory=list)
 
     @property
@@ -91,7 +92,7 @@ class Rollout:
 
 
 def rollouts_of(path: Path, step: int) -> list[Rollout]:
-    """Returns the rollouts of one step; none where there is no such step. Raises `Problem`."""
+    """Returns the rollouts of one step, or an empty list if there is no such step. Raises `Problem`."""
     try:
         with path.open("rb") as file:
             lines = _lines(file, step)
@@ -129,7 +130,7 @@ def _turn(line: dict[str, Any], score: dict[str, Any]) -> Turn:
 
 
 def _lines(file: BinaryIO, step: int) -> list[dict[str, Any]]:
-    """The step's lines. Bytes [0, low) hold earlier steps, and what begins at `high` or after it is of this step or a later one."""
+    """The step's lines. The bytes in [0, low) hold earlier steps. Lines that begin at `high` or later belong to this step or a later one."""
     low, high = 0, file.seek(0, 2)
     while low < high:
         middle = (low + high) // 2
@@ -154,7 +155,7 @@ def _lines(file: BinaryIO, step: int) -> list[dict[str, Any]]:
 
 
 def _first_step(file: BinaryIO, high: int) -> int | None:
-    """Reads the step of the next line that begins before `high`; null where there is none. An unreadable line says nothing of its neighbours."""
+    """Returns the step of the next readable line that begins before `high`, or None if there is none. Unreadable lines are skipped."""
     while file.tell() < high and (line := file.readline()).endswith(b"\n"):
         try:
             return _whole(_object(line, 0).get("step"))
@@ -164,7 +165,7 @@ def _first_step(file: BinaryIO, high: int) -> int | None:
 
 
 def _next_line(file: BinaryIO, at: int) -> int:
-    """Where the first line that does not begin before `at` begins."""
+    """Returns the position of the first line that begins at `at` or later."""
     if at == 0:
         return file.seek(0)
     file.seek(at - 1)

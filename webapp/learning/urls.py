@@ -1,4 +1,4 @@
-"""The pages of trainings."""
+"""URLs of the training pages."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Trainings: all of them, one with its curves while it goes on, and a rollout as a trace."""
+"""Training pages: the list, a training with its live curves, and a rollout as a trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webapp.learning.folders import Training, shows_rollouts, training_for, trai
 from webapp.learning.rollouts import Rollout, rollouts_of
 
 MOST_LISTED = 100
-MOST_PARTS = 12  # of a diff: 160 rows each
+MOST_PARTS = 12  # maximum number of parts of a diff, 160 rows each
 
 
 @login_required
@@ -48,7 +48,7 @@ def training(request: Request, training: str) -> HttpResponse:
 @login_required
 @require_GET
 def figures(request: Request, training: str) -> HttpResponse:
-    """The curves, for the page's script: asked for again and again, and sent only where they have changed."""
+    """The curves for the page's script, which polls for them. They are sent only if they have changed."""
     found = training_for(request, training)
     tag = f'"{found.curves.stamp}"'
     if request.headers.get("If-None-Match") == tag:
@@ -78,13 +78,13 @@ def rollout(request: Request, training: str, step: int, rollout: int) -> HttpRes
 
 
 def start_command(request: Request) -> str:
-    """A training that this page shows, with its rollouts for the person's team."""
+    """The command that starts a training whose curves and rollouts this page will show to the person's team."""
     where = f"--team {request.team.slug if request.team else 'TEAM'} --out DATA_DIR/learning/first"
     return f"python -m agents.rl train --server http://127.0.0.1:8765 --model NAME --device cuda:0 {where}"
 
 
 def number_in(request: Request, name: str, otherwise: int) -> int:
-    """A number of the address's query."""
+    """Returns a number from the query string."""
     asked = request.GET.get(name, "")
     return int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 16 else otherwise
 
@@ -96,7 +96,7 @@ def charts_of(training: Training) -> tuple[Chart, ...]:
 
 
 def step_context(request: Request, training: Training) -> dict[str, Any]:
-    """The rollouts of the step that the address names, else of the latest."""
+    """The rollouts of the step in the query string or, if there is none, of the latest step."""
     step = number_in(request, "step", training.curves.step)
     context: dict[str, Any] = {"step": step, "asked": step != training.curves.step, "open": shows_rollouts(request, training), "rollouts": []}
     if context["open"] and training.has_rollouts:
@@ -109,16 +109,16 @@ def step_context(request: Request, training: Training) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Change:
-    """What a turn's program changes."""
+    """The diff of a turn's program."""
 
-    against: str  # what the older side is
+    against: str  # description of the old side
     diff: Diff
     rows: SafeString
-    left: int  # rows that are not shown
+    left: int  # number of rows that are not shown
 
 
 def change_of(rollout: Rollout, at: int) -> Change:
-    """Against the program that the turn was shown; the first one that was written is held against the task."""
+    """The program is compared with the one shown to the model in that turn. The first program written is compared with the task."""
     new = rollout.turns[at].program
     if at:
         old, against = rollout.turns[at - 1].program, f"turn {at}"

@@ -1,4 +1,4 @@
-"""The orchestrator says which profiles it has: the web has no keys, so it cannot know by itself."""
+"""Announces the orchestrator's model profiles to the web process, which cannot read them itself because it has no keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = ("prices", "limits", "max_tokens", "context_tokens", "temperature", "fil
 
 
 async def keep_announcing(models: Models) -> None:
-    """Until it is cancelled. A database that is away for a while is no reason to stop."""
+    """Announces until cancelled. A temporary database outage is logged and does not stop the loop."""
     while True:
         try:
             await in_thread(announce)(models)
@@ -29,7 +29,8 @@ async def keep_announcing(models: Models) -> None:
 
 
 def announce(models: Models) -> None:
-    """Write the profiles as they are now, and forget those that are gone. Never a key: only whether its variable is set."""
+    """Stores the current profiles and deletes those that no longer exist. Keys are never stored. The row records only whether the key's environment
+    variable is set."""
     profiles = models.profiles()
     with transaction.atomic():
         Announcement.objects.update_or_create(

@@ -1,4 +1,4 @@
-"""Exchanges with models as rows, from a run's events; what pages say of spending is read from them."""
+"""Stores a run's exchanges with models as rows, which are derived from its events. Pages compute spending on models from these rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webapp.runs.trace.parts import Part
 
 
 def forget(run: Run) -> None:
-    """What events tell; replays are not in them."""
+    """Deletes the rows that are derived from events. Replays have no event, so their rows are kept."""
     ModelCall.objects.filter(run=run, seq__gt=0).delete()
 
 
@@ -22,7 +22,7 @@ PART = Part(forget=forget)
 
 @PART.rows.on(RunForked)
 def forked(run: Run, event: Event, p: RunForked) -> None:
-    """What the parent's models cost stands with the parent."""
+    """Deletes the model calls of the events that a fork has copied, because the parent already records their cost."""
     forget(run)
 
 

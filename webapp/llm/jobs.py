@@ -1,4 +1,4 @@
-"""Trying a profile, and sending a request again: asked for on a page, done by an orchestrator, which has the keys."""
+"""Jobs that test a profile or resend a request. A page queues them, and an orchestrator runs them because it has the keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def try_model(context: JobContext, profile: str) -> None:
 
 @app.task(name="replay_request", queue=ORCHESTRATOR, pass_context=True)
 async def replay_request(context: JobContext, replay_id: int) -> None:
-    """Ask the model; a replay that was answered meanwhile, or whose run is gone, asks nothing."""
+    """Asks the model. Does nothing if the replay has already been answered or its run no longer exists."""
     row = await in_thread(Replay.objects.filter(pk=replay_id, answered_at=None).first)()
     if row is None:
         return
@@ -48,12 +48,12 @@ async def replay_request(context: JobContext, replay_id: int) -> None:
 
 
 def ask_again(row: Replay) -> None:
-    """In the caller's transaction."""
+    """Queues the replay in the caller's transaction."""
     replay_request.defer(replay_id=row.pk)
 
 
 def _keep_replay(row: Replay, reply: Reply | None, failure: str) -> None:
-    """The reply, and what it cost: spending counts replays too."""
+    """Stores the reply and its cost, because spending includes replays."""
     row.reply = reply.model_dump(mode="json") if reply else None
     row.failure, row.answered_at = failure, timezone.now()
     usage = reply.usage if reply else None
@@ -68,7 +68,7 @@ def _keep_replay(row: Replay, reply: Reply | None, failure: str) -> None:
 
 
 def ask_to_try(profile: str) -> None:
-    """Nothing where it is being tried already."""
+    """Queues a test of the profile. Does nothing if one is already queued or running."""
     Profile.objects.filter(pk=profile).update(trying_since=timezone.now())
     try:
         try_model.configure(queueing_lock=f"try:{profile}").defer(profile=profile)

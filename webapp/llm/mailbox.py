@@ -1,4 +1,4 @@
-"""`agents.llm.mailbox.MailboxStore` over Postgres: the orchestrator leaves requests here, people answer them on the page."""
+"""Implements `agents.llm.mailbox.MailboxStore` on Postgres. The orchestrator leaves requests here, and people answer them on the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webapp.runs.models import Run
 
 
 class ReplyRefused(ValueError):
-    """A reply that cannot be sent; says what to do."""
+    """Raised if a reply cannot be accepted. The message says what to do."""
 
 
 class DatabaseMailbox:
@@ -35,8 +35,9 @@ class DatabaseMailbox:
 
 
 def put(waiting: Waiting) -> Letter:
-    """Offer a request; one that was withdrawn (its run was interrupted) waits again."""
-    run = Run.objects.filter(pk=_uuid(waiting.run)).first()
+    """Posts a request. A request that was withdrawn because its run was interrupted becomes open again."""
+    pk = _uuid(waiting.run)
+    run = Run.objects.filter(pk=pk).first() if pk is not None else None
     defaults = {"run": run, "team": run.team if run else None, "profile": waiting.profile, "waiting": waiting.model_dump(mode="json")}
     letter, created = Letter.objects.get_or_create(name=waiting.id, defaults=defaults)
     if not created and letter.state == "withdrawn":
@@ -45,7 +46,7 @@ def put(waiting: Waiting) -> Letter:
 
 
 def answer(name: str, text: str, by: User | None = None) -> None:
-    """Send a reply, once; raises `ReplyRefused` for a text that is none, `NotWaiting` where nothing waits for it."""
+    """Sends a reply, once. Raises `ReplyRefused` if the text is invalid, and `NotWaiting` if no request is waiting for it."""
     text = text.replace("\r\n", "\n").replace("\x00", "")
     if not text.strip():
         raise ReplyRefused("The reply is empty: paste what the model answered.")
@@ -69,7 +70,7 @@ def _reply(name: str) -> str | None:
 
 def _withdraw(name: str) -> None:
     gone = Letter.objects.filter(name=name, reply=None)
-    gone.filter(run=None).delete()  # a check leaves nothing behind
+    gone.filter(run=None).delete()  # checks of the mailbox leave no rows behind
     gone.update(withdrawn_at=timezone.now())
 
 

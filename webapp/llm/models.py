@@ -1,4 +1,5 @@
-"""Language models as the orchestrator knows them, what was asked of them, and what waits for a person. Keys are nowhere here."""
+"""The language models configured in the orchestrator, the requests sent to them, and the requests that wait for a person. Keys are never stored
+here."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-ANNOUNCED_FOR = timedelta(seconds=60)  # orchestrators announce every 10 s
+ANNOUNCED_FOR = timedelta(seconds=60)  # each orchestrator announces every 10 s
 
 
 class Announcement(models.Model):
-    """What an orchestrator said last of its file of profiles. One row: orchestrators of one installation share their profiles."""
+    """The latest announcement of the profiles file by an orchestrator. There is only one row, because the orchestrators of an installation share
+    their profiles."""
 
-    file = models.CharField(max_length=200, blank=True)  # its name, never where it is
+    file = models.CharField(max_length=200, blank=True)  # name of the file, never its path
     problem = models.TextField(blank=True)  # why it cannot be used
     at = models.DateTimeField(default=timezone.now)
 
@@ -25,16 +27,16 @@ class Announcement(models.Model):
 
 
 class Profile(models.Model):
-    """A profile as it is configured in the orchestrator's environment."""
+    """A profile as configured in the orchestrator's environment."""
 
     name = models.CharField(max_length=64, primary_key=True)
     kind = models.CharField(max_length=12)  # openai, anthropic, mailbox, cassette
     model = models.CharField(max_length=200, blank=True)
     base_url = models.CharField(max_length=300, blank=True)
-    key_variable = models.CharField(max_length=100, blank=True)  # its name; "": the server asks for no key
+    key_variable = models.CharField(max_length=100, blank=True)  # name of the environment variable; "" if the server needs no key
     key_is_set = models.BooleanField(default=False)
     details = models.JSONField(default=dict)  # prices, limits, max_tokens, context_tokens, ...
-    trial = models.JSONField(null=True)  # agents.llm.check.Trial of the last try
+    trial = models.JSONField(null=True)  # agents.llm.check.Trial of the latest test
     tried_at = models.DateTimeField(null=True)
     trying_since = models.DateTimeField(null=True)
 
@@ -47,21 +49,21 @@ class Profile(models.Model):
 
 
 class ModelCall(models.Model):
-    """One exchange of a run: a projection of `llm.completed` and `llm.failed`."""
+    """One exchange between a run and a model, projected from `llm.completed` and `llm.failed`."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="model_calls")
-    seq = models.BigIntegerField()  # of its event; of a replay, which has none: its number, below zero
+    seq = models.BigIntegerField()  # seq of its event; a replay has no event, so the negated id of the replay is used
     at = models.DateTimeField()
     profile = models.CharField(max_length=64)
     model = models.CharField(max_length=200, blank=True)
     agent = models.CharField(max_length=20, blank=True)
     purpose = models.CharField(max_length=80, blank=True)
     failed = models.BooleanField(default=False)
-    calls = models.IntegerField(default=1)  # requests that were sent for it
-    input_tokens = models.BigIntegerField(null=True)  # null: the server did not say
+    calls = models.IntegerField(default=1)  # number of requests sent for this exchange
+    input_tokens = models.BigIntegerField(null=True)  # null if the server did not report it
     output_tokens = models.BigIntegerField(null=True)
-    tokens = models.BigIntegerField(default=0)  # as the budget counted them, estimates included
+    tokens = models.BigIntegerField(default=0)  # as counted by the budget, estimates included
     dollars = models.FloatField(null=True)
     seconds = models.FloatField(null=True)
 
@@ -71,15 +73,15 @@ class ModelCall(models.Model):
 
 
 class Replay(models.Model):
-    """A request of a run that somebody has sent again, edited or to another model. It belongs to no trace: the run is as it was."""
+    """A run's request that somebody has resent, after editing it or to another model. A replay belongs to no trace, so it doesn't change the run."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="replays")
-    seq = models.BigIntegerField()  # of the run's event `llm.requested`
+    seq = models.BigIntegerField()  # seq of the run's event `llm.requested`
     profile = models.CharField(max_length=64)
     request = models.JSONField()  # agents.llm.messages.Request
     reply = models.JSONField(null=True)  # agents.llm.messages.Reply
-    failure = models.TextField(blank=True)  # why there is no reply, with what to do
+    failure = models.TextField(blank=True)  # why there is no reply, and what to do about it
     asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     asked_at = models.DateTimeField(default=timezone.now)
     answered_at = models.DateTimeField(null=True)
@@ -93,12 +95,12 @@ class Replay(models.Model):
 
 
 class Letter(models.Model):
-    """A request that waits for a person, or has waited: `agents.llm.mailbox.Waiting` with its reply."""
+    """A request that is waiting, or has waited, for a person's reply: `agents.llm.mailbox.Waiting` with the reply."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=220, unique=True)  # Waiting.id
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, null=True)
-    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, null=True, related_name="letters")  # null: a check of the mailbox itself
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, null=True, related_name="letters")  # null for a check of the mailbox
     profile = models.CharField(max_length=64)
     waiting = models.JSONField()  # Waiting
     asked_at = models.DateTimeField(default=timezone.now)
@@ -112,7 +114,7 @@ class Letter(models.Model):
 
     @property
     def state(self) -> str:
-        """waiting, answered, withdrawn"""
+        """waiting, answered or withdrawn"""
         return "answered" if self.reply is not None else "withdrawn" if self.withdrawn_at else "waiting"
 
     @property
@@ -121,5 +123,5 @@ class Letter(models.Model):
 
     @property
     def role(self) -> str:
-        """ "coder" of "coder/repair"."""
+        """The first part of the role's name: "coder" for "coder/repair"."""
         return self.purpose.partition("/")[0]

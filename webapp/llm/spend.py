@@ -1,4 +1,4 @@
-"""What teams spent on language models, by month and profile."""
+"""Sums up teams' spending on language models by month and profile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ MONTHS = 12
 
 
 def spend_of(teams: Iterable[Any]) -> list[dict[str, Any]]:
-    """One row a month, team and profile of the last MONTHS months, the latest first. `teams`: teams, their ids, or a query of either."""
+    """One row per month, team and profile for the last MONTHS months, most recent first. `teams` holds teams or their ids, or is a queryset of
+    either."""
     since = (timezone.now() - timedelta(days=31 * MONTHS)).replace(day=1)
     rows = (
         ModelCall.objects.filter(team__in=teams, at__gte=since)

@@ -1,4 +1,4 @@
-"""Language models: profiles, what was spent, and the mailbox."""
+"""URLs of the language model pages: profiles, spending and the mailbox."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Profiles of language models as the orchestrator has them, a button to try each, and what was spent by profile, team and month."""
+"""The orchestrator's language model profiles, a button to test each one, and spending by profile, team and month."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webapp.llm.jobs import ask_to_try
 from webapp.llm.models import Announcement, Profile
 from webapp.llm.spend import MONTHS, spend_of
 
-GIVEN_UP = timedelta(minutes=5)  # a try that has said nothing for so long is over
+GIVEN_UP = timedelta(minutes=5)  # a test without a result after this time is considered failed
 
 
 @login_required
@@ -33,7 +33,7 @@ def models(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def try_model(request: Request, name: str) -> HttpResponse:
-    """Ask an orchestrator to try the profile; the page shows what it found as soon as it is there."""
+    """Asks an orchestrator to test the profile. The page shows the result once it is available."""
     if not Profile.objects.filter(pk=name).exists():
         raise Http404("no such profile")
     if not writable_teams(request):

@@ -1,1 +1,2 @@
-"""What is told beyond the page: a run ended, a verdict changed, a baseline overtook a result; by webhook, and through webapp/review by mail."""
+"""Sends notifications outside the web pages when a run ends, a verdict changes, or a baseline overtakes a result. They are sent by webhook or by mail
+(webapp/review)."""

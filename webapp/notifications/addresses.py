@@ -1,5 +1,7 @@
-"""Which addresses a webhook may reach: public ones, and networks that the operator names. A name is resolved once, every address that it has is
-checked, and the connection goes to the address that was checked, so that another answer of the name server a moment later changes nothing."""
+"""Checks the addresses that a webhook may reach: public ones, and those in networks that the operator has listed.
+
+A host name is resolved once, and every one of its addresses is checked. The connection uses one of the checked addresses, so it makes no difference
+if the name server gives another answer a moment later."""
 
 from __future__ import annotations
 
@@ -12,24 +14,24 @@ from django.conf import settings
 
 LONGEST = 1000
 PORTS = {"https": 443, "http": 80}
-# IPv6 addresses that stand for an IPv4 one, which is then the one to be judged: NAT64 and 6to4. (Mapped ones Python knows by itself.)
+# NAT64 and 6to4 addresses embed an IPv4 address, and that is the one to check. (Python already recognises IPv4-mapped addresses.)
 NAT64 = ip_network("64:ff9b::/96")
 
 Address = IPv4Address | IPv6Address
 
 
 class AddressRefused(ValueError):
-    """The address can't be used; the sentence says why and what to do."""
+    """Raised if an address can't be used. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A parsed address. `private`: plain HTTP, which is only for networks that the operator names."""
+    """A parsed address. `private` means plain HTTP, which is allowed only in networks that the operator has listed."""
 
     scheme: str
     host: str
     port: int
-    path: str  # with the query
+    path: str  # includes the query
 
     @property
     def private(self) -> bool:
@@ -37,7 +39,7 @@ class Target:
 
 
 def parsed(url: str) -> Target:
-    """Raises `AddressRefused` for what is no address of a webhook, without asking any name server."""
+    """Parses a webhook URL without a name lookup. Raises `AddressRefused` if it is not a valid webhook address."""
     if len(url) > LONGEST or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         raise AddressRefused("An address has at most 1,000 printable ASCII characters and no spaces.")
     try:
@@ -56,7 +58,7 @@ def parsed(url: str) -> Target:
 
 
 def resolved(target: Target) -> list[str]:
-    """The host's addresses, all of them allowed. Raises `AddressRefused` where there is none, or where any of them isn't."""
+    """The host's addresses, all of which are allowed. Raises `AddressRefused` if the host has no address or if any address is not allowed."""
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -70,7 +72,7 @@ def resolved(target: Target) -> list[str]:
 
 
 def check(address: Address, target: Target) -> None:
-    """Raises `AddressRefused` for an address inside this network, unless the operator named its network."""
+    """Raises `AddressRefused` for an address in a private network, unless the operator has listed that network."""
     judged = meant(address)
     if any(judged in network for network in settings.WEBHOOK_NETWORKS if network.version == judged.version):
         return
@@ -81,13 +83,13 @@ def check(address: Address, target: Target) -> None:
 
 
 def meant(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for, else the address itself."""
+    """The IPv4 address embedded in an IPv6 address or, if there is none, the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    if address in NAT64 or int(address) >> 32 == 0 and int(address) > 1:  # the second: IPv4-compatible, long deprecated
+    if address in NAT64 or int(address) >> 32 == 0 and int(address) > 1:  # second case: IPv4-compatible, deprecated
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address

@@ -1,4 +1,5 @@
-"""Tells of what happened to runs: the page and mail by webapp/review/notices.py, webhooks here. Called in the transaction of what happened."""
+"""Sends notifications about run events, in the transaction of the event. This module covers webhooks, and webapp/review/notices.py covers the page
+and mail."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from webapp.arena.models import ArenaRun
 from webapp.leaderboard.models import Result
 from webapp.notifications import jobs
 from webapp.notifications.messages import Message
-from webapp.notifications.models import ENDED, OVERTAKEN, VERDICT, Delivery, Hook
+from webapp.notifications.models import Delivery, Hook
 from webapp.notifications.overtaking import overtaken_by
 from webapp.review import notices
-from webapp.review.listing import sentence
+from webapp.review.kinds import ENDED, OVERTAKEN, PAUSED, VERDICT, Kind, sentence
 from webapp.review.models import Notification, Verdict
-from webapp.review.signals import verdict_given
+from webapp.review.notices import verdict_given
 from webapp.runs import signals
 from webapp.runs.models import Run
 from webapp.runs.pages.headline import OUTCOMES, headline_of
@@ -32,7 +33,7 @@ TEST = "test"
 
 @receiver(signals.run_ended)
 def run_ended(run: uuid.UUID | str, **_: Any) -> None:
-    """Tells people of a run's end, which was just written. Errors are logged: they must not keep a run from ending."""
+    """Notifies people that a run has just ended. Errors are only logged, because they must not keep a run from ending."""
     try:
         with transaction.atomic():
             _told_of_end(Run.objects.select_related("task", "team").get(pk=run))
@@ -40,10 +41,22 @@ def run_ended(run: uuid.UUID | str, **_: Any) -> None:
         log.exception("nobody was told that run %s ended", run)
 
 
+@receiver(signals.run_paused)
+def run_paused(run: uuid.UUID | str, reason: str, **_: Any) -> None:
+    """Notifies the person who started a run that it waits for a person, unless an earlier notification of this is unread. Errors are only logged."""
+    try:
+        with transaction.atomic():
+            paused = Run.objects.select_related("team").get(pk=run)
+            if not paused.imported and not Notification.objects.filter(run=paused, kind=PAUSED.name, read_at=None).exists():
+                _tell(paused, PAUSED, {"reason": reason[:500]}, [paused.created_by_id])
+    except DatabaseError:
+        log.exception("nobody was told that run %s waits", run)
+
+
 def _told_of_end(run: Run) -> None:
     if run.imported:
         return
-    if run.outcome != "cancelled" and not ArenaRun.objects.filter(run=run).exists():  # an arena's runs are told of by the arena
+    if run.outcome != "cancelled" and not ArenaRun.objects.filter(run=run).exists():  # the arena reports on its own runs
         _tell(run, ENDED, ended_detail(run), [run.created_by_id])
     result = Result.objects.select_related("provenance").filter(run=run).first()
     for found in overtaken_by(result) if result is not None else []:
@@ -52,7 +65,7 @@ def _told_of_end(run: Run) -> None:
 
 
 def ended_detail(run: Run) -> dict[str, Any]:
-    """The outcome, and the headline's figure where there is one."""
+    """The outcome, with the headline figure if there is one."""
     found = headline_of(run)
     detail: dict[str, Any] = {"outcome": run.outcome, "says": OUTCOMES[found.outcome][2] if found.outcome else ""}
     if found.first is not None:
@@ -62,20 +75,20 @@ def ended_detail(run: Run) -> dict[str, Any]:
 
 @receiver(verdict_given)
 def verdict_changed(verdict: Verdict, told: Iterable[int], **_: Any) -> None:
-    """`told`: the people whom the page tells."""
+    """Notifies the webhooks of a changed verdict. `told` lists the people whom the page notifies."""
     detail = {"candidate": verdict.candidate, "verdict": verdict.value, "reason": verdict.reason[:500]}
-    about = Notification(kind=Notification.VERDICT, run=verdict.run, verdict=verdict, actor=verdict.by)
-    send(VERDICT, verdict.run, sentence(about), detail, told)
+    about = Notification(kind=VERDICT.name, run=verdict.run, verdict=verdict, actor=verdict.by)
+    send(VERDICT.name, verdict.run, sentence(about), detail, told)
 
 
-def _tell(run: Run, event: str, detail: dict[str, Any], people: list[int | None]) -> None:
+def _tell(run: Run, event: Kind, detail: dict[str, Any], people: list[int | None]) -> None:
     told = [person for person in people if person is not None]
     notices.of_event(run, event, detail, told)
-    send(event, run, sentence(Notification(kind=event, run=run, detail=detail)), detail, told)
+    send(event.name, run, sentence(Notification(kind=event.name, run=run, detail=detail)), detail, told)
 
 
 def send(event: str, run: Run, text: str, detail: dict[str, Any], people: Iterable[int]) -> None:
-    """Queues a message to each hook of the team, and to those of the people, that wants this event."""
+    """Queues a message to each hook of the team and of the given people if the hook subscribes to this event."""
     hooks = Hook.objects.filter(team=run.team_id, active=True)
     told = set(people)
     for hook in hooks:
@@ -84,7 +97,7 @@ def send(event: str, run: Run, text: str, detail: dict[str, Any], people: Iterab
 
 
 def test(hook: Hook) -> Delivery:
-    """A message that shows whether the hook works."""
+    """Sends a message that tests the hook."""
     return queue(
         hook, TEST, Message(event=TEST, text="This is a test message from Stitchwork.", title="", url=os.environ.get("BASE_URL", ""), at=_now())
     )
@@ -97,7 +110,7 @@ def queue(hook: Hook, event: str, message: Message) -> Delivery:
 
 
 def address(run: Run) -> str:
-    """Where people look at the run; empty where nobody said at which address this installation is reached."""
+    """The URL of the run's page, or "" if the installation's public address is not configured."""
     base = os.environ.get("BASE_URL", "").rstrip("/")
     return f"{base}/runs/{run.pk}/" if base else ""
 

@@ -1,4 +1,4 @@
-"""The queue's task that sends a message, by the orchestrator: an address that is slow must not hold a page or a run."""
+"""The queue task that sends a message from the orchestrator, so a slow receiver cannot delay a page or a run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from procrastinate.contrib.django import app
 
 from webapp.runs.jobs import ORCHESTRATOR
 
-BACK_OFF = (10, 60, 300, 1800, 7200)  # seconds before each further attempt; after the last it has failed
-KEPT = 50  # messages of a hook that are listed
+BACK_OFF = (10, 60, 300, 1800, 7200)  # seconds before each retry; after the last retry the message has failed
+KEPT = 50  # number of messages listed per hook
 
 
 @app.task(name="deliver_hook", queue=ORCHESTRATOR)
 def deliver_hook(delivery: int) -> None:
-    """One attempt; queues the next one where it failed. A message that was sent, or whose hook was switched off, is left alone."""
+    """Makes one delivery attempt and, if it fails, queues the next one. Does nothing if the message has already been sent or its hook has been
+    switched off."""
     from django.utils import timezone
 
     from webapp.notifications.messages import body

@@ -1,4 +1,4 @@
-"""One message as each kind of webhook takes it. Names and reasons are strangers' texts: none may become a mention or a link."""
+"""Formats a message for each kind of webhook. Names and reasons are untrusted text, so they must not turn into mentions or links."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, NotRequired, TypedDict
 from webapp.notifications.models import MATTERMOST, SLACK, Hook
 
 VERSION = 1
-ZERO_WIDTH = "\u200b"  # after an @, so that it calls nobody
+ZERO_WIDTH = "\u200b"  # inserted after every @ so that nobody is mentioned
 
 
 class Message(TypedDict):
-    """`text` is one sentence; `detail` the figures of the event."""
+    """`text` is one sentence, and `detail` holds the figures of the event."""
 
     event: str
     text: str
-    title: str  # of the run, or "" for a test
+    title: str  # the run's title, or "" for a test
     url: str
     at: str
     run: NotRequired[str]
@@ -26,7 +26,8 @@ class Message(TypedDict):
 
 
 def body(hook: Hook, message: Message) -> tuple[bytes, dict[str, str]]:
-    """The body and its own headers. A generic message is signed: `X-Stitchwork-Signature` is sha256= and the HMAC of the body by the hook's key."""
+    """The body of the request and its headers. A generic message is signed. Its header `X-Stitchwork-Signature` contains "sha256=" followed by the
+    HMAC of the body under the hook's key."""
     if hook.style == SLACK:
         return _json({"text": _slack(message)}), {}
     if hook.style == MATTERMOST:
@@ -41,7 +42,7 @@ def _json(value: dict[str, Any]) -> bytes:
 
 
 def _slack(message: Message) -> str:
-    """Slack's mrkdwn: three characters are its own (https://docs.slack.dev/messaging/formatting-message-text)."""
+    """Escapes the three characters that Slack's mrkdwn reserves (https://docs.slack.dev/messaging/formatting-message-text)."""
 
     def plain(text: str) -> str:
         return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -51,7 +52,7 @@ def _slack(message: Message) -> str:
 
 
 def _mattermost(message: Message) -> str:
-    """Markdown, without what a stranger's text could make of it."""
+    """Escapes untrusted text so that it has no effect as Markdown."""
 
     def plain(text: str) -> str:
         escaped = "".join(f"\\{letter}" if letter in "\\`*_{}[]()#!|<>~" else letter for letter in " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""Webhooks of teams and people, what was sent to each, and results that a baseline overtook."""
+"""Webhooks of teams and people, the messages sent to each, and the results that a baseline has overtaken."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from django.utils import timezone
 
 SLACK, MATTERMOST, GENERIC = "slack", "mattermost", "generic"
 STYLES = [(SLACK, "Slack"), (MATTERMOST, "Mattermost"), (GENERIC, "Generic JSON")]
-ENDED, VERDICT, OVERTAKEN = "ended", "verdict", "overtaken"
-EVENTS = {ENDED: "a run ends", VERDICT: "a verdict changes", OVERTAKEN: "a baseline overtakes a result"}
 WAITING, SENT, FAILED = "waiting", "sent", "failed"
 
 
@@ -21,7 +19,7 @@ def new_key() -> str:
 
 
 class Hook(models.Model):
-    """An address that is told. With `person` of what that person is told of, else of everything in the team. The address may hold a secret."""
+    """An address that receives notifications: those for `person` if it is set, otherwise everything in the team. The address may contain a secret."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="hooks")
@@ -29,9 +27,9 @@ class Hook(models.Model):
     name = models.CharField(max_length=60)
     url = models.CharField(max_length=1000)
     style = models.CharField(max_length=10, choices=STYLES, default=GENERIC)
-    events = models.JSONField(default=list)  # keys of EVENTS
+    events = models.JSONField(default=list)  # keys of `webapp.review.kinds.HOOKS`
     active = models.BooleanField(default=True)
-    key = models.CharField(max_length=64, default=new_key)  # what generic messages are signed with
+    key = models.CharField(max_length=64, default=new_key)  # signs generic messages
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -43,14 +41,14 @@ class Hook(models.Model):
 
 
 class Delivery(models.Model):
-    """One message to one hook. What failed says why, and is tried again until `attempts` are used up."""
+    """One message to one hook. A message that failed stores the reason and is retried until all attempts are used up."""
 
     hook = models.ForeignKey(Hook, on_delete=models.CASCADE, related_name="deliveries")
-    event = models.CharField(max_length=10)  # of EVENTS, or "test"
+    event = models.CharField(max_length=10)  # a key of `webapp.review.kinds.HOOKS`, or "test"
     message = models.JSONField()  # webapp.notifications.messages.Message
     state = models.CharField(max_length=8, default=WAITING)
     attempts = models.IntegerField(default=0)
-    said = models.CharField(max_length=300, blank=True)  # what went wrong last, or what the other side answered
+    said = models.CharField(max_length=300, blank=True)  # the latest error, or the receiver's response
     at = models.DateTimeField(default=timezone.now)
     next_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
@@ -61,10 +59,10 @@ class Delivery(models.Model):
 
 
 class Overtaken(models.Model):
-    """A baseline was measured to be surely faster than what was a team's best program of a task. Written once a result."""
+    """Records that a baseline was measured to be reliably faster than a team's best program for a task. Written once per result."""
 
     run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, primary_key=True, related_name="overtaken")
-    by = models.ForeignKey("runs.Run", on_delete=models.SET_NULL, null=True, related_name="+")  # whose verification measured the baseline
+    by = models.ForeignKey("runs.Run", on_delete=models.SET_NULL, null=True, related_name="+")  # the run whose verification measured the baseline
     baseline = models.CharField(max_length=24)
     baseline_ms = models.FloatField()
     program_ms = models.FloatField()

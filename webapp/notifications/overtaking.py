@@ -1,4 +1,4 @@
-"""When a baseline overtakes: a new result measured a baseline that is surely faster than what had been a team's best program of the task."""
+"""Detects when a new result has measured a baseline that is reliably faster than a team's best program for the task."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from webapp.review.standing import UNRANKED
 
 
 def overtaken_by(result: Result) -> list[Overtaken]:
-    """Results that the fastest baseline of this one has overtaken, each of which is written, and returned, once.
+    """Records and returns the results that this result's fastest baseline has overtaken. Each result is reported only once.
 
-    A team's measurement counts for its own results, and a published one for everybody's. Only the best program of a team is judged: what is slower
-    was left behind before.
+    A team's measurement counts against its own results only, and a published measurement counts against everybody's. Only each team's best program is
+    considered; its slower programs have already been superseded.
     """
     if not result.confirmed:
         return []
@@ -21,9 +21,10 @@ def overtaken_by(result: Result) -> list[Overtaken]:
     baseline = min(times, key=lambda name: times[name])
     found = []
     for best in best_of_teams(result):
-        # The program's own interval over its baseline says how far its time may be off.
-        surely = best.program_ms * (best.best_low / best.best) > times[baseline] if best.best and best.best_low else False
-        if best.pk == result.pk or not surely:
+        if best.pk == result.pk or best.program_ms is None or not best.best or not best.best_low:
+            continue
+        # The interval of the program's speedup over its own baseline gives the uncertainty of its time.
+        if best.program_ms * (best.best_low / best.best) <= times[baseline]:
             continue
         row, made = Overtaken.objects.get_or_create(
             run=best.run,
@@ -34,7 +35,7 @@ def overtaken_by(result: Result) -> list[Overtaken]:
 
 
 def best_of_teams(result: Result) -> list[Result]:
-    """The fastest program of each team on the result's task under its setup that had beaten every baseline."""
+    """Each team's fastest program for the result's task under the same setup, among those that had beaten every baseline."""
     rows = Result.objects.filter(subject=result.subject_id, setup=result.setup_id, confirmed=True, program_ms__isnull=False)
     rows = rows.exclude(verdict__in=UNRANKED)
     if result.visibility != EVERYONE:

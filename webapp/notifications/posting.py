@@ -1,4 +1,4 @@
-"""Sends one message to a webhook: to an address that was checked, within seconds, without following anything."""
+"""Sends one message to a webhook. The address is checked, the exchange ends within seconds, and redirects are not followed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import threading
 
 from webapp.notifications.addresses import AddressRefused, Target, parsed, resolved
 
-CONNECT = 5.0  # seconds for each step
-WHOLE = 12.0  # seconds for all of it, however slowly the other side answers
+CONNECT = 5.0  # timeout of each step, in seconds
+WHOLE = 12.0  # timeout of the whole exchange in seconds, even if the receiver keeps sending slowly
 OWN_HEADERS = {"Content-Type": "application/json", "User-Agent": "Stitchwork", "Connection": "close"}
-MOST_ANSWER = 500  # bytes of an answer that are read
+MOST_ANSWER = 500  # maximum number of bytes read from a response
 
 
 class PostFailed(Exception):
-    """The message wasn't taken; the sentence says why. `final`: trying again can't help."""
+    """Raised if the message was not accepted. The message says why. `final` means that a retry would not help."""
 
     def __init__(self, message: str, final: bool = False):
         super().__init__(message)
@@ -25,7 +25,7 @@ class PostFailed(Exception):
 
 
 def post(url: str, body: bytes, headers: dict[str, str]) -> str:
-    """Returns what the other side answered, in short. Raises `PostFailed`."""
+    """Returns the receiver's response, shortened. Raises `PostFailed`."""
     try:
         target = parsed(url)
         addresses = resolved(target)
@@ -53,7 +53,7 @@ def _sent(target: Target, address: str, body: bytes, headers: dict[str, str]) ->
         connection.request("POST", target.path, body, OWN_HEADERS | headers)
         answer = connection.getresponse()
         text = answer.read(MOST_ANSWER).decode("utf-8", "replace")
-        if late.is_set():  # a connection that was cut looks like the end of an answer
+        if late.is_set():  # the timeout closed the connection, which looks like the end of a response
             raise TimeoutError
         return answer.status, " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())[:200]
     finally:
@@ -62,7 +62,7 @@ def _sent(target: Target, address: str, body: bytes, headers: dict[str, str]) ->
 
 
 def _connection(target: Target, address: str) -> http.client.HTTPConnection:
-    """A connection whose name is the host's, for TLS and the Host line, and whose socket goes to the address that was checked."""
+    """A connection whose socket connects to the checked address, with the host's name in TLS and in the Host header."""
     connection: http.client.HTTPConnection
     if target.scheme == "https":
         connection = http.client.HTTPSConnection(target.host, target.port, timeout=CONNECT)
@@ -73,7 +73,7 @@ def _connection(target: Target, address: str) -> http.client.HTTPConnection:
         plain = socket.create_connection((address, target.port), CONNECT)
         connection.sock = context().wrap_socket(plain, server_hostname=target.host) if target.scheme == "https" else plain
 
-    connection.connect = connect  # type: ignore[method-assign]
+    connection.connect = connect  # type: ignore[method-assign]  # the socket is made here, to the checked address
     return connection
 
 

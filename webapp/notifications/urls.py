@@ -1,4 +1,4 @@
-"""Webhooks, below one's notifications."""
+"""URLs of the webhooks, below those of a person's notifications."""
 
 from django.urls import path
 

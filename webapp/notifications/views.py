@@ -1,44 +1,48 @@
-"""Webhooks: a person's own, and the current team's, which its owners manage. What an address hides is shown to nobody again."""
+"""Manages a person's own webhooks, and those of the current team for its owners. The secret part of an address is never shown after it has been
+saved."""
 
 from __future__ import annotations
 
 import uuid
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.db.models import Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require
+from webapp.accounts.signed_in import Request
 from webapp.notifications import announce
 from webapp.notifications.addresses import AddressRefused, parsed, resolved
-from webapp.notifications.models import EVENTS, STYLES, Delivery, Hook
+from webapp.notifications.models import STYLES, Delivery, Hook
+from webapp.review.kinds import HOOKS
 
-MOST = 20  # hooks of a team, and of a person in it
-SHOWN = 5  # messages of each hook
+MOST = 20  # maximum number of hooks per team, and per person in a team
+SHOWN = 5  # messages shown per hook
 
 
 @login_required
 @require_GET
-def hooks(request: HttpRequest) -> HttpResponse:
-    return _page(request, {"events": list(EVENTS), "style": STYLES[0][0]})
+def hooks(request: Request) -> HttpResponse:
+    return _page(request, {"events": list(HOOKS), "style": STYLES[0][0]})
 
 
-def _page(request: HttpRequest, typed: dict, problem: str = "") -> HttpResponse:
+def _page(request: Request, typed: dict[str, Any], problem: str = "") -> HttpResponse:
     own = has_right(request, request.team, "own")
-    lines = [
-        {"hook": hook, "shown": shown(hook.url), "deliveries": list(hook.deliveries.all()[:SHOWN]), "may": may(request, hook)}
+    lines: list[tuple[Hook, dict[str, Any]]] = [
+        (hook, {"hook": hook, "shown": shown(hook.url), "deliveries": list(hook.deliveries.all()[:SHOWN]), "may": may(request, hook)})
         for hook in visible(request)
     ]
     context = {
-        "mine": [line for line in lines if line["hook"].person_id is not None],
-        "ours": [line for line in lines if line["hook"].person_id is None],
-        "kinds": EVENTS.items(),
+        "mine": [line for hook, line in lines if hook.person_id is not None],
+        "ours": [line for hook, line in lines if hook.person_id is None],
+        "kinds": HOOKS.items(),
         "styles": STYLES,
         "owns": own,
         "typed": typed,
@@ -47,30 +51,30 @@ def _page(request: HttpRequest, typed: dict, problem: str = "") -> HttpResponse:
     return render(request, "notifications/hooks.html", context, status=422 if problem else 200)
 
 
-def visible(request: HttpRequest) -> QuerySet[Hook]:
-    """The person's own in the current team, and the team's."""
+def visible(request: Request) -> QuerySet[Hook]:
+    """The person's own hooks in the current team, followed by the team's hooks."""
     if not has_right(request, request.team, "view"):
         return Hook.objects.none()
     return Hook.objects.filter(Q(person=request.user) | Q(person=None), team=request.team.pk)
 
 
-def may(request: HttpRequest, hook: Hook) -> bool:
-    """Whether the person may change it: their own, or their team's as an owner."""
+def may(request: Request, hook: Hook) -> bool:
+    """Returns whether the person may change the hook. People may change their own hooks, and owners also the team's."""
     return hook.person_id == request.user.pk or (hook.person_id is None and has_right(request, hook.team_id, "own"))
 
 
 def shown(url: str) -> str:
-    """The host, and as much of the rest as tells one address from another: it often holds a secret."""
+    """The host and just enough of the rest to tell addresses apart, because the full address often contains a secret."""
     return f"{urlsplit(url).hostname}/…{url[-4:]}"
 
 
 @login_required
 @require_POST
-def add(request: HttpRequest) -> HttpResponse:
+def add(request: Request) -> HttpResponse:
     for_team = request.POST.get("whose") == "team"
     require(request, request.team, "own" if for_team else "act")
-    typed = {name: request.POST.get(name, "").replace("\0", "").strip() for name in ("name", "url", "style", "whose")}
-    typed["events"] = [event for event in EVENTS if event in request.POST.getlist("event")]
+    typed: dict[str, Any] = {name: request.POST.get(name, "").replace("\0", "").strip() for name in ("name", "url", "style", "whose")}
+    typed["events"] = [event for event in HOOKS if event in request.POST.getlist("event")]
     person = None if for_team else request.user
     try:
         if not typed["name"] or len(typed["name"]) > 60:
@@ -99,8 +103,8 @@ def add(request: HttpRequest) -> HttpResponse:
     return redirect("notifications:hooks")
 
 
-def _hook(request: HttpRequest, hook_id: uuid.UUID) -> Hook:
-    """One that the person may change; for the team's as a member a refusal, for any other that there is none."""
+def _hook(request: Request, hook_id: uuid.UUID) -> Hook:
+    """Returns a hook that the person may change. Refuses members who ask for one of the team's hooks, and reports any other hook as not found."""
     hook = visible(request).filter(pk=hook_id).first()
     if hook is None:
         raise Http404("no such webhook")
@@ -110,11 +114,11 @@ def _hook(request: HttpRequest, hook_id: uuid.UUID) -> Hook:
 
 @login_required
 @require_POST
-def change(request: HttpRequest, hook_id: uuid.UUID) -> HttpResponse:
-    """Switches it on or off, and chooses its events."""
+def change(request: Request, hook_id: uuid.UUID) -> HttpResponse:
+    """Switches the hook on or off and sets its events."""
     hook = _hook(request, hook_id)
     hook.active = request.POST.get("active") == "1"
-    hook.events = [event for event in EVENTS if event in request.POST.getlist("event")]
+    hook.events = [event for event in HOOKS if event in request.POST.getlist("event")]
     hook.save(update_fields=["active", "events"])
     if hook.person_id is None:
         audit.record(request, request.team, "hook.changed", hook.name, {"active": hook.active, "events": hook.events})
@@ -124,7 +128,7 @@ def change(request: HttpRequest, hook_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def test(request: HttpRequest, hook_id: uuid.UUID) -> HttpResponse:
+def test(request: Request, hook_id: uuid.UUID) -> HttpResponse:
     hook = _hook(request, hook_id)
     with transaction.atomic():
         if Delivery.objects.filter(hook=hook, event=announce.TEST, state="waiting").exists():
@@ -137,7 +141,7 @@ def test(request: HttpRequest, hook_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def delete(request: HttpRequest, hook_id: uuid.UUID) -> HttpResponse:
+def delete(request: Request, hook_id: uuid.UUID) -> HttpResponse:
     hook = _hook(request, hook_id)
     if hook.person_id is None:
         audit.record(request, request.team, "hook.deleted", hook.name, {})

@@ -1,4 +1,4 @@
-"""What a comment is about, read from a request and checked against the run. Kept as JSON in `Thread.anchor`:
+"""An anchor is the place that a comment refers to. It is read from a request and checked against the run. Stored as JSON in `Thread.anchor`:
 
 {"kind": "run"}
 {"kind": "event", "seq": 41, "label": "candidate.proposed"}
@@ -7,8 +7,8 @@
  "against": "task" | "3", "view": "diff" | "source"}
 {"kind": "range", "sha": "…", "candidate": 4 | null, "start_ns": 0, "end_ns": 900, "rows": ["Stream 7"]}
 
-A line stands in the program `of` (null: the reference), and was shown on the page of `candidate`: the old side of a diff belongs to another program.
-Text and context are taken from the stored program, never from the request.
+A line belongs to the program `of` (null: the reference) and was shown on the page of `candidate`: the old side of a diff is another program.
+Its text and context are taken from the stored program, never from the request.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from webapp.runs.models import Artefact, Candidate, Run
 from webapp.runs.pages.views_artefact import belongs_to
 
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
-LONGEST_LINE = 400  # characters of a line that an anchor keeps
+LONGEST_LINE = 400  # maximum number of characters of a line that an anchor stores
 
 
 class AnchorRefused(ValueError):
-    """There is no such place in the run; the message says what is wrong."""
+    """Raised if the run has no such place. The message says what is wrong."""
 
 
 class _Place(BaseModel):
@@ -54,7 +54,7 @@ class LinePlace(_Place):
     candidate: Number
     line: Annotated[int, Field(ge=1, le=1_000_000)]
     side: Literal["new", "old"] = "new"
-    against: Annotated[str, Field(pattern=r"^(parent|task|\d{1,9})$")] = "parent"  # the other side of the diff; used where side is "old"
+    against: Annotated[str, Field(pattern=r"^(parent|task|\d{1,9})$")] = "parent"  # the old side of the diff; used only if `side` is "old"
     view: Literal["diff", "source"] = "source"
 
 
@@ -77,7 +77,7 @@ _PLACE: TypeAdapter[Place] = TypeAdapter(Annotated[Place, Field(discriminator="k
 
 
 def read(run: Run, given: Any) -> dict[str, Any]:
-    """The anchor to keep, for the place that a request names. Raises `AnchorRefused`."""
+    """The anchor to store for the place named in a request. Raises `AnchorRefused`."""
     try:
         place = _PLACE.validate_json(given) if isinstance(given, str | bytes) else _PLACE.validate_python(given)
     except ValidationError as error:
@@ -108,14 +108,14 @@ def _candidate(run: Run, number: int) -> Candidate:
 
 
 def other_side(candidate: Candidate, against: str) -> int | None:
-    """The number of the program on the old side of a candidate's diff; None is the reference."""
+    """The number of the program on the old side of a candidate's diff, or None for the reference."""
     if against == "parent":
         return candidate.parent_number
     return None if against == "task" else int(against)
 
 
 def source_lines(run: Run, number: int | None) -> list[str]:
-    """Lines of a candidate's program, or of the reference. Raises `AnchorRefused`."""
+    """The lines of a candidate's program or of the reference. Raises `AnchorRefused`."""
     if number is None:
         return lines_of(run.task.source)
     return lines_of(artefacts.read(_candidate(run, number).program).decode("utf-8", "replace"))

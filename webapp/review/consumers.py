@@ -1,8 +1,8 @@
-"""What an open page hears: how many notifications wait for its person, that the review of the run it shows has changed, and who else is viewing it.
+"""The websocket of an open page. It reports the number of unread notifications, changes to the review of the run on the page, and the other viewers.
 
-Client: `{"type": "watch", "run": ID, "place": "candidate 4"}`, then `{"type": "place", "place": …}` as the reader moves; "" while the page is hidden.
-Server: `{"type": "unread", "count"}`, `{"type": "review", "run", "seq"}`, `{"type": "presence", "people": [{"name", "place"}]}`.
-All of it is a hint or a whole state, so that nothing is lost where a message is: the page asks for threads after its own cursor.
+Client: `{"type": "watch", "run": ID, "place": "candidate 4"}`, then `{"type": "place", "place": …}` as the reader moves. `place` is "" while the page
+is hidden. Server: `{"type": "unread", "count"}`, `{"type": "review", "run", "seq"}`, `{"type": "presence", "people": [{"name", "place"}]}`. Every
+message is either a hint or a complete state, so losing one loses no data. The page requests threads that changed after its own cursor.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import logging
 import re
 import uuid
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -28,7 +29,7 @@ BAD_MESSAGE, SIGNED_OUT, NOT_YOURS = 4400, 4401, 4404
 LONGEST_MESSAGE = 400
 PLACE = re.compile(r"^(the run|candidate \d{1,9}|the timeline of (candidate \d{1,9}|the reference))?$")
 BEAT_SECONDS = 20.0
-PRESENT_FOR = "45 seconds"  # a page that has not said anything for so long is gone
+PRESENT_FOR = "45 seconds"  # a page that has been silent for this long counts as gone
 
 SESSION = """(%(session)s::text IS NULL OR EXISTS (SELECT FROM django_session s WHERE s.session_key = %(session)s AND s.expire_date > now()))"""
 SQL = {name: text.replace("{session}", SESSION).replace("{present_for}", PRESENT_FOR) for name, text in statements(__file__).items()}
@@ -36,7 +37,7 @@ LEAVE = "WITH gone AS (DELETE FROM review_presence WHERE id = %(id)s RETURNING 1
 
 
 class BadMessage(ValueError):
-    """The page said something that the protocol does not have."""
+    """Raised if the page sends a message that the protocol does not define."""
 
 
 class ReviewConsumer(AsyncWebsocketConsumer):
@@ -45,7 +46,7 @@ class ReviewConsumer(AsyncWebsocketConsumer):
         self.run: str | None = None
         self.id = uuid.uuid4()
         user = self.scope.get("user")
-        await self.accept()  # first: a browser learns the code of a connection that was open
+        await self.accept()  # accept first, because a browser learns the close code only of an open connection
         if user is None or not user.is_authenticated:
             await self.close(SIGNED_OUT)
             return
@@ -77,10 +78,10 @@ class ReviewConsumer(AsyncWebsocketConsumer):
                 if self.run is None:
                     raise BadMessage
                 if await hub().query(SQL["run"], self._arguments()) is None:
-                    self.run = None  # not theirs, or published by another team: nothing is said about it, the rest goes on
+                    self.run = None  # the run belongs to another team (it may be published), so nothing is sent about it; all else continues
                     return
                 await hub().query(SQL["move"], self._arguments(place=place))
-                self._start(self._tell_run())
+                self._start(self._tell_run(self.run))
                 self._start(self._beat())
             case {"type": "place", "place": str(place)} if PLACE.match(place):
                 if self.run is not None:
@@ -88,17 +89,17 @@ class ReviewConsumer(AsyncWebsocketConsumer):
             case _:
                 raise BadMessage
 
-    def _start(self, work) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.create_task(self._guarded(work)))
 
-    async def _guarded(self, work) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except asyncio.CancelledError:
             raise
         except Exception:
             log.exception("telling a page about reviews failed")
-            await self.close(1011)  # the page connects again and is told everything anew
+            await self.close(1011)  # the page reconnects and receives the full state
 
     async def _tell_unread(self) -> None:
         said = None
@@ -113,9 +114,9 @@ class ReviewConsumer(AsyncWebsocketConsumer):
                     said = row[0]
                     await self._say(type="unread", count=said)
 
-    async def _tell_run(self) -> None:
+    async def _tell_run(self, run: str) -> None:
         head = people = None
-        async with hub().follow(run_key(self.run)) as follower:
+        async with hub().follow(run_key(run)) as follower:
             while True:
                 await follower.woken()
                 row = await hub().query(SQL["run"], self._arguments())
@@ -134,10 +135,10 @@ class ReviewConsumer(AsyncWebsocketConsumer):
             await asyncio.sleep(BEAT_SECONDS)
             await hub().query(SQL["beat"], self._arguments())
 
-    async def _say(self, **message) -> None:
+    async def _say(self, **message: Any) -> None:
         await self.send(text_data=json.dumps(message, separators=(",", ":")))
 
-    def _arguments(self, **more) -> dict[str, Any]:
+    def _arguments(self, **more: Any) -> dict[str, Any]:
         session = self.scope.get("session")
         own = {"id": self.id, "run": self.run, "user": self.scope["user"].pk, "session": getattr(session, "session_key", None)}
-        return own | {"channel": CHANNEL, "key": f"{run_key(self.run)}:0"} | more
+        return own | {"channel": CHANNEL, "key": f"{run_key(self.run or '')}:0"} | more

@@ -3,7 +3,7 @@ SELECT (SELECT count(*) FROM review_notification n WHERE n.user_id = u.id AND n.
 FROM accounts_user u WHERE u.id = %(user)s AND u.is_active AND {session}
 
 -- name: run
--- What happened on the desk, and who else looks at the run where.
+-- The number of the latest change to the review, and the places that other people are viewing in the run.
 SELECT coalesce((SELECT d.seq FROM review_desk d WHERE d.run_id = r.id), 0),
        coalesce((SELECT json_agg(json_build_object('name', p.username, 'place', p.place) ORDER BY p.username)
                  FROM (SELECT DISTINCT ON (u.id) u.username, p.place FROM review_presence p JOIN accounts_user u ON u.id = p.user_id
@@ -13,13 +13,13 @@ FROM runs_run r JOIN accounts_membership m ON m.team_id = r.team_id JOIN account
 WHERE r.id = %(run)s AND u.id = %(user)s AND u.is_active AND {session}
 
 -- name: move
--- Others are woken by what moved.
+-- A move wakes the other viewers.
 WITH written AS (
     INSERT INTO review_presence (id, run_id, user_id, place, seen_at) VALUES (%(id)s, %(run)s, %(user)s, %(place)s, now())
     ON CONFLICT (id) DO UPDATE SET place = excluded.place, seen_at = excluded.seen_at RETURNING 1)
 SELECT pg_notify(%(channel)s, %(key)s) FROM written
 
 -- name: beat
--- A beat only keeps the row alive, and clears rows of pages that died.
+-- A heartbeat only keeps the row alive, and deletes the rows of pages that have died.
 WITH gone AS (DELETE FROM review_presence WHERE run_id = %(run)s AND seen_at < now() - interval '1 hour')
 UPDATE review_presence SET seen_at = now() WHERE id = %(id)s RETURNING 1

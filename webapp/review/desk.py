@@ -1,4 +1,4 @@
-"""The sequence of a run's review, and the wake-ups of those who look at it."""
+"""Numbers the changes to a run's review, and wakes the pages of people who are viewing it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from django.db import connection
 from webapp.runs.models import Run
 from webapp.runs.trace.reading import CHANNEL
 
-# The row's lock is held until the change is committed: numbers become visible in their order, and a reader's cursor skips nothing.
+# The row lock is held until the change is committed, so numbers become visible in order and a reader's cursor misses nothing.
 NEXT = """
 INSERT INTO review_desk (run_id, seq) VALUES (%s, 1) ON CONFLICT (run_id) DO UPDATE SET seq = review_desk.seq + 1 RETURNING seq
 """
 
 
 def next_seq(run: Run | uuid.UUID) -> int:
-    """The number of a change to this run's review; call it in the change's transaction. Who follows the run is woken when it commits."""
+    """The number for the next change to this run's review. Call this in the transaction of the change. The run's followers are woken when it
+    commits."""
     pk = run.pk if isinstance(run, Run) else run
     with connection.cursor() as cursor:
         cursor.execute(NEXT, [pk])
@@ -26,16 +27,16 @@ def next_seq(run: Run | uuid.UUID) -> int:
 
 
 def wake(key: str, seq: int = 0) -> None:
-    """A hint through the listener that the live pages have anyway (webapp/runs/live/hub.py); it is sent when the transaction commits."""
+    """Sends a hint when the transaction commits, through the listener that live pages already use (webapp/runs/live/hub.py)."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{key}:{seq}"])
 
 
 def run_key(run: uuid.UUID | str) -> str:
-    """What the hub's followers of a run's review follow."""
+    """The hub key for followers of a run's review."""
     return f"review-{run}"
 
 
 def person_key(user_id: int) -> str:
-    """What the pages of one person follow, for the count of their notifications."""
+    """The hub key for one person's pages, which show the number of unread notifications."""
     return f"person-{user_id}"

@@ -1,4 +1,4 @@
-"""People who came by a share link, without an account: on the shared run's own pages, and nowhere else, the request's user is a `Guest`."""
+"""Handles visitors who came through a share link and have no account. The request's user is a `Guest` only on the pages of the shared run."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from webapp.accounts.access import grant_of
+from webapp.accounts.models import User
 from webapp.review import shares
 from webapp.review.models import Share
 from webapp.runs.access import visible_runs
 
 SESSION_KEY = "shares"  # {run: share}
-MOST_HELD = 50  # links that one browser remembers
+MOST_HELD = 50  # maximum number of links remembered per browser
 HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"}
 
 
 class Guest(AnonymousUser):
-    """Whoever has the link: may view `share.run`, and has no role anywhere. `is_active` is false, so no team's right is ever theirs."""
+    """A visitor with a share link, who may view `share.run` and has no role in any team. `is_active` is false, so no team right applies."""
 
     last_team_id = personal_team_id = None
 
@@ -33,17 +34,18 @@ class Guest(AnonymousUser):
         return "guest"
 
     @property
-    def is_authenticated(self) -> bool:
-        """So that the few views that are open to guests need no other decorator than all views have."""
+    def is_authenticated(self) -> bool:  # type: ignore[override]  # the only anonymous user that passes for a signed-in one
+        """True, so the few views that are open to guests can use the same decorator as all others."""
         return True
 
     @property
-    def is_anonymous(self) -> bool:
+    def is_anonymous(self) -> bool:  # type: ignore[override]  # as above
         return False
 
 
 class Guests:
-    """Deny by default: only the views in `shares.GUEST_VIEWS`, only by GET, only for the run of a link in force that this browser opened."""
+    """Middleware that denies access by default. A guest can reach only the views in `shares.GUEST_VIEWS`, only by GET, and only for a run whose share
+    link was opened in this browser and is still valid."""
 
     sync_capable = async_capable = True
 
@@ -60,8 +62,15 @@ class Guests:
     async def _asynchronous(self, request: HttpRequest) -> Any:
         return protected(request, await self.get_response(request))
 
-    def process_view(self, request: HttpRequest, view, arguments, named) -> HttpResponse | None:
-        if request.resolver_match.view_name not in shares.GUEST_VIEWS or request.method not in ("GET", "HEAD") or grant_of(request):
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., HttpResponse], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> HttpResponse | None:
+        if (
+            request.resolver_match is None
+            or request.resolver_match.view_name not in shares.GUEST_VIEWS
+            or request.method not in ("GET", "HEAD")
+            or grant_of(request)
+        ):
             return None
         run_id = str(named["run_id"])
         held = request.session.get(SESSION_KEY, {}).get(run_id)
@@ -69,18 +78,18 @@ class Guests:
             return None
         share = shares.in_force(held, run_id)
         if share is None:
-            # Somebody with an account gets the ordinary answer: the run is theirs to see or it is not.
+            # A person with an account gets the normal response, according to their own rights.
             return None if request.user.is_authenticated else ended(request, Share.objects.filter(pk=held).first())
         request.user = Guest(share)
         return None
 
 
-def sees_anyway(user, run_id: str) -> bool:
+def sees_anyway(user: User | AnonymousUser, run_id: str) -> bool:
     return user.is_authenticated and visible_runs(user).filter(pk=run_id).exists()
 
 
 def hold(request: HttpRequest, share: Share) -> None:
-    """Remember in this browser that the link was opened."""
+    """Remembers in the browser's session that the link was opened."""
     held = dict(request.session.get(SESSION_KEY, {}))
     held.pop(str(share.run_id), None)
     held[str(share.run_id)] = str(share.pk)
@@ -92,15 +101,15 @@ def ended(request: HttpRequest, share: Share | None) -> HttpResponse:
 
 
 def protected(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """What is shown through a link is kept by no cache in between either."""
-    # By the type alone: this may run in the event loop, and asking a user that nobody has looked at yet would ask the database there.
+    """Keeps shared caches from storing pages that are shown through a link."""
+    # Check only the type. This can run in the event loop, where evaluating a lazy user would query the database.
     if type(getattr(request, "user", None)) is Guest:
         untold(response).headers.setdefault("Cache-Control", "private, no-store")
     return response
 
 
 def untold(response: HttpResponse) -> HttpResponse:
-    """Found by no search engine, told to no other site."""
+    """Keeps the page out of search engines and hides its URL from other sites."""
     for name, value in HEADERS.items():
         response.headers[name] = value
     return response

@@ -1,9 +1,9 @@
-"""Lists over runs: the threads of one's teams, verdicts that wait, and what one was told of."""
+"""Lists that span several runs: a team's threads, runs that wait for a verdict, and a person's notifications."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.http import QueryDict
@@ -12,7 +12,6 @@ from webapp.accounts.models import Team, User
 from webapp.review import places
 from webapp.review.models import Comment, Notification, ReadMark, Thread, Verdict
 from webapp.runs.models import Candidate, Run
-from webapp.runs.pages.headline import NAMES
 from webapp.runs.pages.listing import with_best
 
 SHOW = {"open": "Open", "mine": "Mentions me", "written": "I wrote in", "resolved": "Resolved", "all": "All"}
@@ -21,7 +20,7 @@ KINDS = {"": "anywhere", "line": "on lines", "event": "on events", "range": "on 
 
 @dataclass(frozen=True)
 class ThreadFilters:
-    """What is shown of a team's threads; from the query string."""
+    """The filters for a team's threads, read from the query string."""
 
     show: str = "open"
     kind: str = ""
@@ -55,7 +54,7 @@ def _comments() -> QuerySet[Comment]:
 
 
 def threads_of(team: Team) -> QuerySet[Thread]:
-    """Of the team's runs, those with something left to read, the latest first."""
+    """The threads of the team's runs that still have visible comments, most recent first."""
     said = Count("comments", filter=Q(comments__deleted_at=None))
     return (
         Thread.objects.filter(team=team)
@@ -67,21 +66,21 @@ def threads_of(team: Team) -> QuerySet[Thread]:
 
 
 def waiting_for_verdict(team: Team) -> QuerySet[Run]:
-    """Finished runs with a confirmed result on which no verdict stands, the latest first."""
+    """The finished runs with a confirmed result and no current verdict, most recent first."""
     best = Candidate.objects.filter(run=OuterRef("pk"), number=OuterRef("best_candidate"), verdict="")
     runs = Run.objects.filter(team=team, state="finished", speedup__isnull=False, archived_at=None)
     return with_best(runs.filter(Exists(best))).select_related("task", "created_by").order_by("-finished_at")
 
 
 def standing_verdicts(team: Team) -> QuerySet[Verdict]:
-    """The newest of each candidate of the team's runs where it keeps a result out of the ranking."""
+    """The current verdicts on the team's candidates that keep a result out of the ranking."""
     newest = Verdict.objects.filter(run__team=team).order_by("run", "candidate", "-id").distinct("run", "candidate")
     kept_out = [Verdict.QUESTIONED, Verdict.HACK, Verdict.RETRACTED]
     return Verdict.objects.filter(pk__in=newest.values("pk"), value__in=kept_out).select_related("run", "by").order_by("-at")
 
 
-def unread_of(user: User, runs: QuerySet[Run] | list) -> dict:
-    """{run id: comments of others that the person has not read}; runs without any are left out. For a list of runs, in one query."""
+def unread_of(user: User, runs: QuerySet[Run] | list[Run]) -> dict[uuid.UUID, int]:
+    """{run id: number of unread comments by others}; runs without unread comments are omitted. Needs only one query for all runs."""
     read = ReadMark.objects.filter(user=user, thread=OuterRef("thread"), seq__gte=OuterRef("seq"))
     rows = Comment.objects.filter(thread__run__in=runs, deleted_at=None).exclude(author=user).filter(~Exists(read))
     return dict(rows.values_list(F("thread__run_id")).annotate(count=Count("pk")))
@@ -90,41 +89,6 @@ def unread_of(user: User, runs: QuerySet[Run] | list) -> dict:
 def notifications_of(user: User) -> QuerySet[Notification]:
     rows = Notification.objects.filter(user=user).order_by("-at", "-pk")
     return rows.select_related("run", "run__team", "thread", "thread__run", "comment", "verdict", "actor")
-
-
-def sentence(notification: Notification) -> str:
-    """ "bob mentioned you on line 12 of candidate 4"."""
-    who = notification.actor.username if notification.actor else "Somebody"
-    where = f"on {places.label(notification.thread.anchor)}" if notification.thread else ""
-    match notification.kind:
-        case Notification.MENTION:
-            return f"{who} mentioned you {where}"
-        case Notification.REPLY:
-            return f"{who} replied {where}"
-        case Notification.THREAD:
-            return f"{who} commented {where}"
-        case Notification.RESOLVED:
-            return f"{who} {'resolved' if notification.thread.resolved_at else 'reopened'} the thread {where}"
-        case Notification.ENDED:
-            return ended(notification.detail)
-        case Notification.OVERTAKEN:
-            return overtaken(notification.detail)
-    verdict = notification.verdict
-    if verdict is None or verdict.value == Verdict.WITHDRAWN:
-        return f"{who} withdrew the verdict on candidate {verdict.candidate if verdict else ''}".rstrip()
-    return f"{who} marked candidate {verdict.candidate} as {verdict.value}"
-
-
-def ended(detail: dict[str, Any]) -> str:
-    """ "Run finished: Faster (confirmed), 1.32× over torch.compile"."""
-    words = detail.get("says") or str(detail.get("outcome") or "no outcome").replace("_", " ")
-    figure = f", {detail['speedup']:.2f}× over {detail['against']}" if detail.get("speedup") and detail.get("against") else ""
-    return f"Run finished: {words}{figure}"
-
-
-def overtaken(detail: dict[str, Any]) -> str:
-    name = NAMES.get(detail.get("baseline", ""), detail.get("baseline", "a baseline"))
-    return f"{name} now takes {detail.get('baseline_ms', 0):.3g} ms, less than the best program's {detail.get('program_ms', 0):.3g} ms"
 
 
 def notification_href(notification: Notification) -> str:

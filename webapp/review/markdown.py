@@ -1,43 +1,47 @@
-"""Comments as safe HTML: Markdown without HTML, images or headings, code in colours, names of people marked."""
+"""Renders comments as safe HTML. Supports Markdown without raw HTML, images or headings, highlights code and marks mentions of people."""
 
 from __future__ import annotations
 
 import re
 import threading
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 
 import nh3
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererProtocol
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
 from pygments import format
 from pygments.formatters import HtmlFormatter
 
 from webapp.ui.colours import LONGEST, TakesTooLong, lexer_of, within
 
-# A name begins where no word, address or path goes on: not in "a@b.c", not in "x/@y".
+# A mention cannot start in the middle of a word, address or path, as in "a@b.c" or "x/@y".
 MENTION = re.compile(r"(?<![\w@./-])@([\w](?:[\w.+-]*\w)?)")
 TAGS = {"p", "br", "strong", "em", "s", "code", "pre", "span", "a", "ul", "ol", "li", "blockquote", "hr", "table", "thead", "tbody", "tr", "th", "td"}
-COLOURING = 0.25  # seconds for all the code of a comment
+COLOURING = 0.25  # time limit in seconds for all code blocks of a comment
 _LINES = HtmlFormatter(nowrap=True)
-_until = threading.local()  # when the comment that this thread renders has had its time for colours
+_until = threading.local()  # deadline for highlighting the comment that this thread is rendering
 
 
 def _coloured(code: str, language: str, _attributes: str) -> str:
     lexer = lexer_of(language) if len(code) <= LONGEST else None
     if lexer is None:
-        return ""  # the renderer escapes it itself
+        return ""  # the renderer then escapes the text
     try:
-        return format(list(within(lexer.get_tokens(code), getattr(_until, "deadline", 0.0))), _LINES)
+        html: str = format(list(within(lexer.get_tokens(code), getattr(_until, "deadline", 0.0))), _LINES)
+        return html
     except TakesTooLong:
         return ""
 
 
 def _mark_people(state: StateCore) -> None:
-    """@name in running text, where the name is somebody's: never within code or a link's address."""
+    """Marks @name in running text if the name belongs to a person, but never in code or in a link's address."""
     people = state.env["people"]
     for block in state.tokens:
         if block.type != "inline" or not people:
@@ -62,14 +66,18 @@ def _token(kind: str, content: str, level: int) -> Token:
     return Token(kind, "", 0, content=content, level=level)
 
 
+def _mention(_renderer: RendererProtocol, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
+    return f'<span class="mention">{escape(tokens[index].content)}</span>'
+
+
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "linkify": True, "breaks": True, "highlight": _coloured})
     parser.enable(["table", "strikethrough", "linkify"]).disable(["image", "html_block", "html_inline"])
     parser.core.ruler.push("people", _mark_people)
-    parser.renderer.rules["mention"] = lambda tokens, index, options, env: f'<span class="mention">{escape(tokens[index].content)}</span>'
+    parser.add_render_rule("mention", _mention)
     # A heading within a comment would break the outline of the page around it.
-    parser.renderer.rules["heading_open"] = lambda tokens, index, options, env: "<p><strong>"
-    parser.renderer.rules["heading_close"] = lambda tokens, index, options, env: "</strong></p>\n"
+    parser.add_render_rule("heading_open", lambda self, tokens, index, options, env: "<p><strong>")
+    parser.add_render_rule("heading_close", lambda self, tokens, index, options, env: "</strong></p>\n")
     return parser
 
 
@@ -78,7 +86,7 @@ _MARKDOWN = _parser()
 
 @lru_cache(maxsize=4096)
 def html_of(text: str, people: frozenset[str] = frozenset()) -> SafeString:
-    """`people`: names (casefolded) that are marked where they are mentioned."""
+    """Renders a comment. Mentions of the names in `people` (casefolded) are marked."""
     _until.deadline = time.monotonic() + COLOURING
     made = _MARKDOWN.render(text, {"people": people})
     clean = nh3.clean(
@@ -88,7 +96,7 @@ def html_of(text: str, people: frozenset[str] = frozenset()) -> SafeString:
         url_schemes={"http", "https", "mailto"},
         link_rel="nofollow noopener noreferrer",
     )
-    # What scrolls on its own has to be reached by keyboard.
+    # People who use a keyboard must be able to reach scrollable elements.
     for tag in ("pre", "table"):
         clean = clean.replace(f"<{tag}>", f'<{tag} tabindex="0">')
     return mark_safe(clean)  # noqa: S308 - cleaned by an allow-list
@@ -96,7 +104,7 @@ def html_of(text: str, people: frozenset[str] = frozenset()) -> SafeString:
 
 @lru_cache(maxsize=4096)
 def plain(text: str) -> str:
-    """What a comment says, on one line: for lists."""
+    """The comment's text on one line, for lists."""
     said: list[str] = []
     for block in _MARKDOWN.parse(text, {"people": frozenset()}):
         if block.type == "inline":
@@ -107,7 +115,7 @@ def plain(text: str) -> str:
 
 
 def mentioned(text: str) -> list[str]:
-    """Names that a text mentions outside of code, in order, each once, casefolded."""
+    """The names mentioned in a text outside code: casefolded, in order, without duplicates."""
     names: dict[str, None] = {}
     for block in _MARKDOWN.parse(text, {"people": frozenset()}):
         for token in (block.children or []) if block.type == "inline" else []:

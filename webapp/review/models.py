@@ -1,39 +1,44 @@
-"""What a team says about a run: threads of comments at a place in it, verdicts on its candidates, share links, and who is told of what.
+"""A team's review of a run: comment threads on places in the run, verdicts on its candidates, share links, and notifications.
 
-The trace is the engine's and stays as it is. A run's review has a sequence of its own (`Desk.seq`): whatever changes takes the next number, so
-that a page which knows "everything up to n" asks for what came after, and misses nothing.
+The trace belongs to the engine, and a review never changes it. A run's review has its own sequence (`Desk.seq`): every change takes the next number.
+A page that has everything up to number n can ask for later changes and misses nothing.
 """
 
 from __future__ import annotations
 
 import uuid
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+if TYPE_CHECKING:
+    from webapp.accounts.models import User
+
 PERSON = settings.AUTH_USER_MODEL
 
 
 class Desk(models.Model):
-    """The review of one run: the number of its latest change."""
+    """The review of one run, with the number of its latest change."""
 
     run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, primary_key=True, related_name="desk")
     seq = models.BigIntegerField(default=0)
 
 
 class Thread(models.Model):
-    """Comments on one place. `anchor` (webapp/review/anchors.py) names the place; `kind` and `candidate` are its parts that lists filter by."""
+    """Comments on one place. `anchor` (webapp/review/anchors.py) names the place. `kind` and `candidate` are copied from it so that lists can filter
+    by them."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="threads")
     kind = models.CharField(max_length=10)  # event, line, range, candidate, run
     candidate = models.IntegerField(null=True)
     anchor = models.JSONField()
-    seq = models.BigIntegerField()  # of its latest change
+    seq = models.BigIntegerField()  # number of its latest change
     created_by = models.ForeignKey(PERSON, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
-    last_at = models.DateTimeField(default=timezone.now)  # of its latest comment
+    last_at = models.DateTimeField(default=timezone.now)  # time of its latest comment
     resolved_by = models.ForeignKey(PERSON, on_delete=models.SET_NULL, null=True, related_name="+")
     resolved_at = models.DateTimeField(null=True)
 
@@ -47,9 +52,9 @@ class Thread(models.Model):
 class Comment(models.Model):
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="comments")
     author = models.ForeignKey(PERSON, on_delete=models.SET_NULL, null=True, related_name="+")
-    text = models.TextField()  # Markdown; empty once it was deleted
-    mentions = models.ManyToManyField(PERSON, related_name="mentioned_in")
-    seq = models.BigIntegerField()  # the run's number when it was written: what somebody has not read is above their mark
+    text = models.TextField()  # Markdown; empty after deletion
+    mentions: models.ManyToManyField[User, models.Model] = models.ManyToManyField(PERSON, related_name="mentioned_in")
+    seq = models.BigIntegerField()  # the review's number when this was written; comments with a number above the reader's mark are unread
     at = models.DateTimeField(default=timezone.now)
     edited_at = models.DateTimeField(null=True)
     deleted_at = models.DateTimeField(null=True)
@@ -60,7 +65,7 @@ class Comment(models.Model):
 
 
 class Revision(models.Model):
-    """What a comment said before it was edited or deleted."""
+    """The text of a comment before it was edited or deleted."""
 
     comment = models.ForeignKey(Comment, on_delete=models.CASCADE, related_name="revisions")
     text = models.TextField()
@@ -68,13 +73,13 @@ class Revision(models.Model):
 
 
 class Verdict(models.Model):
-    """What a person judged of a candidate, one row an act. The newest one stands, unless it takes the one before it back."""
+    """A person's judgement of a candidate. Each judgement or withdrawal adds a row. The newest row applies, unless it withdraws the previous one."""
 
     ACCEPTED, QUESTIONED, HACK, RETRACTED, WITHDRAWN = "accepted", "questioned", "hack", "retracted", "withdrawn"
     VALUES = [ACCEPTED, QUESTIONED, HACK, RETRACTED, WITHDRAWN]
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="verdicts")
-    candidate = models.IntegerField()  # its number: rows of candidates are projections, and can be written anew
+    candidate = models.IntegerField()  # its number, because candidate rows are projections and can be rebuilt
     value = models.CharField(max_length=12, choices=[(value, value) for value in VALUES])
     reason = models.TextField(blank=True)
     by = models.ForeignKey(PERSON, on_delete=models.SET_NULL, null=True, related_name="+")
@@ -86,13 +91,14 @@ class Verdict(models.Model):
 
 
 class Share(models.Model):
-    """A link that shows one run to whoever has it. The token is the id, signed with the installation's key: nothing secret is stored."""
+    """A link that gives anybody who has it access to one run. The token is the id, signed with the installation's key, so nothing secret is
+    stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="shares")
-    place = models.CharField(max_length=500, blank=True)  # below the run's address: "candidates/4/?tab=diff#L41"
-    comments = models.BooleanField(default=False)  # whether guests read what the team says about the run
+    place = models.CharField(max_length=500, blank=True)  # relative to the run's URL, such as "candidates/4/?tab=diff#L41"
+    comments = models.BooleanField(default=False)  # whether guests can read the team's comments on the run
     created_by = models.ForeignKey(PERSON, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
@@ -105,26 +111,23 @@ class Share(models.Model):
 
     @property
     def state(self) -> str:
-        """open, expired, revoked"""
+        """open, expired or revoked"""
         if self.revoked_at is not None:
             return "revoked"
         return "open" if self.expires_at > timezone.now() else "expired"
 
 
 class Notification(models.Model):
-    """Something that one person should know of."""
-
-    MENTION, REPLY, THREAD, VERDICT, RESOLVED = "mention", "reply", "thread", "verdict", "resolved"
-    ENDED, OVERTAKEN = "ended", "overtaken"  # nobody did it: `detail` says what happened (webapp/notifications)
+    """A notification for one person."""
 
     user = models.ForeignKey(PERSON, on_delete=models.CASCADE, related_name="notifications")
-    kind = models.CharField(max_length=10)
+    kind = models.CharField(max_length=10)  # a name in webapp/review/kinds.py
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE)
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, null=True)
     comment = models.ForeignKey(Comment, on_delete=models.CASCADE, null=True)
     verdict = models.ForeignKey(Verdict, on_delete=models.CASCADE, null=True)
     actor = models.ForeignKey(PERSON, on_delete=models.SET_NULL, null=True, related_name="+")
-    detail = models.JSONField(default=dict)
+    detail = models.JSONField(default=dict)  # for kinds without an actor: what happened
     at = models.DateTimeField(default=timezone.now)
     read_at = models.DateTimeField(null=True)
 
@@ -136,27 +139,27 @@ class Notification(models.Model):
 
 
 class Wishes(models.Model):
-    """What a person wants to be told of. Who never chose wants all of it on the page, and no mail."""
+    """A person's notification preferences. By default, everything is shown on the page and nothing is mailed."""
 
     user = models.OneToOneField(PERSON, on_delete=models.CASCADE, primary_key=True, related_name="wishes")
     muted = models.JSONField(default=list)  # kinds of notifications
     mail = models.BooleanField(default=False)
-    unmailed = models.JSONField(default=list)  # kinds that stay on the page where the others are mailed
+    unmailed = models.JSONField(default=list)  # kinds that are shown on the page but not mailed
 
 
 class ReadMark(models.Model):
-    """How far a person has read a thread."""
+    """A person's reading position in a thread."""
 
     user = models.ForeignKey(PERSON, on_delete=models.CASCADE)
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE)
-    seq = models.BigIntegerField()  # comments of others with a greater one are new to this person
+    seq = models.BigIntegerField()  # comments by others with a higher number are unread
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "thread"], name="one_mark_a_reader")]
 
 
 class Presence(models.Model):
-    """Who is viewing a run now, one row a page; written again while the page is open."""
+    """A viewer of a run. There is one row per open page, refreshed while the page stays open."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE)

@@ -1,4 +1,7 @@
-"""Who is told of what: one notification a person and act, on the page at once, by mail where the installation has mail and the person wants it."""
+"""Notifies people, at most once per person for each act.
+
+A notification appears on the page immediately. It is also mailed if the installation has mail and the person wants it.
+"""
 
 from __future__ import annotations
 
@@ -6,85 +9,74 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
+from django.dispatch import Signal
 from django.utils import timezone
 
 from webapp.accounts.models import Membership, Team, User
-from webapp.review import jobs
+from webapp.review import jobs, kinds
 from webapp.review.desk import person_key, wake
 from webapp.review.models import Comment, Notification, Thread, Verdict, Wishes
-from webapp.review.signals import verdict_given
 from webapp.runs.models import Run
 
-# What people do, as others choose among it; the order is also which one wins where several hold.
-KINDS = {
-    Notification.MENTION: "someone mentions me",
-    Notification.REPLY: "someone replies in a thread I wrote in",
-    Notification.THREAD: "someone comments on a run I started",
-    Notification.VERDICT: "someone gives a verdict on my candidate, or on one I gave a verdict on",
-    Notification.RESOLVED: "a thread I wrote in is resolved or reopened",
-}
-EVENTS = {
-    Notification.ENDED: "a run I started ends",
-    Notification.OVERTAKEN: "a baseline overtakes a result of mine",
-}
-ALL_KINDS = EVENTS | KINDS
+verdict_given = Signal()  # arguments: `verdict`, and `told`, the ids of the people whom the page notifies of it
 
 
 def of_comment(comment: Comment, thread: Thread, *, mentioned: Iterable[User]) -> None:
-    """To the people it mentions, those who wrote in the thread, and whoever started the run where the thread is new."""
-    told: dict[int, str] = {user.pk: Notification.MENTION for user in mentioned}
+    """Notifies the people mentioned, the authors in the thread and, if the thread is new, the person who started the run."""
+    told: dict[int, str] = {user.pk: kinds.MENTION.name for user in mentioned}
     others = participants(thread)
     for user in others:
-        told.setdefault(user, Notification.REPLY)
+        told.setdefault(user, kinds.REPLY.name)
     if not others - {comment.author_id} and thread.run.created_by_id:
-        told.setdefault(thread.run.created_by_id, Notification.THREAD)
+        told.setdefault(thread.run.created_by_id, kinds.THREAD.name)
     _tell(told, thread.team, actor=comment.author, run=thread.run, thread=thread, comment=comment)
 
 
 def of_new_mentions(comment: Comment, mentioned: Iterable[User]) -> None:
-    """An edit tells only those whom it mentions anew."""
+    """Notifies only the people who are newly mentioned by an edit."""
     thread = comment.thread
-    known = set(Notification.objects.filter(comment=comment, kind=Notification.MENTION).values_list("user_id", flat=True))
-    told = {user.pk: Notification.MENTION for user in mentioned if user.pk not in known}
+    known = set(Notification.objects.filter(comment=comment, kind=kinds.MENTION.name).values_list("user_id", flat=True))
+    told = {user.pk: kinds.MENTION.name for user in mentioned if user.pk not in known}
     _tell(told, thread.team, actor=comment.author, run=thread.run, thread=thread, comment=comment)
 
 
 def of_resolution(thread: Thread, by: User) -> None:
-    _tell(dict.fromkeys(participants(thread), Notification.RESOLVED), thread.team, actor=by, run=thread.run, thread=thread)
+    _tell(dict.fromkeys(participants(thread), kinds.RESOLVED.name), thread.team, actor=by, run=thread.run, thread=thread)
 
 
 def of_verdict(verdict: Verdict, by: User) -> None:
-    """To whoever started the run, and to those who judged the candidate before."""
+    """Notifies the person who started the run and everybody who has judged the candidate before."""
     judges = Verdict.objects.filter(run=verdict.run, candidate=verdict.candidate).values_list("by_id", flat=True)
-    people = {verdict.run.created_by_id, *judges} - {None}
-    _tell(dict.fromkeys(people, Notification.VERDICT), verdict.run.team, actor=by, run=verdict.run, verdict=verdict)
+    people = {person for person in (verdict.run.created_by_id, *judges) if person is not None}
+    _tell(dict.fromkeys(people, kinds.VERDICT.name), verdict.run.team, actor=by, run=verdict.run, verdict=verdict)
     verdict_given.send(sender=None, verdict=verdict, told=people - {by.pk})
 
 
-def of_event(run: Run, kind: str, detail: dict[str, Any], people: Iterable[int]) -> None:
-    """Tells people of what nobody did: a run's end, a baseline that overtook its result."""
-    _tell(dict.fromkeys(people, kind), run.team, actor=None, run=run, detail=detail)
+def of_event(run: Run, kind: kinds.Kind, detail: dict[str, Any], people: Iterable[int]) -> None:
+    """Notifies people of an event that has no actor: the end of a run, or a baseline that has overtaken its result."""
+    _tell(dict.fromkeys(people, kind.name), run.team, actor=None, run=run, detail=detail)
 
 
 def saw(user: User, run: Run) -> None:
-    """Marks as read that a run ended or was overtaken: a person who opens it knows."""
+    """Marks notifications about the run's end or overtaking as read once the person opens the run."""
     if not isinstance(user, User):  # a guest
         return
-    if Notification.objects.filter(user=user, run=run, kind__in=list(EVENTS), read_at=None).update(read_at=timezone.now()):
+    if Notification.objects.filter(user=user, run=run, kind__in=kinds.EVENTS, read_at=None).update(read_at=timezone.now()):
         wake(person_key(user.pk))
 
 
 def participants(thread: Thread) -> set[int]:
-    """Who wrote in the thread, or opened it."""
-    return {*thread.comments.values_list("author_id", flat=True), thread.created_by_id} - {None}
+    """The people who opened the thread or commented in it."""
+    wrote = thread.comments.values_list("author_id", flat=True)
+    return {person for person in (*wrote, thread.created_by_id) if person is not None}
 
 
 def unread(user: User) -> int:
     return Notification.objects.filter(user=user, read_at=None).count()
 
 
-def _tell(told: dict[int, str], team: Team, *, actor: User | None, **about) -> None:
-    """One row each, for present members of the team other than the actor who did not mute the kind."""
+def _tell(told: dict[int, str], team: Team, *, actor: User | None, **about: Any) -> None:
+    """Creates one row for each current member of the team who has not muted this kind, except the actor."""
     if actor is not None:
         told.pop(actor.pk, None)
     present = set(Membership.objects.filter(team=team, user__in=told, user__is_active=True).values_list("user_id", flat=True))

@@ -1,4 +1,4 @@
-"""What an anchor is called, and the address that opens it."""
+"""The label of an anchor, and the URL that opens it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webapp.ui.tags import ms
 
 
 def event_words(kind: str) -> str:
-    """What an entry of the trace is, as it stands after "on"."""
+    """The label of a trace entry, worded to follow "on"."""
     return PAYLOADS[kind].words if kind in PAYLOADS else "an entry"
 
 
@@ -23,7 +23,7 @@ def program_name(number: int | None) -> str:
 
 
 def label(anchor: dict[str, Any]) -> str:
-    """ "line 12 of candidate 4": as it stands after "on"."""
+    """The label of an anchor, worded to follow "on", such as "line 12 of candidate 4"."""
     match anchor["kind"]:
         case "event":
             return f"{event_words(anchor['label'])} (event {anchor['seq']})"
@@ -37,7 +37,7 @@ def label(anchor: dict[str, Any]) -> str:
 
 
 def href(run: Run, anchor: dict[str, Any], thread: int | None = None) -> str:
-    """The page that shows the place; with a thread it opens that one and brings its place into view (static/review/)."""
+    """The URL of the page that shows the place. If a thread is given, the page opens it and scrolls to its place (static/review/)."""
     query = {"thread": thread} if thread else {}
     match anchor["kind"]:
         case "candidate":

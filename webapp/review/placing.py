@@ -1,4 +1,4 @@
-"""Where the line that a comment was made on stands in another version of the program: by its text, then by its neighbours, then by likeness."""
+"""Finds the line of a comment in another version of the program, first by its text, then by its neighbours, then by similarity."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
-CONTEXT = 3  # lines kept before and after
-TELLING = 4  # characters: a shorter line ("}", "else:") says little by itself
-ALIKE = 0.7  # least likeness of a line that was changed
-SURE = 0.55  # least share of neighbours that agree, where the line itself says too little
-MOST_LINES = 20_000  # of a program that is searched by likeness
+CONTEXT = 3  # number of lines stored before and after
+TELLING = 4  # in characters; a shorter line, such as "}", is not distinctive
+ALIKE = 0.7  # minimum similarity of a changed line
+SURE = 0.55  # minimum fraction of matching neighbours if the line itself is not distinctive
+MOST_LINES = 20_000  # maximum program length for the search by similarity
 
 
 @dataclass(frozen=True)
 class Placed:
-    """`here`: the same line at the same number; `moved`: the same text elsewhere; `changed`: a line that became of it; `outdated`: it is gone."""
+    """The state is `here` (same text, same line number), `moved` (same text elsewhere), `changed` (an edited version of the line) or `outdated` (the
+    line is gone)."""
 
     line: int | None  # 1-based
     state: Literal["here", "moved", "changed", "outdated"]
 
 
 def context_of(lines: Sequence[str], line: int) -> dict[str, list[str]]:
-    """The neighbours of 1-based `line`, nearest last before it and nearest first after it."""
+    """The lines before and after `line` (1-based). The nearest one is last in the first list and first in the second."""
     at = line - 1
     return {"before": list(lines[max(0, at - CONTEXT) : at]), "after": list(lines[at + 1 : at + 1 + CONTEXT])}
 
 
 def place(anchor: Mapping[str, Any], lines: Sequence[str]) -> Placed:
-    """Find the anchor's line in `lines`."""
+    """Finds the anchor's line in `lines`."""
     text, at = anchor["text"], anchor["line"] - 1
     lines = [line[:400] for line in lines]
     same = [i for i, line in enumerate(lines) if line == text] or [i for i, line in enumerate(lines) if _plain(line) == _plain(text) and _plain(text)]
@@ -44,7 +45,7 @@ def place(anchor: Mapping[str, Any], lines: Sequence[str]) -> Placed:
 
 
 def _became(anchor: Mapping[str, Any], lines: Sequence[str], at: int) -> Placed:
-    """A line that is like the old one, or stands between its neighbours and is not wholly unlike it."""
+    """A line that is similar to the old one, or a somewhat similar line between the same neighbours."""
     text = anchor["text"]
     if len(_plain(text)) < TELLING or len(lines) > MOST_LINES:
         return Placed(None, "outdated")
@@ -53,7 +54,7 @@ def _became(anchor: Mapping[str, Any], lines: Sequence[str], at: int) -> Placed:
     matcher.set_seq2(text.strip())
     for i, line in enumerate(lines):
         matcher.set_seq1(line.strip())
-        least = ALIKE - 0.25  # a line between the same neighbours may differ more
+        least = ALIKE - 0.25  # a line between the same neighbours needs less similarity
         if matcher.real_quick_ratio() < least or matcher.quick_ratio() < least:
             continue
         likeness, agreed = matcher.ratio(), _agreement(anchor, lines, i)
@@ -66,7 +67,7 @@ def _became(anchor: Mapping[str, Any], lines: Sequence[str], at: int) -> Placed:
 
 
 def _agreement(anchor: Mapping[str, Any], lines: Sequence[str], at: int) -> float:
-    """Share of the anchor's neighbours that stand beside line `at` as well, nearer ones counting more; 0 to 1."""
+    """The fraction (0 to 1) of the anchor's neighbours that also surround line `at`. Nearer neighbours weigh more."""
     before, after = anchor["context"]["before"], anchor["context"]["after"]
     agreed = whole = 0.0
     for offset, wanted in [*((-1 - i, line) for i, line in enumerate(reversed(before))), *((1 + i, line) for i, line in enumerate(after))]:

@@ -1,4 +1,4 @@
-"""What a page is told of a run's review: its threads from a cursor on, their comments, the verdicts that stand, where lines stand now."""
+"""Reads a run's review for its pages: threads that changed after a cursor, their comments, current verdicts, and the current positions of lines."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from webapp.review.shares import share_of
 from webapp.review.standing import standing_of
 from webapp.runs.models import Candidate, Run
 
-EXCERPT = 160  # characters of a thread's first comment
+EXCERPT = 160  # number of characters shown of a thread's first comment
 
 
 def reads(asker: Asker, run: Run) -> bool:
-    """Comments are the team's own: a published run shows its verdicts to everyone, but not what was said about it."""
+    """Returns whether the asker may read comments. Comments belong to the team. A published run shows everyone its verdicts but not its comments."""
     share = share_of(asker)
     return share.comments if share else has_right(asker, run.team_id, "view")
 
 
 def state(asker: Asker, run: Run, since: int = 0) -> dict[str, Any]:
-    """`{seq, threads, verdicts}`: threads that changed after `since` in their present form, every verdict that stands."""
+    """Returns `{seq, threads, verdicts}`: the threads that changed after `since`, in their current form, and all current verdicts."""
     seq = head(run)
     user = user_of(asker)
     threads = []
     if reads(asker, run) and since < seq:
-        comments = Prefetch("comments", Comment.objects.select_related("author"), to_attr="all_comments")
+        comments = Prefetch("comments", Comment.objects.select_related("author"))
         found = Thread.objects.filter(run=run, seq__gt=since).select_related("resolved_by").prefetch_related(comments).order_by("seq")
         marks = dict(ReadMark.objects.filter(thread__run=run, user=user.pk).values_list("thread", "seq"))
         threads = [_summary(thread, user.pk, marks.get(thread.pk, 0) if user.pk else seq) for thread in found]
     return {
-        # The number is read before the threads: what comes between is asked for once more, never missed.
+        # Read the number before the threads, so a change in between may be fetched twice but is never missed.
         "seq": seq,
         "threads": threads,
         "verdicts": [_verdict(verdict) for verdict in standing_of(run).values()],
@@ -52,7 +52,7 @@ def head(run: Run) -> int:
 
 
 def _summary(thread: Thread, me: int | None, read: int) -> dict[str, Any]:
-    said = [comment for comment in thread.all_comments if comment.deleted_at is None]
+    said = [comment for comment in thread.comments.all() if comment.deleted_at is None]
     if not said:
         return {"id": thread.pk, "seq": thread.seq, "gone": True}
     excerpt = plain(said[0].text)
@@ -78,17 +78,17 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def name_of(user) -> str:
+def name_of(user: User | None) -> str:
     return user.username if user else "a former member"
 
 
 def names_of(run: Run) -> frozenset[str]:
-    """Whose mention is marked."""
+    """The people whose mentions are marked."""
     return frozenset(name.casefold() for name in people_of(run).values_list("username", flat=True))
 
 
 def comments_of(thread: Thread, me: int | None) -> list[dict[str, Any]]:
-    """A thread's comments as its template needs them."""
+    """A thread's comments in the form that the template expects."""
     people = names_of(thread.run)
     read = ReadMark.objects.filter(thread=thread, user=me).values_list("seq", flat=True).first() or 0 if me else thread.seq
     return [
@@ -104,7 +104,7 @@ def comments_of(thread: Thread, me: int | None) -> list[dict[str, Any]]:
 
 
 def mark_read(user: User, threads: QuerySet[Thread], seq: int) -> None:
-    """The person has seen these threads up to `seq`; what they were told of them is read with that. A mark never moves back."""
+    """Records that the person has seen these threads up to `seq` and marks the related notifications as read. A mark never moves back."""
     ids = list(threads.values_list("pk", flat=True))
     ReadMark.objects.bulk_create([ReadMark(user=user, thread_id=pk, seq=seq) for pk in ids], ignore_conflicts=True)
     ReadMark.objects.filter(user=user, thread__in=ids, seq__lt=seq).update(seq=seq)
@@ -113,10 +113,10 @@ def mark_read(user: User, threads: QuerySet[Thread], seq: int) -> None:
 
 
 def placed(asker: Asker, run: Run, number: int, against: str = "") -> list[dict[str, Any]]:
-    """Where the threads on lines stand on the page of a candidate, `[{thread, side, line, state}]`; `against`: the old side, "" without one.
+    """The positions of line threads on a candidate's page: `[{thread, side, line, state}]`. `against` names the old side, or is "" if there is none.
 
-    The candidate's own threads, and the open ones of the programs that it was made from, found again by what their line says; what is gone from
-    the candidate stands on the old side where it still is there. A line that is gone altogether has no number.
+    Includes the candidate's own threads and the open threads of its ancestors, which are located by the text of their line. If a line no longer
+    exists in the candidate, its thread is shown on the old side if the line still exists there. A line that exists on neither side has no number.
     """
     candidate = Candidate.objects.filter(run=run, number=number).first()
     if candidate is None:
@@ -148,7 +148,7 @@ def placed(asker: Asker, run: Run, number: int, against: str = "") -> list[dict[
 
 
 def _lineage(run: Run, number: int | None) -> list[int | None]:
-    """The program itself, the one that it was made from, and so on to the reference."""
+    """The program, its parent, and so on back to the reference."""
     parents = dict(run.candidates.values_list("number", "parent_number"))
     line: list[int | None] = []
     while number is not None and number not in line:

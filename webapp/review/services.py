@@ -1,4 +1,5 @@
-"""What people do in a review: open a thread, answer, edit and delete their own words, resolve. Each act checks the right, and is one transaction."""
+"""The actions in a review: open a thread, answer, edit or delete one's own comment, and resolve a thread. Each action checks the person's right and
+runs in one transaction."""
 
 from __future__ import annotations
 
@@ -22,20 +23,20 @@ from webapp.runs.models import Run
 
 LONGEST_COMMENT = 5000  # characters
 MOST_MENTIONS = 50
-A_MINUTE = 20  # comments and edits of one person
+A_MINUTE = 20  # maximum number of comments and edits per person and minute
 MOST_COMMENTS = 500  # in one thread
 
 
 class CommentRefused(ValueError):
-    """The comment cannot be taken; the message says why."""
+    """Raised if a comment cannot be accepted. The message says why."""
 
 
 class TooFast(CommentRefused):
-    """One person wrote more within a minute than people do."""
+    """Raised if a person writes more comments within a minute than a human plausibly would."""
 
 
 def open_thread(asker: Asker, run: Run, place: Any, text: str) -> Thread:
-    """A comment on a place of the run (`anchors.read`). Raises `CommentRefused`, `anchors.AnchorRefused`."""
+    """Opens a thread with a comment on a place in the run (`anchors.read`). Raises `CommentRefused`, `anchors.AnchorRefused`."""
     require(asker, run.team_id, "act")
     user, text = user_of(asker), _text(text)
     _not_too_fast(user)
@@ -62,7 +63,7 @@ def reply(asker: Asker, thread: Thread, text: str) -> Comment:
 
 
 def edit(asker: Asker, comment: Comment, text: str) -> Comment:
-    """Change one's own words; what they were is kept."""
+    """Changes the person's own comment and keeps the previous text."""
     user, text = _own(asker, comment), _text(text)
     _not_too_fast(user)
     with transaction.atomic():
@@ -81,7 +82,7 @@ def edit(asker: Asker, comment: Comment, text: str) -> Comment:
 
 
 def delete(asker: Asker, comment: Comment) -> None:
-    """Take one's own words back: nobody sees them any more, that there were some stays."""
+    """Deletes the person's own comment. The page still shows that it existed, but nobody can see its text any more."""
     _own(asker, comment)
     with transaction.atomic():
         _changed(comment.thread)
@@ -98,7 +99,7 @@ def delete(asker: Asker, comment: Comment) -> None:
 
 
 def set_resolved(asker: Asker, thread: Thread, resolved: bool) -> None:
-    """Close a thread, or open it again; doing so twice changes nothing."""
+    """Resolves or reopens a thread. Repeating the action has no effect."""
     require(asker, thread.team_id, "act")
     user = user_of(asker)
     with transaction.atomic():
@@ -112,7 +113,7 @@ def set_resolved(asker: Asker, thread: Thread, resolved: bool) -> None:
 
 
 def people_of(run: Run) -> QuerySet[User]:
-    """Who can be mentioned: the members of the run's team."""
+    """The people who can be mentioned: the members of the run's team."""
     return User.objects.filter(membership__team=run.team_id, is_active=True).order_by("username")
 
 
@@ -141,7 +142,7 @@ def _not_too_fast(user: User) -> None:
 
 
 def _changed(thread: Thread) -> int:
-    """The number of this change, now the thread's own. Changes to one run's review take turns from here to the commit."""
+    """The number of this change, which becomes the thread's number. From here to the commit, changes to the run's review are serialised."""
     seq = next_seq(thread.run_id)
     Thread.objects.filter(pk=thread.pk).update(seq=seq)
     return seq

@@ -1,4 +1,4 @@
-"""Links that show one run, read-only, to people without an account, until they expire or are revoked."""
+"""Share links, which let people without an account view one run until the link expires or is revoked."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from webapp.review.models import Share
 from webapp.runs.models import Run
 
 LIFETIMES = {1: "a day", 7: "a week", 30: "30 days", 90: "90 days"}
-MOST_OPEN = 100  # links of one run that are in force at a time
+MOST_OPEN = 100  # maximum number of valid links per run
 _SIGNER = Signer(salt="webapp.review.shares")
 
-# What a guest may open of the shared run, by GET. Everything else of this installation asks for an account.
+# The views of the shared run that a guest can open by GET. Everything else in this installation requires an account.
 GUEST_PLACES = frozenset({"runs:run", "runs:candidate", "runs:timeline", "diffs:diff"})
 GUEST_VIEWS = GUEST_PLACES | {
     "runs:events", "runs:trace", "runs:message", "runs:call", "runs:search", "runs:fragment", "review:comments", "review:history",
@@ -32,16 +32,16 @@ GUEST_VIEWS = GUEST_PLACES | {
 
 
 def share_of(asker: Asker) -> Share | None:
-    """The link that somebody looks through (`webapp.review.guests.Guest`); None for people with an account."""
+    """The link that a visitor (`webapp.review.guests.Guest`) came through, or None for people with an account."""
     return getattr(getattr(asker, "user", asker), "share", None)
 
 
 class ShareRefused(ValueError):
-    """The link cannot be made; the message says why."""
+    """Raised if a link cannot be created. The message says why."""
 
 
 def make(asker: Asker, run: Run, *, place: str, days: int, comments: bool) -> Share:
-    """A link that opens at `place`, an address below the run's own. Raises `ShareRefused`."""
+    """Creates a link that opens at `place`, a URL below the run's own. Raises `ShareRefused`."""
     require(asker, run.team_id, "own")
     alone.refuse("shared links")
     if days not in LIFETIMES:
@@ -62,7 +62,7 @@ def revoke(asker: Asker, share: Share) -> None:
     require(asker, share.team_id, "own")
     with transaction.atomic():
         if Share.objects.filter(pk=share.pk, revoked_at=None).update(revoked_at=timezone.now()):
-            access_changed()  # who looks through it now is shown no more
+            access_changed()  # current viewers lose access immediately
             audit.record(asker, share.team, "share.revoked", share.run.title, {"run": str(share.run_id), "share": str(share.pk)})
 
 
@@ -71,7 +71,7 @@ def token_of(share: Share) -> str:
 
 
 def of_token(token: str) -> Share | None:
-    """The share, in force or not; None for anything that this installation did not sign."""
+    """The share, even if it is no longer valid. None if this installation did not sign the token."""
     try:
         pk = uuid.UUID(_SIGNER.unsign(token))
     except (BadSignature, ValueError):
@@ -85,13 +85,13 @@ def in_force(share_id: str | None, run_id: uuid.UUID | str) -> Share | None:
 
 
 def opened(share: Share) -> str:
-    """Counts one more visit; the address to go to."""
+    """Counts the visit and returns the URL to redirect to."""
     Share.objects.filter(pk=share.pk).update(opened=F("opened") + 1, last_opened_at=timezone.now())
     return reverse("runs:run", args=[share.run_id]) + share.place
 
 
 def _place(run: Run, wanted: str) -> str:
-    """The part of an address behind the run's own, where a guest may go there."""
+    """The part of a URL that follows the run's own, if guests may open it."""
     base = reverse("runs:run", args=[run.pk])
     parts = urlsplit(wanted.strip())
     path = parts.path or base

@@ -1,4 +1,4 @@
-"""Which verdicts stand, and the column of them that rankings filter by."""
+"""Finds current verdicts, and maintains the column of them that rankings filter by."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from webapp.review.models import Verdict
 from webapp.runs.models import Candidate, Run
 from webapp.runs.trace.parts import Part
 
-# A result with one of these is in no ranking; its pages say why.
+# A result with one of these verdicts is excluded from every ranking, and its pages say why.
 UNRANKED = (Verdict.QUESTIONED, Verdict.HACK, Verdict.RETRACTED)
 
 
 def standing(candidate: Candidate) -> Verdict | None:
-    """The verdict that stands on a candidate now."""
+    """The current verdict on a candidate."""
     return latest(candidate.run_id, candidate.number)
 
 
@@ -23,18 +23,18 @@ def latest(run_id: uuid.UUID, number: int) -> Verdict | None:
 
 
 def standing_of(run: Run) -> dict[int, Verdict]:
-    """By candidate, for a run's page."""
+    """The current verdicts for a run's page, keyed by candidate."""
     rows = Verdict.objects.filter(run=run).select_related("by").order_by("candidate", "-id").distinct("candidate")
     return {row.candidate: row for row in rows if row.value != Verdict.WITHDRAWN}
 
 
 def history(run: Run, number: int) -> list[Verdict]:
-    """Newest first."""
+    """All verdicts on a candidate, newest first."""
     return list(Verdict.objects.filter(run=run, candidate=number).select_related("by").order_by("-id"))
 
 
 def restore(run: Run) -> None:
-    """Write the column again from the verdicts: rows of candidates are projections of the trace, verdicts are not."""
+    """Rebuilds the column from the verdicts. Candidate rows are projections of the trace, which does not contain the verdicts."""
     for number, verdict in standing_of(run).items():
         Candidate.objects.filter(run=run, number=number).update(verdict=verdict.value)
 

@@ -1,4 +1,4 @@
-"""Review: what hangs below one run, a team's overview, one's notifications, and shared links."""
+"""URLs of the review: under a run, a team's overview, a person's notifications, and shared links."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Verdicts on candidates: who may give which, what stands, and what follows from it."""
+"""Verdicts on candidates: who may give which verdict, which one is current, and what follows from it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ LONGEST_REASON = 2000
 
 
 class VerdictRefused(ValueError):
-    """The verdict cannot be given; the message says why."""
+    """Raised if a verdict cannot be given. The message says why."""
 
 
 def may_retract(asker: Asker, run: Run) -> bool:
-    """Owners of the team, and whoever started the run while they are a member of it."""
+    """Returns whether the asker may give or withdraw "retracted". The team's owners may, and so may the person who started the run while they are a
+    member."""
     return has_right(asker, run.team_id, "own") or (run.created_by_id == user_of(asker).pk and has_right(asker, run.team_id, "act"))
 
 
 def give(asker: Asker, run: Run, number: int, value: str, reason: str = "") -> Verdict:
-    """Judge a candidate, or take the standing verdict back (`withdrawn`). Raises `VerdictRefused`, `PermissionDenied`."""
+    """Records a verdict on a candidate, or withdraws the current one (`withdrawn`). Raises `VerdictRefused`, `PermissionDenied`."""
     require(asker, run.team_id, "act")
     reason = reason.replace("\0", "").strip()
     if value not in Verdict.VALUES:
@@ -38,7 +39,7 @@ def give(asker: Asker, run: Run, number: int, value: str, reason: str = "") -> V
         raise VerdictRefused(f"The reason has {len(reason):,} characters; at most {LONGEST_REASON:,} are allowed. Put the rest in a comment.")
     user = user_of(asker)
     with transaction.atomic():
-        # Verdicts on one run take turns on its sequence, so that what stands and the column never part.
+        # Verdicts on one run are serialised by its sequence number, so the column always matches the current verdict.
         seq = next_seq(run)
         candidate = Candidate.objects.filter(run=run, number=number).first()
         if candidate is None:

@@ -1,4 +1,4 @@
-"""The review of a team, and what one person was told of."""
+"""A team's review overview, and a person's notifications."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from webapp.review import listing, notices, places
+from webapp.accounts.signed_in import Request
+from webapp.review import kinds, listing, notices, places
 from webapp.review.desk import person_key, wake
 from webapp.review.models import Comment, Notification, Wishes
 from webapp.runs.access import run_for
@@ -22,8 +23,8 @@ MOST_WAITING = 20
 
 @login_required
 @require_GET
-def overview(request: HttpRequest) -> HttpResponse:
-    """Threads of the current team by filter, results that wait for a verdict, verdicts that keep results out of rankings."""
+def overview(request: Request) -> HttpResponse:
+    """Shows the current team's threads (filtered), results that wait for a verdict, and verdicts that keep results out of rankings."""
     team = request.team
     filters = listing.ThreadFilters.read(request.GET)
     page = Paginator(filters.apply(listing.threads_of(team), request.user), A_PAGE).get_page(request.GET.get("page"))
@@ -53,18 +54,18 @@ def _first_comments(threads: list[int]) -> dict[int, Comment]:
 
 @login_required
 @require_GET
-def notifications(request: HttpRequest) -> HttpResponse:
-    """Newest first; `?show=unread`. Those of runs that the person may not see any more say so and lead nowhere."""
+def notifications(request: Request) -> HttpResponse:
+    """Newest first; `?show=unread`. A notification about a run that the person can no longer see says so and has no link."""
     rows = listing.notifications_of(request.user)
     unread_only = request.GET.get("show") == "unread"
     page = Paginator(rows.filter(read_at=None) if unread_only else rows, A_PAGE).get_page(request.GET.get("page"))
     wishes = Wishes.objects.filter(user=request.user).first() or Wishes(user=request.user)
     context = {
-        "rows": [{"row": row, "sentence": listing.sentence(row)} for row in page],
+        "rows": [{"row": row, "sentence": kinds.sentence(row)} for row in page],
         "page": page,
         "unread_only": unread_only,
         "unread": notices.unread(request.user),
-        "kinds": notices.ALL_KINDS,
+        "kinds": kinds.WISHES,
         "wishes": wishes,
         "mail": settings.MAIL,
     }
@@ -73,8 +74,8 @@ def notifications(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def notification(request: HttpRequest, notification_id: int) -> HttpResponse:
-    """Leads to what it tells of; from then on it is read."""
+def notification(request: Request, notification_id: int) -> HttpResponse:
+    """Marks the notification as read and redirects to its subject."""
     found = get_object_or_404(listing.notifications_of(request.user), pk=notification_id)
     _read(request, found.pk)
     run_for(request, found.run_id)
@@ -83,14 +84,14 @@ def notification(request: HttpRequest, notification_id: int) -> HttpResponse:
 
 @login_required
 @require_POST
-def mark_read(request: HttpRequest) -> HttpResponse:
-    """One (`id`), or all."""
+def mark_read(request: Request) -> HttpResponse:
+    """Marks one notification (`id`) or all of them as read."""
     wanted = request.POST.get("id", "")
     _read(request, int(wanted) if wanted.isdecimal() and len(wanted) <= 18 else None)
     return redirect("review:notifications")
 
 
-def _read(request: HttpRequest, pk: int | None) -> None:
+def _read(request: Request, pk: int | None) -> None:
     rows = Notification.objects.filter(user=request.user, read_at=None)
     if (rows.filter(pk=pk) if pk is not None else rows).update(read_at=timezone.now()):
         wake(person_key(request.user.pk))
@@ -98,12 +99,14 @@ def _read(request: HttpRequest, pk: int | None) -> None:
 
 @login_required
 @require_http_methods(["POST"])
-def choose(request: HttpRequest) -> HttpResponse:
-    """What the person wants to be told of."""
+def choose(request: Request) -> HttpResponse:
+    """Saves the person's notification preferences."""
     wanted = request.POST.getlist("kind")
-    offered = [kind for kind in notices.ALL_KINDS if kind in request.POST.getlist("offered")] or list(notices.KINDS)
+    offered = [kind for kind in kinds.WISHES if kind in request.POST.getlist("offered")] or [
+        kind for kind in kinds.WISHES if kind not in kinds.EVENTS
+    ]
     chosen = {"muted": [kind for kind in offered if kind not in wanted], "mail": "mail" in request.POST}
-    if "mailed_offered" in request.POST:  # only where the installation sends mail
+    if "mailed_offered" in request.POST:  # present only if the installation sends mail
         chosen["unmailed"] = [kind for kind in offered if kind not in request.POST.getlist("mailed")]
     Wishes.objects.update_or_create(user=request.user, defaults=chosen)
     messages.success(request, "Kept.")

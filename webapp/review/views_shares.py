@@ -1,4 +1,4 @@
-"""Share links: making, listing and revoking them, and opening one."""
+"""Creates, lists, revokes and opens share links."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webapp.runs.access import run_for
 @never_cache
 @require_http_methods(["GET", "POST"])
 def run_shares(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The links of one run; `?place=` is the page that a new one opens at."""
+    """Lists the links of one run. `?place=` is the page that a new link opens."""
     run, _ = run_for(request, run_id, "own")
     given = request.POST if request.method == "POST" else request.GET
     place = given.get("place", "") or reverse("runs:run", args=[run.pk])
@@ -55,9 +55,9 @@ def revoke(request: HttpRequest, run_id: uuid.UUID, share_id: uuid.UUID) -> Http
 
 
 @never_cache
-@require_GET  # not HEAD: what looks at a link for a preview is no visit
+@require_GET  # excludes HEAD, because a link preview is not a visit
 def shared(request: HttpRequest, token: str) -> HttpResponse:
-    """Opens the place that the link was made for. It needs no account, and signs nobody in."""
+    """Opens the page that the link was made for. The visitor needs no account and is not signed in."""
     share = shares.of_token(token)
     if share is None or share.state != "open":
         return guests.ended(request, share)

@@ -1,4 +1,4 @@
-"""Threads of one run, as its pages ask for them: state from a cursor on, comments, and every act. Refusals are JSON with a sentence."""
+"""Serves the threads of one run to its pages: changes after a cursor, comments, and all actions. Refusals are sent as JSON with an explanation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from webapp.accounts.access import has_right
+from webapp.accounts.access import Right, has_right
 from webapp.accounts.signed_in import Request
 from webapp.review import reading, services
 from webapp.review.anchors import AnchorRefused
@@ -26,10 +26,10 @@ AGAINST_WORDS = ("", "parent", "task")
 
 
 def refusals_as_json(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """What cannot be taken is said in words, and the page keeps what was typed."""
+    """Turns refusals into JSON with an explanation, so the page can keep the text that was typed."""
 
     @wraps(view)
-    def answering(request: Request, *arguments, **named) -> HttpResponse:
+    def answering(request: Request, *arguments: Any, **named: Any) -> HttpResponse:
         try:
             return view(request, *arguments, **named)
         except services.TooFast as error:
@@ -42,15 +42,15 @@ def refusals_as_json(view: Callable[..., HttpResponse]) -> Callable[..., HttpRes
     return answering
 
 
-def thread_for(request: Request, run_id: uuid.UUID, thread_id: int, right: str = "view") -> Thread:
-    """A thread that still says something; `Http404` for whoever may not read the team's words."""
+def thread_for(request: Request, run_id: uuid.UUID, thread_id: int, right: Right = "view") -> Thread:
+    """Returns a thread that still has visible comments. Raises `Http404` if the asker may not read the team's comments."""
     run, _ = run_for(request, run_id, right)
     if not reading.reads(request, run):
         raise Http404("no such thread")
     return get_object_or_404(Thread.objects.select_related("run", "run__team", "team", "resolved_by"), pk=thread_id, run=run)
 
 
-def comment_for(request: Request, run_id: uuid.UUID, comment_id: int, right: str = "view") -> Comment:
+def comment_for(request: Request, run_id: uuid.UUID, comment_id: int, right: Right = "view") -> Comment:
     run, _ = run_for(request, run_id, right)
     if not reading.reads(request, run):
         raise Http404("no such comment")
@@ -60,7 +60,7 @@ def comment_for(request: Request, run_id: uuid.UUID, comment_id: int, right: str
 @login_required
 @require_GET
 def state(request: Request, run_id: uuid.UUID) -> JsonResponse:
-    """`?since=N`: what changed after the page's cursor (`reading.state`)."""
+    """`?since=N` returns the changes after the page's cursor (`reading.state`)."""
     run, _ = run_for(request, run_id)
     since = request.GET.get("since", "0")
     if not since.isdecimal() or len(since) > 18:
@@ -72,7 +72,7 @@ def state(request: Request, run_id: uuid.UUID) -> JsonResponse:
 @require_GET
 @refusals_as_json
 def placed(request: Request, run_id: uuid.UUID) -> JsonResponse:
-    """`?candidate=4&against=parent`: at which lines of that page the threads stand."""
+    """`?candidate=4&against=parent` returns the line positions of the threads on that page."""
     run, _ = run_for(request, run_id)
     number, against = request.GET.get("candidate", ""), request.GET.get("against", "")
     if not number.isdecimal() or len(number) > 9 or not (against in AGAINST_WORDS or (against.isdecimal() and len(against) <= 9)):
@@ -83,7 +83,7 @@ def placed(request: Request, run_id: uuid.UUID) -> JsonResponse:
 @login_required
 @require_GET
 def comments(request: Request, run_id: uuid.UUID, thread_id: int) -> HttpResponse:
-    """The comments of one thread, as the page's panel shows them."""
+    """Renders the comments of one thread for the page's panel."""
     thread = thread_for(request, run_id, thread_id)
     rows = reading.comments_of(thread, request.user.pk)
     context = {"thread": thread, "comments": rows, "may_write": has_right(request, thread.team_id, "act"), "href": thread_href(thread)}
@@ -95,7 +95,7 @@ def comments(request: Request, run_id: uuid.UUID, thread_id: int) -> HttpRespons
 @login_required
 @require_GET
 def history(request: Request, run_id: uuid.UUID, comment_id: int) -> HttpResponse:
-    """What an edited comment said before; of a deleted one nothing."""
+    """The earlier texts of an edited comment; empty if the comment was deleted."""
     comment = comment_for(request, run_id, comment_id)
     if comment.deleted_at is not None:
         raise Http404("no such comment")
@@ -105,7 +105,7 @@ def history(request: Request, run_id: uuid.UUID, comment_id: int) -> HttpRespons
 @login_required
 @require_GET
 def people(request: Request, run_id: uuid.UUID) -> JsonResponse:
-    """`?q=ad`: names that can be mentioned, for whoever may comment."""
+    """`?q=ad` returns matching names that can be mentioned, for people who may comment."""
     run, _ = run_for(request, run_id, "act")
     found = services.people_of(run).exclude(pk=request.user.pk)
     wanted = request.GET.get("q", "")[:60]
@@ -156,7 +156,7 @@ def delete(request: Request, run_id: uuid.UUID, comment_id: int) -> JsonResponse
 @login_required
 @require_POST
 def read(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Of one `thread`, or of all: everything up to `seq` was on the reader's screen."""
+    """Marks one `thread` or all threads as read up to `seq`, because the reader's screen has shown everything up to there."""
     run, _ = run_for(request, run_id)
     seq, thread = request.POST.get("seq", ""), request.POST.get("thread", "")
     if seq.isdecimal() and len(seq) <= 18 and reading.reads(request, run):
@@ -169,7 +169,7 @@ def read(request: Request, run_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_GET
 def permalink(request: Request, thread_id: int) -> HttpResponse:
-    """The place of a thread, wherever it is shown."""
+    """Redirects to the page that shows the thread's place."""
     thread = get_object_or_404(Thread.objects.select_related("run"), pk=thread_id)
     thread_for(request, thread.run_id, thread_id)
     return redirect(thread_href(thread))

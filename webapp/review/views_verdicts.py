@@ -1,4 +1,4 @@
-"""Judging a candidate."""
+"""The view that judges a candidate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from webapp.review.models import Verdict
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
 
-# What each says, for whoever chooses.
+# Explains each verdict to the person who chooses one.
 MEANINGS = {
     Verdict.ACCEPTED: "I checked it and trust the result.",
     Verdict.QUESTIONED: "Something needs explaining first. Removes it from the ranking.",
@@ -32,7 +32,7 @@ MEANINGS = {
 @login_required
 @require_http_methods(["GET", "POST"])
 def verdict(request: Request, run_id: uuid.UUID, number: int) -> HttpResponse:
-    """The panel with what stands, its history and the form; POST judges and answers with the panel as it is then."""
+    """Renders the panel with the current verdict, its history and the form. A POST records a verdict and returns the updated panel."""
     run, may_act = run_for(request, run_id, "act" if request.method == "POST" else "view")
     problem, value, reason = "", request.POST.get("value", ""), request.POST.get("reason", "")
     if request.method == "POST":
@@ -46,7 +46,7 @@ def verdict(request: Request, run_id: uuid.UUID, number: int) -> HttpResponse:
         if not request.htmx and not problem:
             return redirect(_back(request, run, number))
     context = panel(request, run, number, may_act) | {"problem": problem, "chosen": value, "reason": reason}
-    # htmx puts the answer into the page whatever it says: the form keeps what was typed.
+    # htmx inserts the response regardless of its status, so the form keeps the text that was typed.
     return render(request, "review/_verdict.html" if request.htmx else "review/verdict.html", context)
 
 

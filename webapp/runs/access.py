@@ -1,4 +1,4 @@
-"""Who may see a run, and who may steer it."""
+"""Checks who may see a run and who may steer it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webapp.runs.models import Run
 
 
 def visible_runs(asker: Asker) -> QuerySet[Run]:
-    """Runs of the asker's teams, and those that their teams publish; for somebody who came by a share link, the shared one."""
+    """Return the runs that the asker may see: those of their teams, and published ones. A guest with a share link sees only the shared run."""
     if share := share_of(asker):
         return Run.objects.filter(pk=share.run_id)
     if not user_of(asker).is_authenticated:
@@ -23,15 +23,15 @@ def visible_runs(asker: Asker) -> QuerySet[Run]:
 
 
 def run_for(asker: Asker, run_id: uuid.UUID | str, right: Right = "view") -> tuple[Run, bool]:
-    """The run, and whether the asker may steer it ("act").
+    """Return the run and whether the asker may steer it ("act").
 
-    `asker` is the request (with its token, where it came by one) or the person. `Http404` where the asker may not even know that it exists;
-    `PermissionDenied` with a sentence where the asker may see it and lacks the right.
+    `asker` is a person, or a request with its token if there is one. Raises `Http404` if the asker may not see the run, which hides that it exists,
+    and `PermissionDenied` with an explanation if the asker may see the run but lacks the right.
     """
     run = Run.objects.select_related("task", "team").filter(pk=run_id).first()
     if run is None:
         raise Http404("no such run")
-    if share := share_of(asker):  # a guest: the one run, to look at
+    if share := share_of(asker):  # a guest may see only this run
         if share.run_id != run.pk:
             raise Http404("no such run")
         if right != "view":

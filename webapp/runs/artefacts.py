@@ -1,4 +1,5 @@
-"""Content-addressed bytes behind put and get, in chunks, one store a team. An object store could take the place of this module."""
+"""Content-addressed storage with one store per team, behind put and get. The bytes are stored in chunks. An object store could replace this
+module."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ LONGEST_NAME = 200
 
 
 class ArtefactMissing(LookupError):
-    """The team has no artefact with this hash."""
+    """Raised if the team has no artefact with this hash."""
 
 
 def put(team: uuid.UUID, data: bytes, media_type: str, name: str = "") -> ArtefactRef:
-    """Store `data` once; storing it again, or by two writers at a time, is the same artefact."""
+    """Store `data` only once. Storing it again, even from two writers concurrently, yields the same artefact."""
     sha = sha256(data)
     with transaction.atomic():
         artefact, created = Artefact.objects.get_or_create(
@@ -34,7 +35,7 @@ def put(team: uuid.UUID, data: bytes, media_type: str, name: str = "") -> Artefa
 
 
 def get(team: uuid.UUID, sha: str) -> bytes:
-    """The bytes; raises `ArtefactMissing`."""
+    """Return the bytes; raises `ArtefactMissing`."""
     return read(find(team, sha))
 
 

@@ -1,4 +1,4 @@
-"""What people ask of a run. The engine obeys when it reads the event, and says so by an event of its own."""
+"""Records people's requests to a run. The engine acts on a request when it reads the event, and confirms it with another event."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from webapp.runs.models import Run
 from webapp.runs.trace.append import append
 
 ACTIONS = ("pause", "resume", "cancel", "raise-budget")
-TAKES_UP = ("resume", "cancel")  # no orchestrator holds a paused run: one has to obey
+TAKES_UP = ("resume", "cancel")  # no orchestrator holds a paused run, so the run has to be queued for one
 
 
 class NotTaken(ValueError):
-    """A note or a plan that cannot be put on record; says what to do."""
+    """Raised if a note or plan cannot be recorded. The message says what to do."""
 
 
 def send_note(run: Run, text: str, to: str, *, by: User) -> None:
-    """A note for an agent's next prompt; raises `NotTaken`."""
+    """Record a note for an agent's next prompt; raises `NotTaken`."""
     text = text.replace("\r\n", "\n").strip()
     if to not in TO:
         raise NotTaken(f"a note goes to {', '.join(TO)}")
@@ -39,7 +39,10 @@ def send_note(run: Run, text: str, to: str, *, by: User) -> None:
 
 
 def edit_plan(run: Run, plan: dict[str, Any] | None, *, by: User, go_on: bool) -> None:
-    """Put an edited plan (`agents.plan_edits.edited_plan`) in the proposed one's place, or null to leave it; `go_on`: and let the run resume."""
+    """Replace the proposed plan with an edited one.
+
+    `plan` has the format of `agents.plan_edits.edited_plan`, and null keeps the proposed plan. If `go_on` is set, the run also resumes.
+    """
     name = by.get_username()
     events = [NewEvent.of(PlanEdited.model_validate({**plan, "by": name}), agent="person")] if plan is not None else []
     if go_on:
@@ -51,7 +54,7 @@ def edit_plan(run: Run, plan: dict[str, Any] | None, *, by: User, go_on: bool) -
 
 
 def request_control(run: Run, action: str, *, by: User, **arguments: Any) -> None:
-    """`action` is one of ACTIONS; `raise-budget` takes `limits`, a dict by unit."""
+    """`action` is one of ACTIONS. `raise-budget` takes `limits`, a dict keyed by unit."""
     if action not in ACTIONS:
         raise ValueError(f"the action is one of {', '.join(ACTIONS)}")
     with transaction.atomic():

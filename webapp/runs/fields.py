@@ -1,4 +1,4 @@
-"""JSON that comes back exactly as it went in."""
+"""A JSON field whose value is read back exactly as it was written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from django.db import models
 
 
 class ExactJSONField(models.JSONField):
-    """A column of type `json`: unlike `jsonb` it keeps the order of keys and the spelling of numbers, so a trace is exported as it was written."""
+    """A column of type `json`.
+
+    Unlike `jsonb`, it keeps the order of keys and the format of numbers, so a trace is exported exactly as it was written.
+    """
 
     def db_type(self, connection: Any) -> str:
         return "json"

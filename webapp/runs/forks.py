@@ -1,4 +1,4 @@
-"""Forks of runs: a new run that begins with another's events and goes on with other settings (`agents.forking` says how)."""
+"""Forks runs: a fork is a new run that begins with another run's events and continues with other settings (see `agents.forking`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def events_of(run: Run) -> list[Event]:
 
 
 def settings_now(run: Run) -> Settings:
-    """The settings in force at the run's end, with budgets that were raised; those it was submitted with where it has not begun."""
+    """Return the settings in force at the end of the run, with raised budgets, or the submitted settings if the run has not begun."""
     try:
         return settings_of(events_of(run))
     except ForkRefused:
@@ -34,13 +34,15 @@ def settings_now(run: Run) -> Settings:
 
 
 def refused_at(run: Run) -> int | None:
-    """Where a run that ran out of its budget can be continued: the last event before the first refusal."""
+    """Return the event from which a run that exhausted its budget can be continued: the last one before the first refusal."""
     return refusal(events_of(run))
 
 
 def fork_run(run: Run, at: int, settings: Settings, *, user: User, team: Team | None = None) -> Run:
-    """Put a run into the queue that begins with `run`'s events up to `at`; raises `ForkRefused` where that is not possible, or where
-    the person or the team has too many unfinished runs."""
+    """Queue a run that begins with `run`'s events up to `at`.
+
+    Raises `ForkRefused` if that is not possible, or if the person or the team has too many unfinished runs.
+    """
     try:
         check_quota(user, team or run.team)
     except QuotaReached as reached:

@@ -1,8 +1,12 @@
-"""Runs and their traces. The events are the truth; run, candidate and verification rows are projections of them, written in the same transaction."""
+"""Runs and their traces.
+
+The events are the source of truth. The rows of runs, candidates and verifications are projections of them, written in the same transaction.
+"""
 
 from __future__ import annotations
 
 import uuid
+from typing import TypeVar
 
 from django.conf import settings as django_settings
 from django.db import models
@@ -15,13 +19,15 @@ from agents.choices.workflows import DEFAULT, searches
 from agents.payloads import Payload, read
 from webapp.runs.fields import ExactJSONField
 
-# By what the list of runs is ordered, besides their age.
+Said = TypeVar("Said", bound=Payload)
+
+# Sort keys of the run list, in addition to age.
 RATIO = Coalesce(Cast(KeyTextTransform("ratio", "speedup"), models.FloatField()), models.Value(0.0))
 TOOK = models.ExpressionWrapper(F("finished_at") - F("started_at"), output_field=models.DurationField())
 
 
 class Artefact(models.Model):
-    """Content-addressed bytes, kept in chunks; the same bytes in the same team are stored once."""
+    """Content-addressed bytes, stored in chunks and only once per team."""
 
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     sha = models.CharField(max_length=64)
@@ -51,7 +57,7 @@ class Run(models.Model):
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="runs")
     task = models.ForeignKey("tasks.Task", on_delete=models.PROTECT, related_name="runs")
     title = models.CharField(max_length=140)
-    workflow = models.CharField(max_length=30, default=DEFAULT)  # agents.choices.workflows
+    workflow = models.CharField(max_length=30, default=DEFAULT)  # one of agents.choices.workflows
     settings = models.JSONField(default=dict)  # agents.run.Settings as JSON
     device_kind = models.CharField(max_length=8, default="cpu")  # "cpu", "cuda"
     precision = models.CharField(max_length=12, default="fp32-strict")
@@ -62,22 +68,23 @@ class Run(models.Model):
     last_seq = models.BigIntegerField(default=0)
     lease_epoch = models.BigIntegerField(default=0)
     best_candidate = models.IntegerField(null=True)
-    speedup = models.JSONField(null=True)  # {ratio, low, high} against eager, of the confirmed result
+    speedup = models.JSONField(null=True)  # {ratio, low, high} over eager, from the confirmed result
     spent = models.JSONField(default=dict)
-    published = models.BooleanField(default=False)  # the team shows this result to everyone who can sign in
+    published = models.BooleanField(default=False)  # whether the team shows this result to everyone who can sign in
 
     created_by = models.ForeignKey(django_settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     archived_at = models.DateTimeField(null=True)
-    imported = models.BooleanField(default=False)  # came by import_trace
+    imported = models.BooleanField(default=False)  # created by import_trace
 
     class Meta:
         indexes = [
             models.Index(fields=["team", "-created_at"]),
             models.Index(fields=["state"]),
-            # What Census asks for stands in the index itself: the rows are not read. `last_seq` must stay in none, it changes with every event.
+            # The index covers every column that Census queries, so the rows are not read. Keep `last_seq` out of all indexes, because it changes with
+            # every event.
             models.Index(
                 fields=["team"], name="run_census",
                 include=["archived_at", "state", "outcome", "workflow", "device_kind", "precision", "created_by"],
@@ -93,12 +100,12 @@ class Run(models.Model):
 
     @property
     def searches(self) -> bool:
-        """Whether agents write its programs; false: a person's own program is verified."""
+        """Return whether agents write the run's programs. False if the run verifies a program that a person submitted."""
         return searches(self.workflow)
 
 
 class Tag(models.Model):
-    """A word that a team puts on a run to find it again. People's own order: it is in no trace and no ranking."""
+    """A label that a team attaches to a run to find it again. Tags only help to organise runs, and they don't appear in traces or rankings."""
 
     LONGEST = 40
 
@@ -112,32 +119,32 @@ class Tag(models.Model):
 
 
 class SavedFilter(models.Model):
-    """A question to the list of runs that somebody keeps."""
+    """A query for the run list that a person has saved."""
 
     LONGEST = 60
 
     user = models.ForeignKey(django_settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
     name = models.CharField(max_length=LONGEST)
-    query = models.CharField(max_length=1000)  # as it stands in the address, without cursors
+    query = models.CharField(max_length=1000)  # as in the URL, without cursors
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "team", "name"], name="one_saved_filter_a_name")]
 
 
 class Dismissed(models.Model):
-    """Somebody has seen why a run asked for attention; it asks them no more for that reason."""
+    """A person's dismissal of a reason for attention. The run no longer asks this person for attention for that reason."""
 
     user = models.ForeignKey(django_settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="+")
-    reason = models.CharField(max_length=12)  # of webapp/runs/pages/attention.py
+    reason = models.CharField(max_length=12)  # as in webapp/runs/pages/attention.py
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "run", "reason"], name="one_dismissal_a_reason")]
 
 
 class Event(models.Model):
-    """Append only, through the SQL function `stitchwork_append` (migration 0002): never `Event.objects.create`."""
+    """Rows are only ever appended, through the SQL function `stitchwork_append` (migration 0002) and never with `Event.objects.create`."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
     seq = models.BigIntegerField()
@@ -154,12 +161,19 @@ class Event(models.Model):
 
     @property
     def body(self) -> Payload:
-        """What it says, in its type."""
+        """Return the payload as an instance of its type."""
         return read(self.kind, self.payload)
+
+    def said(self, kind: type[Said]) -> Said:
+        """Return the payload of an event of this kind. Raises `TypeError` for another kind."""
+        body = self.body
+        if not isinstance(body, kind):
+            raise TypeError(f"{self.kind} is not {kind.kind}")
+        return body
 
 
 class Verification(models.Model):
-    """One effect on a verifier. The queue's job carries only this id with attempt and lease epoch."""
+    """One effect that a verifier carries out. The job in the queue contains only this id, the attempt and the lease epoch."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
@@ -168,7 +182,7 @@ class Verification(models.Model):
     span = models.CharField(max_length=200, blank=True)
     kind = models.CharField(max_length=10)  # admit, capture, verify, profile
     candidate_number = models.IntegerField(null=True)
-    request = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")  # the Job as JSON; null: imported
+    request = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")  # the Job as JSON; null if the run was imported
     queue = models.CharField(max_length=80)
 
     state = models.CharField(max_length=10, default="queued")  # queued, running, finished
@@ -181,12 +195,12 @@ class Verification(models.Model):
 
     result = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")  # JobResult as JSON
     timeline = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")
-    # Columns of the report that lists and rankings need; null unless kind is "verify".
+    # Columns of the report that lists and rankings need; null unless `kind` is "verify".
     status = models.CharField(max_length=24, blank=True)
     tier = models.CharField(max_length=8, blank=True)
     device_model = models.CharField(max_length=60, blank=True)
     device_name = models.CharField(max_length=120, blank=True)
-    clock = models.SmallIntegerField(null=True)  # version of the verifier's clock (`verifier.report.CLOCK`); null: there is no report
+    clock = models.SmallIntegerField(null=True)  # version of the verifier's clock (`verifier.report.CLOCK`); null if there is no report
     program_class = models.CharField(max_length=16, blank=True)
     own_share = models.FloatField(null=True)
     program_ms = models.FloatField(null=True)
@@ -197,7 +211,7 @@ class Verification(models.Model):
     best_baseline_speedup = models.FloatField(null=True)
     best_baseline_low = models.FloatField(null=True)
     best_baseline_high = models.FloatField(null=True)
-    baselines = models.PositiveSmallIntegerField(null=True)  # how many were timed, eager included
+    baselines = models.PositiveSmallIntegerField(null=True)  # number of timed baselines, eager included
     flags = models.JSONField(default=list)
 
     class Meta:
@@ -209,7 +223,7 @@ class Verification(models.Model):
 
 
 class Candidate(models.Model):
-    """One proposed program of a run."""
+    """A program that a run has proposed."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="candidates")
     number = models.IntegerField()
@@ -217,15 +231,16 @@ class Candidate(models.Model):
     title = models.CharField(max_length=200)
     changes = models.TextField(blank=True)
     step = models.CharField(max_length=60, blank=True)
-    strategy = models.CharField(max_length=60, blank=True)
+    strategy = models.CharField(max_length=120, blank=True)
     sha = models.CharField(max_length=64)
-    kernels = models.TextField(blank=True, default="", db_default="")  # names of those in its program, with a space between
+    kernels = models.TextField(blank=True, default="", db_default="")  # names of the program's kernels, separated by spaces
     program = models.ForeignKey(Artefact, on_delete=models.PROTECT, related_name="+")
-    # Latest verification's verdict; the tier "full" one wins over "quick".
+    # Verdict of the latest verification. The tier "full" takes precedence over "quick".
     verification = models.ForeignKey(Verification, on_delete=models.SET_NULL, null=True, related_name="+")
     timeline = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")
     profile = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")
-    # What people judged of it, written by webapp/review/verdicts.py: "", accepted, questioned, hack, retracted. All but the first two leave rankings.
+    # People's judgement, written by webapp/review/verdicts.py: "", accepted, questioned, hack, retracted. All but the first two keep the result out
+    # of rankings.
     verdict = models.CharField(max_length=12, blank=True, default="", db_default="")
     created_at = models.DateTimeField()
 
@@ -234,10 +249,10 @@ class Candidate(models.Model):
 
 
 class Turn(models.Model):
-    """When somebody's job was last taken from a queue (webapp/runs/workers/fairness.py). Written by Postgres alone."""
+    """The time when a team's, person's or run's job was last taken from a queue (webapp/runs/workers/fairness.py). Written by Postgres alone."""
 
     queue = models.CharField(max_length=80)
-    who = models.CharField(max_length=160)  # a team; team/person; team/person/run
+    who = models.CharField(max_length=160)  # "team", "team/person" or "team/person/run"
     at = models.DateTimeField()
 
     class Meta:

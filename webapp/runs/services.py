@@ -16,11 +16,11 @@ from webapp.tasks.models import Task
 
 
 class QuotaReached(ValueError):
-    """The person or the team has as many runs that have not ended as it may have; the sentence says so, and what to do."""
+    """Raised if the person or the team has reached the limit of unfinished runs. The message says what to do."""
 
 
 def check_quota(user: User | None, team: Team) -> None:
-    """Raises `QuotaReached` where another run would be one too many for the person, or for the team."""
+    """Raise `QuotaReached` if another run would exceed the person's or the team's limit."""
     unfinished = Run.objects.filter(imported=False).exclude(state="finished")
     most, of_team = django_settings.MOST_OPEN_RUNS, django_settings.MOST_OPEN_RUNS_OF_TEAM
     if user is not None and unfinished.filter(created_by=user).count() >= most:
@@ -30,7 +30,10 @@ def check_quota(user: User | None, team: Team) -> None:
 
 
 def create_run(*, team: Team, user: User | None, task_source: str, title: str, settings: Settings, program_source: str | None = None) -> Run:
-    """Put a run into the queue; raises `SourceError` where a source cannot be read, and `QuotaReached`. The program is for the workflow "verify"."""
+    """Queue a run.
+
+    Raises `SourceError` if a source cannot be read, and `QuotaReached`. `program` is for the "verify" workflow.
+    """
     sha = TaskSource.read(task_source).sha
     if program_source is not None:
         Program.read(program_source)
@@ -56,7 +59,7 @@ def create_run(*, team: Team, user: User | None, task_source: str, title: str, s
 
 
 def rerun(run: Run, user: User) -> Run:
-    """The same task with the same settings once more, as a run of its own."""
+    """Start another run of the same task with the same settings."""
     program = submitted_program(run)
     return create_run(
         team=run.team, user=user, task_source=run.task.source, title=run.title, settings=Settings.model_validate(run.settings), program_source=program
@@ -64,13 +67,13 @@ def rerun(run: Run, user: User) -> Run:
 
 
 def submitted_program(run: Run) -> str | None:
-    """The person's own program of a "verify" run."""
+    """Return the program that a person submitted for a "verify" run."""
     kept = run.settings.get("program")
     return artefacts.get(run.team_id, kept["sha"]).decode() if kept else None
 
 
 def candidate_source(run: Run, number: int) -> str | None:
-    """The program of a candidate; of a "verify" run that has not begun, the program that was submitted."""
+    """Return a candidate's program or, for a "verify" run that has not begun, the submitted program."""
     candidate = Candidate.objects.select_related("program").filter(run=run, number=number).first()
     if candidate is not None:
         return artefacts.read(candidate.program).decode()

@@ -1,4 +1,4 @@
-"""Runs: the list at the root, one run and all that hangs below it."""
+"""URLs of runs: the list at the root, and each run with its pages below."""
 
 from django.urls import path
 from django.views.generic import RedirectView

@@ -1,1 +1,1 @@
-"""`make run`: the embedded Postgres and our own processes, started together, kept alive, and stopped together."""
+"""Implements `make run`: starts the embedded Postgres and our own processes, keeps them alive, and stops them together."""

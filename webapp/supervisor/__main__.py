@@ -1,4 +1,4 @@
-"""`python -m webapp.supervisor`: what `make run` runs."""
+"""`python -m webapp.supervisor`: the command behind `make run`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.no_sandbox:
         os.environ[CHOICE] = "none"
-    if os.environ.get("STITCHWORK_DIE_WITH_PARENT") == "1":  # `make` was killed without a chance to tell us
+    if os.environ.get("STITCHWORK_DIE_WITH_PARENT") == "1":  # in case `make` is killed and cannot notify us
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     data = (arguments.data_dir or data_dir()).expanduser().absolute()
     stack = Stack(data, port=arguments.port, host=arguments.host, only=arguments.only, debug=arguments.debug)

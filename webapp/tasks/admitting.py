@@ -1,4 +1,4 @@
-"""The verifier's side of trying a source out: its own admission, told stage by stage."""
+"""Tries a source out on the verifier, with the normal admission reported stage by stage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 async def execute(client: Verifier, device: str, try_out_id: uuid.UUID) -> None:
-    """On a verifier: begin unless its author has typed on, tell the stages, keep what was found."""
+    """Run a try-out on a verifier, unless the author has continued typing. Report the stages and store the findings."""
     row = await in_thread(_begin)(try_out_id, device)
     if row is None:
         return
@@ -37,7 +37,7 @@ async def execute(client: Verifier, device: str, try_out_id: uuid.UUID) -> None:
 
     teller = asyncio.create_task(tell())
     try:
-        result = await client.run(AdmitJob(task_source=row.source, precision=row.precision, mode=row.mode), take)
+        result = await client.run(AdmitJob.model_validate({"task_source": row.source, "precision": row.precision, "mode": row.mode}), take)
         admission, error = result.admission, result.error
     except Exception as failure:
         log.exception("trying out %s failed", row.pk)

@@ -1,5 +1,7 @@
-"""What a module's layers say of its inputs: how large indices may be, by the rows of the tables that they are looked up in, and which shape the first
-layer takes. Parsed, never run."""
+"""Finds the constraints that a module's layers place on its inputs, by parsing the source without running it.
+
+The constraints are the range of indices, given by the number of rows in the table that they index, and the input shape of the first layer.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_DEPTH = 6  # modules within modules
+MOST_DEPTH = 6  # modules nested within modules
 LARGEST = 2**31 - 1
-# Layers that look rows up by index: the place and the name of the argument that says how many there are.
+# Layers that look up rows by index, with the name of the argument that holds the number of rows.
 TABLES = {"Embedding": "num_embeddings", "EmbeddingBag": "num_embeddings"}
-# Layers that take an input as it is: the place and the name of the argument that gives its width, and a shape around it.
+# Layers with a known input width: the position and name of the argument that holds the width, and an example shape that contains it.
 SHAPES = {
     "Linear": (0, "in_features", "16, {}"),
     "Bilinear": (0, "in1_features", "16, {}"),
@@ -40,24 +42,24 @@ Expression = ast.expr | None
 
 @dataclass(frozen=True)
 class Rows:
-    """The number of rows of the smallest table that an argument is looked up in; `count` is None where an argument that it depends on is open."""
+    """The number of rows in the smallest table that an argument indexes. `count` is None if it depends on an unknown argument."""
 
     count: int | None
-    written: str  # as the source says it: "vocab", "vocab + 1"
+    written: str  # as written in the source, such as "vocab" or "vocab + 1"
 
 
 @dataclass
 class _Class:
-    """What a class makes in its constructor, and where `forward` sends its arguments."""
+    """The attributes that a class creates in its constructor, and its `forward` method."""
 
     node: ast.ClassDef
     init: ast.FunctionDef | None
     forward: ast.FunctionDef | None
-    made: dict[str, ast.expr] = field(default_factory=dict)  # attribute -> what it is set to
+    made: dict[str, ast.expr] = field(default_factory=dict)  # attribute -> the expression assigned to it
 
 
 class IndexBounds:
-    """For the classes of one source. `names` are module-level constants."""
+    """Finds index bounds and input shapes for the classes of one source. `names` are module-level constants."""
 
     def __init__(self, tree: ast.Module):
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -66,14 +68,20 @@ class IndexBounds:
         }
 
     def of(self, class_name: str, given: Mapping[str, str]) -> dict[str, Rows]:
-        """By argument of `forward`. `given` are constructor arguments as they are written; what is not given has its default."""
+        """Return the bounds, keyed by argument of `forward`.
+
+        `given` holds constructor arguments as written in the source. Missing arguments have their defaults.
+        """
         if class_name not in self.classes:
             return {}
         values = {name: _parsed(text) for name, text in given.items() if text.strip()}
         return self._of(class_name, values, 0)
 
     def shapes(self, class_name: str, given: Mapping[str, str]) -> dict[str, str]:
-        """By argument of `forward`, a shape that the first layer takes which gets the argument as it is; only where its width is known."""
+        """Return input shapes, keyed by argument of `forward`.
+
+        An argument is included if a first layer receives it unchanged and the layer's width is known.
+        """
         if class_name not in self.classes:
             return {}
         return self._shapes(class_name, {name: _parsed(text) for name, text in given.items() if text.strip()}, 0)
@@ -118,7 +126,7 @@ class IndexBounds:
         return found
 
     def _looked_up(self, call: ast.Call, known: _Class, scope: _Scope, depth: int) -> Iterable[tuple[str, Rows]]:
-        """Names that this call uses as indices."""
+        """Yield the names of the arguments that this call uses as indices."""
         if _last_name(call.func) in FUNCTIONS and len(call.args) > 1:
             rows = scope.first_size(call.args[1])
             return [(_root(call.args[0]), rows)] if rows else []
@@ -136,7 +144,7 @@ class IndexBounds:
         return [(_root(value), within[key]) for key, value in _passed(inner.forward, call).items() if key in within]
 
     def _read(self, name: str) -> _Class:
-        """With what base classes of the same source define; the class's own come last and win."""
+        """Read a class together with its base classes in the same source. Its own definitions override those of the base classes."""
         methods: dict[str, ast.FunctionDef] = {}
         made: dict[str, ast.expr] = {}
         for node in self._ancestry(name):
@@ -154,7 +162,7 @@ class IndexBounds:
 
 @dataclass(frozen=True)
 class _Scope:
-    """What names mean in a constructor: its arguments, then the module's constants, then what was stored in `self`."""
+    """The names known in a constructor: its arguments, the module's constants and the attributes stored in `self`, in this order."""
 
     arguments: Mapping[str, Expression]
     names: Mapping[str, ast.expr]
@@ -164,14 +172,14 @@ class _Scope:
         return Rows(self.number(size), ast.unparse(size))
 
     def first_size(self, weight: ast.expr) -> Rows | None:
-        """Rows of `self.weight` made by `nn.Parameter(torch.randn(rows, width))`."""
+        """Return the number of rows of `self.weight` if it is created by `nn.Parameter(torch.randn(rows, width))`."""
         made = self.made.get(_own_attribute(weight))
         while isinstance(made, ast.Call) and _last_name(made.func) == "Parameter" and made.args:
             made = made.args[0]
         return self.rows(made.args[0]) if isinstance(made, ast.Call) and made.args else None
 
     def resolved(self, value: ast.expr) -> ast.expr:
-        """As a number where it is one, so that it means the same in another constructor."""
+        """Return the value as a number if it has one, so that it means the same in another constructor."""
         number = self.number(value)
         return value if number is None else ast.Constant(number)
 
@@ -194,7 +202,7 @@ class _Scope:
 
 
 def _first_layer(made: Expression) -> ast.Call | None:
-    """The call that made a layer; of a `Sequential` its first one, which gets what goes in."""
+    """Return the call that creates a layer. For a `Sequential` this is the call for its first layer, which receives the input."""
     while isinstance(made, ast.Call) and _last_name(made.func) == "Sequential" and made.args:
         made = made.args[0]
     return made if isinstance(made, ast.Call) else None
@@ -207,7 +215,7 @@ def _smaller(one: Rows | None, other: Rows) -> Rows:
 
 
 def _bound(method: ast.FunctionDef | None, values: Mapping[str, Expression]) -> dict[str, Expression]:
-    """Arguments of a method by name: what is given, else the default, else None."""
+    """Return a method's arguments keyed by name: the given value or else the default, and None if there is neither."""
     if method is None:
         return dict(values)
     places = [*method.args.posonlyargs, *method.args.args]
@@ -218,7 +226,7 @@ def _bound(method: ast.FunctionDef | None, values: Mapping[str, Expression]) -> 
 
 
 def _passed(method: ast.FunctionDef | None, call: ast.Call) -> dict[str, ast.expr]:
-    """Arguments of a call by the names that the method gives them."""
+    """Return a call's arguments keyed by the method's parameter names."""
     names = [place.arg for place in [*method.args.posonlyargs, *method.args.args]][1:] if method else []
     by_place = {name: value for name, value in zip(names, call.args, strict=False) if not isinstance(value, ast.Starred)}
     return by_place | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
@@ -230,7 +238,7 @@ def _argument(call: ast.Call, place: int, name: str) -> Expression:
 
 
 def _assigned(assign: ast.Assign | ast.AnnAssign) -> dict[str, ast.expr]:
-    """`self.a = self.b = value` and `self.a, self.b = one, other`, by attribute."""
+    """Return the values assigned by `self.a = self.b = value` or `self.a, self.b = one, other`, keyed by attribute."""
     value = assign.value
     assert value is not None
     found: dict[str, Any] = {}
@@ -243,17 +251,17 @@ def _assigned(assign: ast.Assign | ast.AnnAssign) -> dict[str, ast.expr]:
 
 
 def _own_attribute(node: ast.expr) -> str:
-    """ "table" of `self.table`; "" of anything else."""
+    """Return "table" for `self.table`, and "" for anything else."""
     return node.attr if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self" else ""
 
 
 def _last_name(node: ast.expr) -> str:
-    """ "Embedding" of `torch.nn.Embedding`."""
+    """ "Embedding" for `torch.nn.Embedding`."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _root(node: ast.expr) -> str:
-    """ "ids" of `ids`, `ids.long()`, `ids[:, 0]` and `ids.view(-1)`."""
+    """Return "ids" for `ids`, `ids.long()`, `ids[:, 0]` and `ids.view(-1)`."""
     while not isinstance(node, ast.Name):
         if isinstance(node, ast.Call):
             node = node.func

@@ -1,4 +1,4 @@
-"""What a run will probably cost, and when its device begins with it: from what finished runs like it have spent, never from a formula."""
+"""Estimates a run's cost and its start on a device, based only on similar finished runs and never on a formula."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.runs.models import Run, Verification
 from webapp.tasks.models import TryOut
 
-FEWEST = 3  # runs below which nothing is said
-MOST = 60  # latest runs that are looked at
+FEWEST = 3  # minimum number of runs for an estimate
+MOST = 60  # number of latest runs considered
 RECENT_JOBS = 200
 LOOKED_BACK = timedelta(days=14)
 UNITS = ("seconds", "verifier_seconds", "tokens", "dollars", "candidates")
@@ -38,10 +38,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Estimate:
-    runs: int  # that it is from
-    like: str  # what they have in common with the run to come: "stitch on CPU with fast"
+    runs: int  # number of runs that the estimate is based on
+    like: str  # what these runs have in common with the planned one, such as "stitch on CPU with fast"
     spent: dict[str, Spread]
-    success: float | None = None  # share that found something faster
+    success: float | None = None  # share of the runs that found a faster program
 
     @property
     def known(self) -> bool:
@@ -50,12 +50,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Queue:
-    """What stands before a new run on the devices of a kind."""
+    """The queue ahead of a new run on one kind of device."""
 
     online: int
     running: int
     waiting: int
-    seconds: float | None  # until its first job begins, about; None where nothing tells
+    seconds: float | None  # estimated time until the run's first job begins; None if there is no data
 
     @property
     def before(self) -> int:
@@ -63,7 +63,10 @@ class Queue:
 
 
 def estimate(teams: QuerySet[Any], *, workflow: str, device_kind: str, models: set[str], task_sha: str = "") -> Estimate:
-    """Of the same task where it has been run often enough, else of all tasks. `models` are the profiles of the three roles."""
+    """Estimate from earlier runs of the same task if there are enough of them, otherwise from runs of all tasks.
+
+    `models` are the profiles of the three roles.
+    """
     past = Run.objects.filter(team__in=teams, workflow=workflow, device_kind=device_kind, state="finished")
     past = past.exclude(outcome="cancelled").exclude(spent={}).order_by("-finished_at").only("spent", "settings", "outcome")
     like = f"{workflow} on {'the CPU' if device_kind == 'cpu' else 'a GPU'} with {' and '.join(sorted(models))}"
@@ -77,7 +80,7 @@ def estimate(teams: QuerySet[Any], *, workflow: str, device_kind: str, models: s
 
 
 def of_run(run: Run) -> Estimate:
-    """What runs like one that is there already took."""
+    """Estimate from runs that are similar to an existing one."""
     team = Team.objects.filter(pk=run.team_id)
     return estimate(team, workflow=run.workflow, device_kind=run.device_kind, models=_models(run.settings), task_sha=run.task.sha)
 
@@ -87,12 +90,12 @@ def _models(settings: dict[str, Any]) -> set[str]:
 
 
 def queue(device_kind: str) -> Queue:
-    """Jobs that are asked for on this kind of device, and how long they will take there, by how long its recent ones took."""
+    """Return the number of jobs requested for this kind of device and their expected total time, based on recent durations."""
     online = Device.objects.filter(kind=device_kind, heartbeat_at__gt=timezone.now() - ONLINE_FOR).count()
     here = Q(queue=f"verify.{device_kind}") | Q(queue__startswith=f"verify.{device_kind}:")
     open_jobs = Verification.objects.filter(here).exclude(state="finished").exclude(run__state="finished").exclude(run__imported=True)
     running, waiting = open_jobs.filter(state="running").count(), open_jobs.filter(state="queued").count()
-    # A run that waits for an orchestrator has not asked for its first job yet.
+    # A run that waits for an orchestrator has not requested its first job yet.
     waiting += Run.objects.filter(state="queued", device_kind=device_kind, imported=False).count()
     recent = Verification.objects.filter(here, state="finished", started_at__isnull=False, finished_at__gt=timezone.now() - LOOKED_BACK)
     durations = recent.order_by("-finished_at").annotate(took=F("finished_at") - F("started_at")).values_list("took", flat=True)
@@ -103,7 +106,7 @@ def queue(device_kind: str) -> Queue:
 
 
 def try_out_seconds(device_kind: str) -> float | None:
-    """How long trying a source out takes on this kind of device."""
+    """Return the time that it takes to try out a source on this kind of device."""
     took = TryOut.objects.filter(device_kind=device_kind, state="finished", error="", started_at__isnull=False)
     mean = took.aggregate(mean=Avg(F("finished_at") - F("started_at")))["mean"]
     return mean.total_seconds() if mean else None

@@ -1,4 +1,4 @@
-"""The examples that come with Stitchwork, read as text: what a newcomer starts from."""
+"""Reads the examples that ship with Stitchwork as text, as starting points for newcomers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class ModelNew(nn.Module):
         return torch.relu(x)
 '''
 
-FIRST = "masked_pool"  # opens by itself: on a CPU 1.4x over torch.compile, 5.7x over eager within a minute (bench/results/solve-cpu.md)
+FIRST = "masked_pool"  # opened by default: on a CPU, 1.4x over torch.compile and 5.7x over eager in a minute (bench/results/solve-cpu.md)
 
 
 @dataclass(frozen=True)
 class Example:
     slug: str  # file name without .py
-    title: str  # first line of the module's or the model's docstring
+    title: str  # first line of the docstring of the module or the model
     source: str
 
 
@@ -67,7 +67,7 @@ def example(slug: str) -> Example | None:
 
 
 def first_source() -> str:
-    """What the page to submit opens with: an example that has something to gain on any device, else the skeleton of a task."""
+    """Return the initial source of the submit page: an example that can gain on any device or, if there is none, a task skeleton."""
     found = example(FIRST)
     return found.source if found else SKELETON
 
@@ -82,7 +82,8 @@ def _read(folder: Path, stamps: tuple[tuple[str, int], ...]) -> list[Example]:
 
 
 def described(source: str) -> str:
-    """The first line of the module's docstring, else of `Model`'s, else nothing. Parses, never runs."""
+    """Return the first line of the module's docstring or, failing that, of `Model`'s, or "" if neither has one. The source is parsed but never
+    run."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

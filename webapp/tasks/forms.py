@@ -1,19 +1,24 @@
-"""What a person gives to start a run, checked where it is typed in."""
+"""The forms for starting a run. Every input is validated at the field where it is entered."""
 
 from __future__ import annotations
 
 from typing import Any, get_args
 
 from django import forms
+from django.core.files.uploadedfile import UploadedFile
+from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
 
 from agents.choices.workflows import OWN_PROGRAM
 from agents.settings import Settings
 from verifier.program import Program
 from verifier.source import MAX_SOURCE_BYTES, Problem, SourceError
 from verifier.task import Mode, Precision, Task
+from webapp.accounts.models import Team
 from webapp.tasks.modules import read_module
 from webapp.tasks.search_fields import SearchFields
 from webapp.tasks.written import ModuleForm
+from webapp.ui.fields import set_choices
 
 PRECISIONS = {
     "fp32-strict": "fp32, no TF32 in either program or baseline",
@@ -26,7 +31,7 @@ assert set(PRECISIONS) == set(get_args(Precision)) and set(MODES) == set(get_arg
 
 
 def problems_of(source: str, kind: str) -> list[Problem]:
-    """Everything that parsing (never running) can find wrong with a task or a program."""
+    """Return all problems in a task or program that can be found by parsing it, without running it."""
     try:
         Task.read(source) if kind == "task" else Program.read(source)
     except SourceError as error:
@@ -40,11 +45,11 @@ def problems_of(source: str, kind: str) -> list[Problem]:
 
 
 class SourceField(forms.CharField):
-    """A source as text, or as an uploaded file under NAME_file; line ends are those of Unix, since the hash depends on them."""
+    """A source, entered as text or uploaded as the file NAME_file. Line ends are normalised to Unix, because the hash depends on them."""
 
     widget = forms.Textarea
 
-    def __init__(self, kind: str, **options):
+    def __init__(self, kind: str, **options: Any):
         super().__init__(strip=False, required=False, **options)
         self.kind = kind
 
@@ -53,7 +58,7 @@ class SourceField(forms.CharField):
 
 
 class RunForm(forms.Form):
-    """Settings that every run has; `search()` of the form gives the others. `problems` collects what is wrong with the sources, by field."""
+    """The settings that every run has. The form's `search()` returns the rest. `problems` collects the problems in sources, keyed by field."""
 
     title = forms.CharField(max_length=140, required=False)
     team = forms.ChoiceField(required=False)
@@ -62,19 +67,29 @@ class RunForm(forms.Form):
     precision = forms.ChoiceField(choices=[(name, name) for name in PRECISIONS], initial="fp32-strict")
     mode = forms.ChoiceField(choices=[(name, name) for name in MODES], initial="train")
 
-    sources = ("task",)
+    sources: tuple[str, ...] = ("task",)
+    arenas_of: Team | None = None  # see `SearchFields`
 
-    def __init__(self, data=None, files=None, *, devices: list[Any], teams: list[Any], initial: dict[str, Any] | None = None):
+    def __init__(
+        self,
+        data: QueryDict | None = None,
+        files: MultiValueDict[str, UploadedFile[Any]] | None = None,
+        *,
+        devices: list[Any],
+        teams: list[Any],
+        initial: dict[str, Any] | None = None,
+    ):
         super().__init__(data, files, initial=initial, label_suffix="")
-        self.fields["device"].choices = [(choice.kind, choice.label) for choice in devices if choice.usable]
-        self.fields["team"].choices = [(str(team.pk), team.name) for team in teams]
+        set_choices(self, "device", [(choice.kind, choice.label) for choice in devices if choice.usable])
+        set_choices(self, "team", [(str(team.pk), team.name) for team in teams])
         self.problems: dict[str, list[Problem]] = {}
-        self.module: ModuleForm | None = None  # of a plain module, as it was filled in beside the code
+        self.module: ModuleForm | None = None  # the form next to the code, if the source is a plain module
         for name, field in self.fields.items():
             field.widget.attrs["aria-describedby"] = f"{self[name].id_for_label}_help"
 
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
+        super().clean()
+        cleaned = self.cleaned_data
         for name in self.sources:
             source = self._uploaded(name) or cleaned.get(name, "")
             kept, source = source, self._written(name, source)
@@ -86,7 +101,7 @@ class RunForm(forms.Form):
         return cleaned
 
     def _written(self, name: str, source: str) -> str:
-        """A plain module with the form that stands beside it becomes a task; what the form lacks is a problem of the source."""
+        """Turn a plain module and the form next to it into a task. Anything missing in the form is reported as a problem with the source."""
         plain = name == "task" and "class" in self.data and len(source) <= MAX_SOURCE_BYTES
         module = read_module(source) if plain else None
         if module is None:
@@ -99,25 +114,33 @@ class RunForm(forms.Form):
         return source
 
     def _check(self, name: str, source: str) -> list[Problem]:
-        kind = self.fields[name].kind
+        field = self.fields[name]
+        assert isinstance(field, SourceField)
+        kind = field.kind
         if not source.strip():
             return [Problem(message=f"there is no {kind}", hint="type or paste the source, upload a file, or start from an example")]
         return problems_of(source, kind)
 
     def _uploaded(self, name: str) -> str:
-        """Text of the file that came without the page's script (with it, the file is read into the editor)."""
+        """Return the text of a file uploaded without the page's script. (The script would read the file into the editor instead.)"""
         upload = self.files.get(f"{name}_file")
         if upload is None:
             return ""
-        if upload.size > MAX_SOURCE_BYTES:
-            limit = f"{upload.name} has {upload.size // 1024} KiB; at most {MAX_SOURCE_BYTES // 1024} KiB are read"
+        size = upload.size or 0
+        if size > MAX_SOURCE_BYTES:
+            limit = f"{upload.name} has {size // 1024} KiB; at most {MAX_SOURCE_BYTES // 1024} KiB are read"
             self.problems[name] = [Problem(message=limit, hint="submit one Python module without data in it")]
             return ""
         try:
-            return upload.read().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+            text: str = upload.read().decode("utf-8-sig")
+            return text.replace("\r\n", "\n").replace("\r", "\n")
         except UnicodeDecodeError as error:
             self.problems[name] = [Problem(message=f"{upload.name} is not UTF-8 text (byte {error.start})", hint="upload the Python source itself")]
             return ""
+
+    def search(self) -> dict[str, Any]:
+        """Return the settings beyond those of this form."""
+        raise NotImplementedError
 
     def settings(self) -> Settings:
         cleaned = self.cleaned_data
@@ -126,21 +149,21 @@ class RunForm(forms.Form):
 
 
 class SubmitForm(SearchFields, RunForm):
-    asked = ("task", "device", "amount")  # in sight; all else stands under Advanced
+    asked = ("task", "device", "amount")  # always visible, while all other fields are under Advanced
 
-    def __init__(self, *given, **named):
+    def __init__(self, *given: Any, **named: Any):
         super().__init__(*given, **named)
         self.offer()
 
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
+        super().clean()
         if not self.errors:
             self.check(self.settings())
-        return cleaned
+        return self.cleaned_data
 
     @property
     def advanced_errors(self) -> bool:
-        """Whether something under Advanced was refused: then it is open."""
+        """Return whether a field under Advanced was refused, in which case that section is opened."""
         return any(name not in self.asked and name != "__all__" for name in self.errors)
 
 

@@ -1,4 +1,4 @@
-"""The queue's task for trying a source out; a verifier does it between two verifications."""
+"""The queue task that tries out a source. A verifier runs it between two verifications."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from procrastinate.job_context import JobContext
 
 from webapp.runs.jobs import queue_for
 
-SOON = 5  # a person waits for it while typing, and it takes seconds
+SOON = 5  # priority, because a person waits for it while typing and it takes only seconds
 
 
 @app.task(name="try_out", pass_context=True)

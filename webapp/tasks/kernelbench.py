@@ -1,4 +1,4 @@
-"""A KernelBench checkout, or a zip of tasks, as suites: one a level."""
+"""Imports a KernelBench checkout or a zip of tasks, with one suite per level."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from webapp.tasks.models import Suite, Task
 
 LEVEL = re.compile(r"level_?(\d+)")
 NUMBERED = re.compile(r"(\d+)_(.+)\.py")
-MOST_FILES = 5000  # of a zip
+MOST_FILES = 5000  # per zip
 MOST_ZIP_BYTES = 32 * 1024 * 1024
 
 
 class NotKernelBench(ValueError):
-    """No tasks were found; the message says what was looked for."""
+    """Raised if no tasks were found. The message says what was searched for."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Files of one suite, each with a name to speak of it."""
+    """The files of one suite, and a name for it."""
 
     slug: str
     name: str
     description: str
-    files: list[tuple[str, str, bytes]] = field(default_factory=list)  # task's name, file's name, content
+    files: list[tuple[str, str, bytes]] = field(default_factory=list)  # task name, file name, content
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,14 @@ class Imported:
     name: str
     new: int
     known: int
-    problems: list[str]  # a sentence a file that is not a task
+    problems: list[str]  # a sentence for each file that is not a task
 
 
 def import_kernelbench(path: Path, team: Team, user: User | None) -> list[Imported]:
-    """Read `KernelBench/levelN/M_name.py` below `path` (a checkout, its folder KernelBench, or one level). Importing again changes nothing."""
+    """Import `KernelBench/levelN/M_name.py` under `path`.
+
+    `path` is a checkout, its folder KernelBench, or the folder of one level. Importing again changes nothing.
+    """
     return import_suites(from_folder(path), team, user)
 
 
@@ -67,7 +70,7 @@ def _levels(path: Path) -> list[tuple[int, Path]]:
 
 
 def from_zip(upload: IO[bytes]) -> list[Found]:
-    """Levels where the zip has folders of that name; else all of its Python files as one suite, named after the zip."""
+    """Return one suite per level if the zip has level folders. Otherwise return all of its Python files as one suite, named after the zip."""
     name = PurePosixPath(str(getattr(upload, "name", "") or "upload.zip")).stem
     levels: dict[int, list[tuple[str, bytes]]] = {}
     loose: list[tuple[str, bytes]] = []
@@ -86,7 +89,7 @@ def from_zip(upload: IO[bytes]) -> list[Found]:
 
 
 def _members(upload: IO[bytes]) -> Iterable[tuple[PurePosixPath, bytes]]:
-    """Python files of the zip, no more than is sane: what a header claims is checked against what is read."""
+    """Yield the zip's Python files up to reasonable limits. The sizes claimed in headers are checked against the bytes read."""
     try:
         with zipfile.ZipFile(upload) as archive:
             infos = [info for info in archive.infolist() if not info.is_dir() and info.filename.endswith(".py") and "__MACOSX" not in info.filename]

@@ -1,4 +1,4 @@
-"""The tasks of examples/ in the first user's team."""
+"""Loads the tasks of examples/ into the first user's team."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLUG = "examples"
 
 
 def load_examples(user: User) -> list[str]:
-    """Put examples/*.py into the user's personal team; returns sentences about those that cannot be read. Loading again changes nothing."""
+    """Store examples/*.py in the user's personal team. Return a sentence about each file that cannot be read. Loading again changes nothing."""
     team = user.personal_team
     assert team is not None
     known = set(Task.objects.filter(team=team).values_list("sha", flat=True))

@@ -1,4 +1,4 @@
-"""Tasks (contract 1) as a team keeps them."""
+"""A team's tasks (contract 1), as stored in the database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils import timezone
 
 
 class Suite(models.Model):
-    """A named set of tasks, e.g. an imported KernelBench level."""
+    """A named set of tasks, such as an imported KernelBench level."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="suites")
@@ -26,7 +26,7 @@ class Suite(models.Model):
 
 
 class Task(models.Model):
-    """One source; the same source in the same team is the same task."""
+    """One source. A team stores the same source only once, as the same task."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="tasks")
@@ -34,7 +34,7 @@ class Task(models.Model):
     sha = models.CharField(max_length=64)
     name = models.CharField(max_length=120)
     source = models.TextField()
-    flags = models.JSONField(default=list)  # of the last admission
+    flags = models.JSONField(default=list)  # from the last admission
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -46,7 +46,7 @@ class Task(models.Model):
 
 
 class TryOut(models.Model):
-    """An admission asked for while a source is typed: the same source, device and settings are asked once a team."""
+    """An admission requested while someone types source code. Each combination of source, device and settings is requested only once per team."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="+")
@@ -55,10 +55,10 @@ class TryOut(models.Model):
     device_kind = models.CharField(max_length=8)  # "cpu", "cuda"
     precision = models.CharField(max_length=12)
     mode = models.CharField(max_length=8)
-    state = models.CharField(max_length=10, default="queued")  # queued, running, finished, dropped (its author typed on)
-    stages = models.JSONField(default=list)  # verifier.jobs.StageEvent, the last of each stage
+    state = models.CharField(max_length=10, default="queued")  # queued, running, finished, or dropped (the author has continued typing)
+    stages = models.JSONField(default=list)  # the last verifier.jobs.StageEvent of each stage
     admission = models.JSONField(null=True)  # verifier.task.Admission
-    error = models.TextField(blank=True)  # the host's fault
+    error = models.TextField(blank=True)  # set if the host was at fault
     device_name = models.CharField(max_length=120, blank=True)
     asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     asked_at = models.DateTimeField(default=timezone.now)

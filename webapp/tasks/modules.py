@@ -1,4 +1,4 @@
-"""Plain `nn.Module` sources: which classes there are, what their constructors and `forward` take. Parsed, never run."""
+"""Reads plain `nn.Module` sources: the classes, and the arguments of their constructors and of `forward`. The source is parsed but never run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.source import Problem, SourceError, parse, top_level
 from webapp.tasks.bounds import IndexBounds, Rows
 
 MODULE_BASES = {"nn.Module", "torch.nn.Module", "Module"}
-# What a name says about the values that a tensor of it holds.
+# Patterns by which a tensor's name suggests its values.
 MASKS = re.compile(r"mask", re.IGNORECASE)
 INDICES = re.compile(r"(^|_)(ids?|idx|index|indices|tokens?|labels?|targets?|positions?)($|_)", re.IGNORECASE)
 PLAIN_TYPES = {"int", "float", "bool", "str"}
@@ -24,13 +24,13 @@ class Parameter:
     """One argument of a constructor or of `forward`."""
 
     name: str
-    annotation: str = ""  # as it is written
-    default: str | None = None  # as it is written; None: has to be given
+    annotation: str = ""  # as written
+    default: str | None = None  # as written; None if the argument is required
     keyword_only: bool = False
 
     @property
     def is_tensor(self) -> bool:
-        """Of `forward`: nothing speaks against a tensor, which is what models mostly take."""
+        """Return whether an argument of `forward` may be a tensor. Most are, so this is True unless its annotation or default indicates otherwise."""
         if TENSOR.search(self.annotation):
             return True
         words = set(re.findall(r"\w+", self.annotation))
@@ -38,7 +38,7 @@ class Parameter:
 
     @property
     def guess(self) -> str:
-        """ "mask", "indices" or "numbers": what a tensor of this name probably holds."""
+        """Return the probable content of a tensor with this name: "mask", "indices" or "numbers"."""
         return "mask" if MASKS.search(self.name) else "indices" if INDICES.search(self.name) else "numbers"
 
 
@@ -49,11 +49,11 @@ class ModuleClass:
     about: str  # first line of its docstring
     init: list[Parameter]
     forward: list[Parameter]
-    problems: list[Problem] = field(default_factory=list)  # why it cannot be called from a form
+    problems: list[Problem] = field(default_factory=list)  # reasons why a form cannot call it
 
     @property
     def written(self) -> dict[str, list[list[str | None]]]:
-        """Its arguments as they are written, by method: what a value of the form was given for."""
+        """Return the arguments as written, keyed by method. They identify the argument that a form value was given for."""
         return {
             name: [[p.name, p.annotation, p.default] for p in parameters] for name, parameters in (("init", self.init), ("forward", self.forward))
         }
@@ -65,7 +65,7 @@ class ModuleClass:
 
 @dataclass(frozen=True)
 class PlainModule:
-    """A source with classes to choose from; `taken`: names that a task written from it would define again."""
+    """A source with classes to choose from. `taken` holds the names that a task generated from it would redefine."""
 
     classes: list[ModuleClass]
     has_torch: bool
@@ -74,15 +74,18 @@ class PlainModule:
 
     @property
     def written(self) -> str:
-        """All classes with their arguments as JSON: two sources that agree in it have the same form."""
+        """Return all classes with their arguments as JSON. Two sources with equal results have the same form."""
         return json.dumps({found.name: found.written for found in self.classes}, separators=(",", ":"))
 
     def rows(self, name: str, given: Mapping[str, str]) -> dict[str, Rows]:
-        """How many rows the tables have that each argument of the class's `forward` is an index into; `given`: its constructor's arguments."""
+        """Return table sizes, keyed by argument of `forward`.
+
+        An argument used as an index is mapped to the number of rows in its table. `given` holds the constructor's arguments.
+        """
         return self.bounds.of(name, given)
 
     def shapes(self, name: str, given: Mapping[str, str]) -> dict[str, str]:
-        """A shape for each input whose width the class's layers tell."""
+        """Return a shape for each input whose width can be derived from the class's layers."""
         return self.bounds.shapes(name, given)
 
     def find(self, name: str) -> ModuleClass | None:
@@ -90,12 +93,12 @@ class PlainModule:
 
     @property
     def first(self) -> ModuleClass:
-        """The last class is mostly the one that uses the others."""
+        """Return the default class, which is the last one because it usually uses the others."""
         return self.classes[-1]
 
 
 def is_task(source: str) -> bool:
-    """Has KernelBench's two functions, so nothing has to be written around it."""
+    """Return whether the source has KernelBench's two functions and so needs no wrapper."""
     try:
         names = top_level(parse(source))
     except SourceError:
@@ -104,7 +107,7 @@ def is_task(source: str) -> bool:
 
 
 def read_module(source: str) -> PlainModule | None:
-    """The module's classes, or None where it has none, does not parse, or is a task already."""
+    """Return the module's classes, or None if it has none, does not parse, or is already a task."""
     try:
         tree = parse(source)
     except SourceError:
@@ -149,7 +152,7 @@ def _read_class(node: ast.ClassDef, defined: dict[str, ast.ClassDef]) -> ModuleC
 
 
 def _method(node: ast.ClassDef, name: str, defined: dict[str, ast.ClassDef], depth: int = 0) -> ast.FunctionDef | None:
-    """The method, also where a base class in the same source defines it."""
+    """Return the method, which may be defined by a base class in the same source."""
     for item in node.body:
         if isinstance(item, ast.FunctionDef) and item.name == name:
             return item

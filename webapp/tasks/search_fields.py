@@ -1,4 +1,4 @@
-"""How programs are searched for, as fields of a form: workflow, models, language, limits. Submitting and forking share them."""
+"""Form fields for the search settings: workflow, models, language and limits. The forms for submitting and forking share them."""
 
 from __future__ import annotations
 
@@ -14,36 +14,42 @@ from agents.settings import MOST_WORKERS, Budget, Settings
 from webapp.accounts.models import Team
 from webapp.arena.preferred import preferred
 from webapp.llm.models import Profile
+from webapp.ui.fields import set_choices
 
 BUILT_IN = "built-in"
 LANGUAGES = {"": "the device's: CUDA C++ or C++", "cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ on the CPU"}
 CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it right, one makes it fast"}
+FIRST_PROGRAMS = {"coder": "the model's own", "built-in": "the compiler's, which the model improves"}
 AUTO = "auto"
 AUTO_SAYS = "The built-in compiler searches by descend, a language model by stitch, unless your latest arena found another better."
-# Limits that a newcomer chooses by a word; "own": those of the fields. What a budget does not name limits models, and stays as it is given.
+# Limits that a newcomer selects with one word; "own" uses the fields. The units that an amount omits limit language models, and those fields keep
+# their values.
 BUDGETS = {
     "quick": ("Quick", {"candidates": 3, "minutes": 10, "verifier_minutes": 4}),
     "normal": ("Normal", {"candidates": 8, "minutes": 30, "verifier_minutes": 10}),
     "thorough": ("Thorough", {"candidates": 32, "minutes": 180, "verifier_minutes": 60}),
 }
 OWN_BUDGET = ("own", "Own limits")
-MINUTES = {"minutes": "seconds", "verifier_minutes": "verifier_seconds"}  # limits that people give in minutes
-SIMPLE = tuple(unit for unit in LIMITS if unit not in MINUTES.values())  # limits whose unit is that of the field
+MINUTES = {"minutes": "seconds", "verifier_minutes": "verifier_seconds"}  # limits that people enter in minutes
+SIMPLE = tuple(unit for unit in LIMITS if unit not in MINUTES.values())  # limits whose unit is the field's unit
 
 
 def limit_field(
     name: str, *, initial: float | None = None, most: float | None = None, required: bool = False
 ) -> forms.IntegerField | forms.FloatField:
-    """The field of a limit, by its unit or by its name in `MINUTES`, with the limit's own bounds and usual value. `most`: a lower upper bound."""
+    """Return the form field for a limit, given its unit or its name in `MINUTES`.
+
+    It has the bounds and the usual value of the limit. `most` lowers the upper bound.
+    """
     limit, in_minutes = LIMITS[MINUTES.get(name, name)], name in MINUTES
     usual = limit.usual / 60 if in_minutes and limit.usual else limit.usual
-    bounds = {"min_value": limit.least, "max_value": most or (limit.most / 60 if in_minutes else limit.most), "required": required}
+    bounds: dict[str, Any] = {"min_value": limit.least, "max_value": most or (limit.most / 60 if in_minutes else limit.most), "required": required}
     opens = usual if initial is None else initial
     return forms.IntegerField(**bounds, initial=opens) if limit.whole else forms.FloatField(**bounds, initial=opens and float(f"{opens:g}"))
 
 
 class AnnouncedModels:
-    """`ModelPort.known` by what the orchestrators have announced: the web itself has no models and no keys."""
+    """Implements `ModelPort.known` with the orchestrators' announcements, because the web process has neither models nor keys."""
 
     def __init__(self) -> None:
         self.profiles = list(Profile.objects.order_by("name"))
@@ -53,7 +59,7 @@ class AnnouncedModels:
 
 
 class SearchFields(forms.Form):
-    """`llm` is one model for all roles; a role's own field, where it is not empty, goes before it."""
+    """Search settings. `llm` is one model for all roles. If the field of a role is not empty, it takes precedence for that role."""
 
     workflow = forms.ChoiceField(
         choices=[(AUTO, AUTO_SAYS), *((name, flow.sentence) for name, flow in SEARCHES.items())], initial=AUTO, required=False
@@ -63,6 +69,7 @@ class SearchFields(forms.Form):
     coder = forms.ChoiceField(required=False)
     judge = forms.ChoiceField(required=False)
     coder_mode = forms.ChoiceField(choices=list(CODER_MODES.items()), required=False, initial="one")
+    first_program = forms.ChoiceField(choices=list(FIRST_PROGRAMS.items()), required=False, initial="coder")
     language = forms.ChoiceField(choices=list(LANGUAGES.items()), required=False)
     review_plan = forms.BooleanField(required=False)
     amount = forms.ChoiceField(
@@ -83,33 +90,34 @@ class SearchFields(forms.Form):
     )  # fmt: skip
     target = forms.FloatField(min_value=1.0, max_value=1000, required=False)
 
-    arenas_of: Team | None = None  # whose arenas the automatic workflow asks; set by the view that makes the form
+    arenas_of: Team | None = None  # team whose arenas the automatic workflow consults; set by the view that creates the form
 
     def offer(self) -> None:
-        """Fill in the models that there are. For `__init__`."""
+        """Fill in the available models. Call it in `__init__`."""
         self.models = AnnouncedModels()
         self.profiles = self.models.profiles
         named = [(one.name, f"{one.name} ({one.model or one.kind})") for one in self.profiles]
-        self.fields["llm"].choices = [(BUILT_IN, "built-in compiler"), *named]
+        set_choices(self, "llm", [(BUILT_IN, "built-in compiler"), *named])
         for role in ROLES:
-            self.fields[role].choices = [("", "as above"), (BUILT_IN, "built-in compiler"), *named]
+            set_choices(self, role, [("", "as above"), (BUILT_IN, "built-in compiler"), *named])
 
     def check(self, settings: Settings) -> None:
-        """Refuse, at the field, what cannot work together. For `clean`, once all fields are sound."""
+        """Reject settings that cannot work together, with an error at the field. Call this in `clean` once all fields are valid."""
         roles = impossible(settings.model_copy(update={"language": None}), self.models)
         language = None if roles else impossible(settings, self.models)
-        if roles or language:
-            self.add_error("llm" if roles else "language", roles or language)
+        if problem := roles or language:
+            self.add_error("llm" if roles else "language", problem)
 
     def search(self) -> dict[str, Any]:
-        """The chosen values by the names of `Settings`, budget included."""
+        """Return the chosen values, including the budget, under their names in `Settings`."""
         cleaned = self.cleaned_data
         llm = cleaned.get("llm") or BUILT_IN
-        roles = {role: cleaned.get(role) or llm for role in ROLES}
+        roles: dict[str, str] = {role: cleaned.get(role) or llm for role in ROLES}
         return {
             "workflow": workflow_of(cleaned.get("workflow", ""), roles.values(), self.arenas_of, cleaned.get("device") or "cpu"),
             **roles,
             "coder_mode": cleaned.get("coder_mode") or "one",
+            "first_program": cleaned.get("first_program") or "coder",
             "language": cleaned.get("language") or None,
             "workers": cleaned.get("workers") or Settings().workers,
             "review_plan": bool(cleaned.get("review_plan")),
@@ -125,7 +133,10 @@ class SearchFields(forms.Form):
 
 
 def workflow_of(chosen: str, models: Iterable[str], team: Team | None, device_kind: str) -> str:
-    """The workflow behind what was chosen; `models` are those of the roles, `team` the one whose arenas are asked. "" means `stitch`."""
+    """Return the workflow that the choice stands for.
+
+    `models` are the models of the roles, and `team` is the team whose arenas are consulted. "" means `stitch`.
+    """
     if chosen != AUTO:
         return chosen or DEFAULT
     known = set(models)
@@ -134,12 +145,12 @@ def workflow_of(chosen: str, models: Iterable[str], team: Team | None, device_ki
 
 
 def amount_of(limits: Mapping[str, Any]) -> str:
-    """The word for these values of the fields."""
+    """Return the name of the amount that these field values correspond to."""
     return next((name for name, (_, named) in BUDGETS.items() if all(limits.get(field) == value for field, value in named.items())), OWN_BUDGET[0])
 
 
 def initial_of(settings: Settings) -> dict[str, Any]:
-    """What the fields open with for given settings."""
+    """Return the fields' initial values for given settings."""
     roles = {role: getattr(settings, role) for role in ROLES}
     same = len(set(roles.values())) == 1
     found: dict[str, Any] = {
@@ -147,6 +158,7 @@ def initial_of(settings: Settings) -> dict[str, Any]:
         "llm": settings.coder,
         **{role: "" if same or name == settings.coder else name for role, name in roles.items()},
         "coder_mode": settings.coder_mode,
+        "first_program": settings.first_program,
         "language": settings.language or "",
         "workers": settings.workers,
         "review_plan": settings.review_plan,

@@ -1,13 +1,15 @@
-"""Choosing several tasks for one suite run: what there is to choose from, and the settings that all share."""
+"""The form for choosing several tasks for one suite run: the available tasks, and the settings that they share."""
 
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 
 from agents.settings import Settings
 from webapp.accounts.models import Team
@@ -16,6 +18,7 @@ from webapp.tasks.examples import examples
 from webapp.tasks.forms import MODES, PRECISIONS
 from webapp.tasks.models import Suite, Task
 from webapp.tasks.search_fields import SearchFields
+from webapp.ui.fields import set_choices
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class TaskChoice:
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks that stand together: a suite, the examples, what was submitted by hand."""
+    """Tasks that are listed together: a suite, the examples, or manually submitted tasks."""
 
     key: str
     label: str
@@ -34,7 +37,7 @@ class Group:
 
 
 def groups_of(teams: Sequence[Team]) -> list[Group]:
-    by_suite: dict[object, list[TaskChoice]] = {}
+    by_suite: dict[uuid.UUID, list[TaskChoice]] = {}
     known = {example.source for example in examples()}
     by_hand = []
     for task in Task.objects.filter(team__in=teams).order_by("name", "created_at").only("pk", "name", "suite_id", "source"):
@@ -51,7 +54,7 @@ def groups_of(teams: Sequence[Team]) -> list[Group]:
 
 
 def _natural(text: str) -> list[Any]:
-    """Numbers within names in their order: 2_ before 10_."""
+    """Sort key that orders numbers in names by value, such as 2_ before 10_."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", text)]
 
 
@@ -63,18 +66,21 @@ class SeveralForm(SearchFields):
     precision = forms.ChoiceField(choices=[(name, name) for name in PRECISIONS], initial="fp32-strict")
     mode = forms.ChoiceField(choices=[(name, name) for name in MODES], initial="train")
 
-    def __init__(self, data=None, *, devices: list[Any], teams: list[Any], groups: list[Group], initial: dict[str, Any] | None = None):
+    def __init__(
+        self, data: QueryDict | None = None, *, devices: list[Any], teams: list[Any], groups: list[Group], initial: dict[str, Any] | None = None
+    ):
         super().__init__(data, initial=initial, label_suffix="")
         self.offer()
         self.teams, self.groups = teams, groups
-        self.fields["device"].choices = [(choice.kind, choice.label) for choice in devices if choice.usable]
-        self.fields["team"].choices = [(str(team.pk), team.name) for team in teams]
-        self.fields["tasks"].choices = [(task.value, task.label) for group in groups for task in group.tasks]
+        set_choices(self, "device", [(choice.kind, choice.label) for choice in devices if choice.usable])
+        set_choices(self, "team", [(str(team.pk), team.name) for team in teams])
+        set_choices(self, "tasks", [(task.value, task.label) for group in groups for task in group.tasks])
         for name, field in self.fields.items():
             field.widget.attrs["aria-describedby"] = f"{self[name].id_for_label}_help"
 
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
+        super().clean()
+        cleaned = self.cleaned_data
         if len(cleaned.get("tasks", [])) > MOST_RUNS:
             self.add_error("tasks", f"{len(cleaned['tasks'])} tasks are more than one suite run holds ({MOST_RUNS}): tick fewer.")
         if not self.errors:
@@ -86,7 +92,7 @@ class SeveralForm(SearchFields):
         return Settings.model_validate(chosen | self.search())
 
     def chosen_tasks(self) -> list[tuple[str, str]]:
-        """(title, source), every source once, in the order of the page."""
+        """Return (title, source) pairs in page order, with each source only once."""
         wanted = set(self.cleaned_data["tasks"])
         shipped = {f"example:{example.slug}": example.source for example in examples()}
         kept = Task.objects.filter(team__in=self.teams, pk__in=[value.partition(":")[2] for value in wanted if value.startswith("task:")])
@@ -107,7 +113,7 @@ class SeveralForm(SearchFields):
 
 
 class OnePolicy(Chosen):
-    """One workflow with all of its settings for every task."""
+    """A workflow with its settings, which apply to every task."""
 
     whole: Settings
 

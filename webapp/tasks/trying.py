@@ -1,4 +1,4 @@
-"""Trying a source out while it is typed: the verifier's own admission, in its sandbox, remembered by what was asked."""
+"""Tries out a source while a person types it, with the verifier's own admission in its sandbox. Results are cached by request."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from webapp.tasks.models import TryOut
 log = logging.getLogger(__name__)
 
 KEPT_FOR = timedelta(days=7)
-GIVEN_UP_AFTER = timedelta(minutes=4)  # longer than an admission may take: its verifier has gone
+GIVEN_UP_AFTER = timedelta(minutes=4)  # longer than an admission can take, so by then its verifier must have died
 
 
 def ask(team: Team, user: User, source: str, *, device_kind: str, precision: str, mode: str) -> TryOut:
-    """The answer that is known, or a new question. What the same person asked before and nobody has begun is dropped."""
+    """Return the known result, or a new request. The same person's earlier request is dropped if it has not started."""
     asked = {"team": team, "sha": sha256(source), "device_kind": device_kind, "precision": precision, "mode": mode}
     with transaction.atomic():
         TryOut.objects.filter(team=team, asked_at__lt=timezone.now() - KEPT_FOR).delete()
@@ -41,12 +41,12 @@ def ask(team: Team, user: User, source: str, *, device_kind: str, precision: str
 
 
 def gone(row: TryOut) -> bool:
-    """The verifier that took it has died over it."""
+    """Return whether the verifier that took the request has died while working on it."""
     return row.state == "running" and row.started_at is not None and timezone.now() - row.started_at > GIVEN_UP_AFTER
 
 
 def before(row: TryOut) -> int:
-    """Jobs that its device does first: the one that runs, and whatever else a person waits for."""
+    """Return the number of jobs that the device runs first: running jobs, and earlier try-outs."""
     jobs = ProcrastinateJob.objects.filter(queue_name=queue_for(row.device_kind))
     earlier = jobs.filter(status="todo", task_name="try_out", scheduled_at=None, id__lt=_job_of(row) or 0).count()
     return earlier + jobs.filter(status="doing").count()

@@ -1,4 +1,4 @@
-"""Submitting, verifying one's own program, and the tasks that a team keeps."""
+"""URLs for submitting a model, verifying a program, and a team's tasks."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Tasks that a team keeps: suites, search, one task with its runs."""
+"""A team's tasks: suites, search, and the page of a task with its runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def team_tasks(request: Request) -> QuerySet[Task]:
 @login_required
 @require_GET
 def task_list(request: Request) -> HttpResponse:
-    """All tasks of the current team, by suite, with search."""
+    """List the current team's tasks by suite, with search."""
     text = request.GET.get("q", "").replace("\0", "").strip()
     suites = Suite.objects.filter(team=request.team).annotate(size=Count("tasks")).order_by("name")
     chosen = next((suite for suite in suites if str(suite.pk) == request.GET.get("suite")), None)
@@ -65,6 +65,6 @@ def task_list(request: Request) -> HttpResponse:
 @login_required
 @require_GET
 def task_page(request: Request, task_id: uuid.UUID) -> HttpResponse:
-    task = get_object_or_404(Task.objects.filter(team__in=teams_with(request)).select_related("suite", "created_by"), pk=task_id)
-    context = {"task": task, "lines": highlighted_lines(task.source), "runs": team_runs(task.team_id).filter(task=task)[:50]}
+    task = get_object_or_404(Task.objects.filter(team__in=teams_with(request)).select_related("suite", "created_by", "team"), pk=task_id)
+    context = {"task": task, "lines": highlighted_lines(task.source), "runs": team_runs(task.team).filter(task=task)[:50]}
     return render(request, "tasks/task.html", context)

@@ -1,4 +1,5 @@
-"""What the submit page asks while somebody types: what is wrong, which form a plain module needs, what the sandbox says, what it will cost."""
+"""Endpoints that the submit page calls while a person types: problems in the source, the form of a plain module, sandbox results and cost
+estimates."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from agents.choices.workflows import DEFAULT, WORKFLOWS, without_models
+from agents.choices.workflows import DEFAULT, ROLES, WORKFLOWS, without_models
 from verifier.source import MAX_SOURCE_BYTES, SourceError, import_problems, parse, sha256
 from verifier.task import ALLOWED_IMPORTS
 from webapp.accounts.access import team_for, teams_with
@@ -21,7 +22,7 @@ from webapp.tasks import estimates, trying
 from webapp.tasks.forms import MODES, PRECISIONS, problems_of
 from webapp.tasks.models import TryOut
 from webapp.tasks.modules import is_task, read_module
-from webapp.tasks.search_fields import BUILT_IN, ROLES, workflow_of
+from webapp.tasks.search_fields import BUILT_IN, workflow_of
 from webapp.tasks.written import DTYPES, MARK, ModuleForm, plain_part
 
 
@@ -32,7 +33,10 @@ def _source(request: Request) -> str:
 @login_required
 @require_POST
 def check(request: Request) -> JsonResponse:
-    """What parsing finds wrong with `source` as a `kind` ("task" or "program"). A plain module is no mistake: it is told apart, with its classes."""
+    """Return the problems that parsing `source` as a `kind` ("task" or "program") finds.
+
+    A plain module is not an error. The response says that it is one and lists its classes.
+    """
     kind = "program" if request.POST.get("kind") == "program" else "task"
     source = _source(request)
     module = read_module(plain_part(source)) if kind == "task" and len(source) <= MAX_SOURCE_BYTES else None
@@ -47,7 +51,7 @@ def check(request: Request) -> JsonResponse:
 @login_required
 @require_POST
 def module_form(request: Request) -> HttpResponse:
-    """The form for a plain module. With `write` and everything given, the task that is written from it, as JSON."""
+    """Return the form for a plain module. If `write` is set and the form is complete, return the generated task as JSON."""
     source = _source(request)
     module = read_module(plain_part(source))
     if module is None:
@@ -68,13 +72,13 @@ def module_form(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def try_out(request: Request) -> HttpResponse:
-    """Ask the sandbox about the source, or give what is known of it."""
+    """Try out the source in the sandbox, or return the known result."""
     source, kind = _source(request), request.POST.get("device", "cpu")
     choice = next((choice for choice in device_choices() if choice.kind == kind), None)
     precision, mode = request.POST.get("precision", ""), request.POST.get("mode", "")
     if choice is None or precision not in PRECISIONS or mode not in MODES or problems_of(source, "task"):
         raise BadRequest("not a task")
-    team = team_for(request, request.POST.get("team", ""))  # first: it refuses who may only look
+    team = team_for(request, request.POST.get("team", ""))  # comes first, because it refuses members who may only look
     if not choice.online:
         return render(request, "tasks/_tryout.html", {"offline": choice})
     row = trying.ask(team, request.user, source, device_kind=kind, precision=precision, mode=mode)
@@ -105,7 +109,7 @@ def _shown(request: Request, row: TryOut) -> HttpResponse:
 @login_required
 @require_GET
 def estimate(request: Request) -> HttpResponse:
-    """Cost, time and queue for the settings that are chosen now."""
+    """Return the estimated cost, time and queue for the current settings."""
     get = request.GET.get
     kind = get("device", "cpu")
     llm = get("llm") or BUILT_IN
@@ -125,5 +129,5 @@ def estimate(request: Request) -> HttpResponse:
 
 
 def _count(text: str) -> int:
-    """Of how many runs the cost is asked."""
+    """Return the number of runs that the estimate is for."""
     return min(int(text), 1000) if text.isdigit() and int(text) > 0 else 1

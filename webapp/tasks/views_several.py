@@ -1,4 +1,4 @@
-"""Several tasks as one suite run with shared settings, and importing suites."""
+"""Runs several tasks as one suite run with shared settings, and imports suites."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from webapp.tasks.several import SeveralForm, groups_of, one_policy
 @login_required
 @require_http_methods(["GET", "POST"])
 def several(request: Request) -> HttpResponse:
-    """Choose tasks, and one run of each begins with the same settings."""
+    """Choose tasks. One run starts per task, all with the same settings."""
     require(request, request.team, "act")
     devices, teams = device_choices(), writable_teams(request)
     groups = groups_of([request.team])
@@ -51,14 +51,14 @@ def several(request: Request) -> HttpResponse:
 
 
 def _opened_with(request: Request, groups: list[Any]) -> list[str]:
-    """`?suite=ID` opens with all tasks of that suite ticked."""
+    """Return the tasks that are ticked initially. With `?suite=ID`, these are all tasks of that suite."""
     return [task.value for group in groups if group.key == request.GET.get("suite") for task in group.tasks]
 
 
 @login_required
 @require_POST
 def import_tasks(request: Request) -> HttpResponse:
-    """A KernelBench checkout: a zip of it, or, for the person whose machine this is, its path on the server."""
+    """Import a KernelBench checkout from a zip. The machine's owner can also import it from a path on the server."""
     team = team_for(request)
     path, upload = request.POST.get("path", "").strip(), request.FILES.get("zip")
     try:

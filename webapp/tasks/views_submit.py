@@ -1,4 +1,4 @@
-"""Submitting a model, verifying one's own program, and checking a source while it is typed. Sources are parsed here, never run."""
+"""The pages for submitting a model and for verifying a program. Sources are parsed here but never run."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from webapp.tasks.models import Task
 from webapp.tasks.search_fields import BUDGETS, initial_of
 from webapp.tasks.written import DTYPES, MARK
 
-DRAFT = re.compile(r"[0-9a-f]{24}")  # names what the browser keeps until it was submitted (static/tasks/draft.js)
+DRAFT = re.compile(r"[0-9a-f]{24}")  # the name of the draft that the browser keeps until submission (static/tasks/draft.js)
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
 def submit(request: Request) -> HttpResponse:
-    """A model for the agents to work on."""
+    """Submit a model for the agents to work on."""
     return _run_page(request, SubmitForm, "tasks/submit.html", {"task": first_source()})
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
 def verify_own(request: Request) -> HttpResponse:
-    """A task and a program for it: the verifier alone, no agents."""
+    """Submit a task with a program for it. Only the verifier works on it, without agents."""
     return _run_page(request, VerifyForm, "tasks/verify.html", {"task": SKELETON, "program": PROGRAM_SKELETON})
 
 
@@ -89,12 +89,12 @@ def _run_page(request: Request, form_class: type[RunForm], template: str, skelet
 
 
 def _preferred(devices: list[Any]) -> str:
-    """A GPU that is online, else the CPU."""
+    """Return a GPU that is online, or else the CPU."""
     return "cuda" if any(choice.kind == "cuda" and choice.online for choice in devices) else "cpu"
 
 
 def _start(request: Request, form_class: type[RunForm]) -> dict[str, Any]:
-    """What the page opens with: `?example=softmax`, `?task=ID` or `?from=RUN` (that run's task and settings)."""
+    """Return the page's initial values: `?example=softmax`, `?task=ID` or `?from=RUN` (that run's task and settings)."""
     if "example" in request.GET:
         found = example(request.GET["example"])
         if found is None:

@@ -1,4 +1,7 @@
-"""A KernelBench task written from a plain module and a small form: constructor arguments, and for each input its shape, type and values."""
+"""Generates a KernelBench task from a plain module and a small form.
+
+The form contains the constructor arguments and the shape, type and values of each input.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ VALUES = {
     "plain": "no tensor: a plain value",
     "default": "left out: its default",
 }
-METHODS = {"init": "init", "input": "forward"}  # how fields of the form begin, and whose arguments they are
+METHODS = {"init": "init", "input": "forward"}  # prefix of form fields -> the method that takes these arguments
 MOST_DIMENSIONS = 8
 MOST_ELEMENTS = 2**32
 
 
 @dataclass
 class InputField:
-    """One argument of `forward` as the form has it; `errors` by the name of the control."""
+    """One argument of `forward` in the form. `errors` is keyed by control name."""
 
     parameter: Parameter
     values: str
@@ -42,8 +45,8 @@ class InputField:
     low: str = "0"
     high: str = "100"
     expression: str = ""
-    rows: Rows | None = None  # of the table that it is an index into
-    suggested: str = ""  # the shape that the source tells
+    rows: Rows | None = None  # size of the table that the input indexes
+    suggested: str = ""  # the shape derived from the source
     errors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -64,7 +67,7 @@ class ArgumentField:
 
 @dataclass
 class ModuleForm:
-    """The form for one class, bound to what was posted or to what the source suggests."""
+    """The form for one class, filled with the posted values or with values suggested by the source."""
 
     module: PlainModule
     chosen: ModuleClass
@@ -83,17 +86,18 @@ class ModuleForm:
 
     @property
     def of(self) -> str:
-        """For which class it is, and how its arguments are written, as JSON."""
+        """Return the class that the form is for and its arguments as written, as JSON."""
         return json.dumps([self.chosen.name, self.chosen.written], separators=(",", ":"))
 
     @property
     def follows_arguments(self) -> bool:
-        """Whether what is suggested for an input depends on the constructor's arguments: then they are sent when they change."""
+        """Return whether suggestions for inputs can depend on constructor arguments, in which case the page sends the arguments whenever they
+        change."""
         return bool(self.arguments)
 
     @property
     def missing(self) -> list[str]:
-        """What has to be filled in before a task can be generated, as a person would say it."""
+        """Return the values that are still needed before a task can be generated, in words for a person."""
         found = [a.parameter.name for a in self.arguments if not a.value]
         for one in self.inputs:
             if one.is_tensor:
@@ -120,7 +124,7 @@ class ModuleForm:
 
     @property
     def troubles(self) -> list[str]:
-        """What `is_valid` found, in sentences that name the field; what is empty comes first, in one of them."""
+        """Return the problems that `is_valid` found, in sentences that name the field. One sentence about all empty fields comes first."""
         missing = self.missing
         found = [f"still needed: {', '.join(missing)}"] if missing else []
         found += [self.problem] if self.problem else []
@@ -131,7 +135,7 @@ class ModuleForm:
         return found
 
     def task(self, source: str) -> str:
-        """The source with what makes a task of it. Only after `is_valid`."""
+        """Return the source with the code that turns it into a task. Call this only after `is_valid`."""
         lines = [plain_part(source).rstrip(), "", "", MARK]
         if not self.module.has_torch:
             lines += ["import torch", "", ""]
@@ -146,7 +150,8 @@ class ModuleForm:
         return "\n".join(lines)
 
     def _given(self) -> list[str]:
-        """Constructor arguments in order, up to the last that is not its default; all where the class `Model` passes them on by name."""
+        """Return the constructor arguments in order, up to the last one that differs from its default. Return all of them if `Model` passes any by
+        name."""
         if any(a.parameter.keyword_only for a in self.arguments):
             return [a.value for a in self.arguments]
         values = [(a.value, a.value != (a.parameter.default or "")) for a in self.arguments]
@@ -157,7 +162,8 @@ class ModuleForm:
         return [value for value, _ in values[:needed]]
 
     def _model(self) -> list[str]:
-        """Nothing where the class is `Model` and takes its arguments in order; else a `Model` that is it."""
+        """Return a `Model` class that wraps the chosen one. Return nothing if the chosen class is called `Model` and takes its arguments by
+        position."""
         by_name = [a.parameter.name for a in self.arguments if a.parameter.keyword_only]
         if self.chosen.name == "Model" and not by_name:
             return []
@@ -172,15 +178,15 @@ class ModuleForm:
 
 
 def plain_part(source: str) -> str:
-    """The source without what was written from the form before."""
+    """Return the source without any part that was generated from the form."""
     return source.partition(MARK)[0]
 
 
 def _still_meant(module: PlainModule, chosen: ModuleClass, given: Mapping[str, str]) -> Mapping[str, str]:
-    """What was filled in for arguments that are written today as they were then.
+    """Return the posted values whose arguments have not changed in the source since the form was shown.
 
-    `given["of"]` is `ModuleForm.of` of the form that was filled in; one without it was filled in for this class. Values of another module are
-    dropped, and so are values of another class where its argument has another type or default.
+    `given["of"]` is the `ModuleForm.of` of the form that was filled in. A form without it was filled in for this class. Values for another module are
+    dropped. Values for another class are dropped if the argument has a different type or default.
     """
     if "of" not in given:
         return given
@@ -194,7 +200,10 @@ def _still_meant(module: PlainModule, chosen: ModuleClass, given: Mapping[str, s
 
 
 def _input(parameter: Parameter, given: Mapping[str, str], rows: Rows | None, shape: str) -> InputField:
-    """As it was filled in; else as the source tells. What was suggested and left so follows the constructor's arguments."""
+    """Return the field with the posted values or, where there is none, the values suggested by the source.
+
+    A suggestion that the person has not changed is updated when the constructor's arguments change.
+    """
     for name in ("high", "shape"):
         if given.get(f"input.{parameter.name}.{name}", "") == given.get(f"input.{parameter.name}.{name}.suggested", ""):
             given = {field: text for field, text in given.items() if field != f"input.{parameter.name}.{name}"}
@@ -258,7 +267,10 @@ def _range_problem(one: InputField) -> str:
 
 
 def sizes(text: str) -> tuple[int, ...] | str:
-    """The shape, or what is wrong with it. "16, 1024", "(16, 1024)" and "16 x 1024" are the same; "" is a scalar only as "()"."""
+    """Return the shape, or a message that says what is wrong with it.
+
+    "16, 1024", "(16, 1024)" and "16 x 1024" are equivalent. A scalar has to be written as "()".
+    """
     inner = text.strip()
     if inner == "()":
         return ()
@@ -284,7 +296,7 @@ def _not_an_expression(text: str) -> str:
 
 
 def _line(one: InputField) -> str:
-    """An element of the list that `get_inputs` gives, with its name."""
+    """Return the line for one element of the list in `get_inputs`, with its name as a comment."""
     return f"{_value(one)},  # {one.parameter.name}"
 
 

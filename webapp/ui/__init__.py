@@ -1,1 +1,1 @@
-"""What every page shares: template tags, the frame's context, and error pages."""
+"""The parts that all pages share: template tags, the context of the frame, and error pages."""

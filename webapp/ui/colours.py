@@ -1,7 +1,7 @@
-"""Lexers for what strangers write: few languages, and no more time than a page can spare.
+"""Lexers for untrusted text. They support only a few languages and take no more time than a page can spare.
 
-Pygments' patterns take time by the square of a text that is made for it, and some languages' by more; each single step is short. So the clock is
-looked at between steps, and a text that takes too long stays without colours.
+On hostile text, Pygments' patterns take quadratic time, and in some languages even more, but each single step is short. The clock is therefore
+checked between steps, and text that takes too long is shown without colours.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ LANGUAGES = {
     **dict.fromkeys(("yaml", "yml"), "yaml"),
     **{name: name for name in ("c", "json", "pycon", "pytb", "rust", "sql", "toml", "cmake", "nasm")},
 }
-LONGEST = 8_000  # characters, of which no single step takes a tenth of a second
+LONGEST = 8_000  # in characters; up to this length, no single step takes a tenth of a second
 Item = TypeVar("Item")
 
 
 class TakesTooLong(Exception):
-    """The text is shown as it is."""
+    """Raised if highlighting takes too long. The text is then shown without colours."""
 
 
 def lexer_of(language: str) -> Lexer | None:
-    """Null for a language that is not among these."""
+    """Return the lexer for a language, or None if the language is not supported."""
     name = LANGUAGES.get(language.strip().lower())
     return get_lexer_by_name(name) if name else None
 
 
 def within(items: Iterable[Item], deadline: float) -> Iterator[Item]:
-    """`items` until `time.monotonic()` is beyond `deadline`; then raises `TakesTooLong`."""
+    """Yield `items`, and raise `TakesTooLong` once `time.monotonic()` exceeds `deadline`."""
     for item in items:
         yield item
         if time.monotonic() > deadline:

@@ -1,9 +1,10 @@
-"""Context processor: what the frame of every page needs."""
+"""Provides the context processor for the frame that all pages share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Exists
 from django.http import HttpRequest
@@ -12,7 +13,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from verifier.confinement.probe import waived
-from webapp.accounts.models import ApiToken, Team
+from webapp.accounts.models import ApiToken, Team, User
 from webapp.arena.models import Arena
 from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.knowledge.models import Document, Learned
@@ -22,24 +23,25 @@ from webapp.review.notices import unread
 from webapp.review.shares import share_of
 
 
-class Place(NamedTuple):
-    key: str  # typed anywhere: "g r"
+@dataclass(frozen=True)
+class Place:
+    key: str  # keys that open it from anywhere, such as "g r"
     url: str  # name of the URL
     label: str
-    prefixes: tuple[str, ...]  # paths on which it is the current one
-    about: str = ""  # what one does there, in a sentence
-    used: str = ""  # name of a column of `in_use`: it stands in the bar once that is true; "": always
-    count: str = ""  # name of the context variable with the number that waits there
+    prefixes: tuple[str, ...]  # prefixes of the paths on which this is the current place
+    about: str = ""  # a sentence on its purpose
+    used: str = ""  # column of `in_use` that must be true for the bar to show it; "" to show it always
+    count: str = ""  # name of the context variable that holds the number of waiting items
 
 
-# Four destinations stand open in the bar.
+# The bar always shows four destinations.
 DESTINATIONS = [
     Place("g r", "runs:list", "Runs", ("/runs/",), "What was submitted, and how fast it is now."),
     Place("g s", "tasks:submit", "Submit", ("/submit/", "/verify/", "/tasks/"), "Try a model."),
     Place("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",), "What works best on which tasks and devices."),
     Place("g i", "review:overview", "Review", ("/review/",), "Comments and verdicts of the team."),
 ]
-# What most people never need: in the bar only where the team uses it, all of it on one page (`ui:advanced`).
+# Pages that most people never need. The bar shows only those that the team uses, and the page `ui:advanced` lists all of them.
 ADVANCED = [
     Place("g d", "fleet:devices", "Devices", ("/devices/",), "What each verifier's host can do, and how to connect a GPU."),
     Place(
@@ -53,7 +55,7 @@ ADVANCED = [
     Place("g x", "api_reference", "API", ("/api/",), "Everything that the pages do, for programs.", "tokens"),
     Place("g c", "compare:compare", "Compare", ("/compare/",), "Two to six runs or candidates side by side. Tick them in Runs.", "never"),
 ]
-# Pages with a key that are reached from a neighbour instead of the bar.
+# Pages that have a keyboard shortcut but are linked from a related page instead of the bar.
 ELSEWHERE = [
     Place("g t", "tasks:list", "Tasks", (), "Models that your team keeps, and suites of them."),
     Place("g v", "tasks:verify", "Verify my program", (), "Measure a program of your own against its task."),
@@ -61,9 +63,9 @@ ELSEWHERE = [
 ]
 
 
-def in_use(user, team) -> dict[str, bool]:
-    """Which of the advanced pages have something of the team's: one statement, one index look-up each."""
-    if not team:  # somebody who has left the last one
+def in_use(user: User, team: Team | None) -> dict[str, bool]:
+    """Return which advanced pages have content from the team, using a single statement with one index look-up per page."""
+    if not team:  # the person has left their last team
         return {}
     exists = {
         "arenas": Arena.objects.filter(team=team),
@@ -78,7 +80,8 @@ def in_use(user, team) -> dict[str, bool]:
 
 
 def unprotected_devices() -> list[dict[str, str]]:
-    """Devices without bubblewrap, each with what its doctor says about that: `needs` of those that run nothing until they have it."""
+    """Return the devices without bubblewrap, with the protection that their doctor reports. `needs` is set if they refuse to run anything without
+    it."""
     recent = Device.objects.filter(heartbeat_at__gt=timezone.now() - ONLINE_FOR).only("name", "device", "doctor")
     return [
         {"name": str(device), "protection": protection_words(device.doctor), "needs": device.needs_sandbox}
@@ -92,20 +95,23 @@ def sandboxed(doctor: dict[str, Any]) -> bool:
 
 
 def protection_words(doctor: dict[str, Any]) -> str:
-    """The layers that do hold, for a banner: "process isolation with rlimits, seccomp"."""
+    """Return the active protection layers for a banner, such as "process isolation with rlimits, seccomp"."""
     protection = doctor.get("protection") or {}
     if not protection:
         return "it hasn't reported its sandbox"
     return "process isolation with " + (", ".join(protection.get("layers") or []) or "nothing more")
 
 
-def waiting_letters(user) -> int:
-    """Prompts of the user's teams that wait for a person."""
+def waiting_letters(user: User) -> int:
+    """Return the number of prompts in the user's teams that wait for a person."""
     return Letter.objects.filter(team__in=user.teams.all(), run__isnull=False, reply=None, withdrawn_at=None).count()
 
 
 def navigation(path: str, used: Callable[[], Mapping[str, bool]]) -> list[dict[str, Any]]:
-    """The groups with their places that are served here, each with its address. `used`: what `in_use` says; asked once, for the advanced group."""
+    """Return the groups with the places that this installation serves, each with its URL.
+
+    `used` returns the result of `in_use`. It is called only once, for the advanced group.
+    """
     groups = [_group("", [item for place in DESTINATIONS if (item := item_of(place, path))])]
     known = used()
     shown = [item for place in ADVANCED if (item := item_of(place, path)) and (not place.used or known.get(place.used) or item["current"])]
@@ -117,7 +123,7 @@ def _group(label: str, items: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def item_of(place: Place, path: str = "") -> dict[str, Any] | None:
-    """None where nothing serves it."""
+    """Return the menu item, or None if this installation doesn't serve the place."""
     try:
         href = reverse(place.url)
     except NoReverseMatch:
@@ -127,7 +133,7 @@ def item_of(place: Place, path: str = "") -> dict[str, Any] | None:
 
 
 def elsewhere(path: str, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Places that a key leads to although the bar does not show them now."""
+    """Return the places that have a keyboard shortcut but are not currently shown in the bar."""
     shown = {item["key"] for group in groups for item in group["items"]}
     return [item for place in [*ADVANCED, *ELSEWHERE] if place.key not in shown and (item := item_of(place, path))]
 
@@ -136,11 +142,11 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated or share_of(user):
         return {"navigation": [], "elsewhere": [], "unprotected": [], "waiting_letters": 0, "waived": waived()}
-    # An error page has to appear even where the database does not answer: nothing is asked before the template uses it.
+    # Error pages must render even without a database, so nothing is queried until the template uses it.
     groups = SimpleLazyObject(lambda: navigation(request.path, lambda: in_use(user, getattr(request, "team", None))))
     return {
         "navigation": groups,
-        "elsewhere": SimpleLazyObject(lambda: elsewhere(request.path, groups)),
+        "elsewhere": SimpleLazyObject(lambda: elsewhere(request.path, list(groups))),
         "unprotected": SimpleLazyObject(unprotected_devices),
         "waiting_letters": SimpleLazyObject(lambda: waiting_letters(user)),
         "waived": waived(),

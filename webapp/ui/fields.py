@@ -1,4 +1,4 @@
-"""Fields of forms whose choices are known only when the form is made."""
+"""Helpers for form fields whose choices are known only when the form is created."""
 
 from __future__ import annotations
 

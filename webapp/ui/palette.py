@@ -1,6 +1,6 @@
-"""What Ctrl-K finds on the server: runs, tasks, people, kernels, events and pages, each only where the person may see it.
+"""Finds results for the Ctrl-K palette: runs, tasks, people, kernels, events and pages, limited to those that the person may see.
 
-Commands are the page's own shortcuts (static/js/palette.js).
+The palette's commands are the shortcuts of the page (static/js/palette.js).
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -23,12 +23,12 @@ from webapp.runs.models import Candidate
 from webapp.sql import statements
 from webapp.tasks.models import Task
 
-MOST = 6  # of a kind
+MOST = 6  # results per kind
 MOST_WORDS = 6
 LONGEST = 100
-LOOKED_AT = 400  # events that match, of which the newest are shown
+LOOKED_AT = 400  # maximum number of matching events considered; the newest of them are shown
 AROUND = 40  # characters before a hit
-# Pages that no key leads to: (name, URL, other words for it).
+# Pages without a keyboard shortcut: (name, URL, synonyms).
 PAGES = [
     ("Connect a GPU", "fleet:connect", "device verifier cuda host"),
     ("Submit several tasks", "tasks:several", "suite kernelbench"),
@@ -45,6 +45,9 @@ NAMED = "runs_candidate.kernels <> '' AND to_tsvector('simple', replace(runs_can
 KINDS = {"note.added": "note", "decision.made": "decision", "diagnosis.made": "diagnosis", "candidate.proposed": "candidate", "run.finished": "end"}
 
 
+Found = TypeVar("Found", bound=Model)
+
+
 class Hit(NamedTuple):
     title: str
     url: str
@@ -52,7 +55,7 @@ class Hit(NamedTuple):
 
 
 def find(request: HttpRequest, text: str) -> list[dict[str, Any]]:
-    """Groups in their order, `{"label", "items": [{"title", "sub", "url"}]}`; without a text the newest runs alone."""
+    """Return groups in display order: `{"label", "items": [{"title", "sub", "url"}]}`. If the text is empty, return only the newest runs."""
     words = text.replace("\0", "").split()[:MOST_WORDS]
     groups: list[tuple[str, Callable[[HttpRequest, list[str]], Iterator[Hit]]]] = [("Runs", runs)]
     if words:
@@ -61,8 +64,8 @@ def find(request: HttpRequest, text: str) -> list[dict[str, Any]]:
     return [{"label": label, "items": items} for label, items in found if items]
 
 
-def _every(rows: QuerySet, words: list[str], *fields: str) -> QuerySet:
-    """Rows in which each word occurs in one of the fields."""
+def _every(rows: QuerySet[Found], words: list[str], *fields: str) -> QuerySet[Found]:
+    """Return the rows in which each word occurs in at least one of the fields."""
     for word in words:
         either = Q()
         for field in fields:
@@ -91,14 +94,14 @@ def pages(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
 
 
 def people(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
-    """Members of one's teams; they lead to their runs."""
+    """Yield members of the viewer's teams. A hit links to the member's runs."""
     known = User.objects.filter(membership__team__in=teams_with(request), is_active=True).distinct()
     for user in _every(known, words, "username").order_by("username")[:MOST]:
         yield Hit(user.username, f"{reverse('runs:list')}?{urlencode({'author': user.username})}", "runs of this person")
 
 
 def kernels(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
-    """By the beginnings of their names' parts: the newest candidate first."""
+    """Yield kernels if parts of their names begin with the words, newest candidate first."""
     query = _beginnings(" ".join(words).replace("_", " "))
     if not query:
         return
@@ -110,7 +113,7 @@ def kernels(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
 
 
 def events(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
-    """What people and agents said, by the beginnings of its words."""
+    """Yield messages of people and agents if words in them begin with the given words."""
     query, teams = _beginnings(" ".join(words)), list(teams_with(request).values_list("pk", flat=True))
     if not query:
         return
@@ -123,13 +126,13 @@ def events(request: HttpRequest, words: list[str]) -> Iterator[Hit]:
 
 
 def _beginnings(text: str) -> str:
-    """A question for Postgres's text search: words that begin so, all of them; "" where none has three letters."""
+    """Return a Postgres text search query that requires all word prefixes, or "" if no word has three letters."""
     stems = re.findall(r"\w+", text)
     return " & ".join(f"{stem}:*" for stem in stems) if any(len(stem) > 2 for stem in stems) else ""
 
 
 def excerpt(payload: str, word: str) -> str:
-    """The string of the payload that has the word, around it."""
+    """Return the string in the payload that contains the word, cut to the text around it."""
     strings = list(_strings(json.loads(payload)))
     told = next((one for one in strings if word.lower() in one.lower()), strings[0] if strings else "")
     at = max(0, told.lower().find(word.lower()) - AROUND)

@@ -1,19 +1,19 @@
 """Template tags of the design system. They are builtins (settings.TEMPLATES), so no page needs `{% load %}`.
 
-{% status "passed" %}            chip of a verdict, a run's state or an outcome: colour, sign and word
+{% status "passed" %}            chip for a verdict, a run's state or an outcome: colour, sign and word
 {% run_status run %}             the same for a run: its outcome once it has finished
 {% speedup value %}              figure with interval; value is {ratio, low, high}, an Interval, or None
-{% speedup value vs="eager" %}   ... and what it is measured against
-{% row_headline run as found %}  what a run of a list comes to, for the next one
-{% headline found %}             the first figure of a run or candidate and over what, over eager second (webapp/runs/pages/headline.py)
+{% speedup value vs="eager" %}   the same with the baseline of the comparison
+{% row_headline run as found %}  headline of a run in a list, input of the next tag
+{% headline found %}             headline speedup of a run or candidate with its baseline, then over eager (webapp/runs/pages/headline.py)
 {% whisker value scale %}        the interval drawn on a common log scale (`scale` from `whisker_scale`)
-{% device_tag "cpu" "AMD ..." %} which device a number is from
-{% class_tag "custom" 0.97 %}    class of a program with the share of its own kernels
+{% device_tag "cpu" "AMD ..." %} device on which a number was measured
+{% class_tag "custom" 0.97 %}    program class with the share of its own kernels
 {% ago moment %}                 relative time that the page keeps current
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
-{% progress 12 20 %}             how long something has taken, of how long it usually does
+{% progress 12 20 %}             elapsed time, with the usual duration
 {{ n|counted:"run" }}             a number with its noun: 1 run, 2 runs
-{{ x|sentence }}                 a clause of an engine as a sentence
+{{ x|sentence }}                 a clause from an engine as a sentence
 {{ x|ticked }}                   text in which `this` is code
 {{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ x|whole }} {{ run|duration }}    figures with units; "–" for None
 """
@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from django import template
 from django.utils import timezone
@@ -32,11 +32,15 @@ from django.utils.safestring import SafeString, mark_safe
 
 from webapp.environment import manage_line
 
+if TYPE_CHECKING:
+    from webapp.runs.models import Run, Verification
+    from webapp.runs.pages.headline import Headline
+
 register = template.Library()
 
 LOOPBACK = ("127.0.0.1", "::1")
 
-# name: (tone, sign, word). Tones are classes of .chip in components.css.
+# name: (tone, sign, word). The tones are .chip classes in components.css.
 STATUSES: dict[str, tuple[str, str, str]] = {
     # verdicts
     "passed": ("ok", "✓", "passed"),
@@ -63,11 +67,11 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "skipped": ("idle", "–", "skipped"),
     "started": ("info live", "●", "running"),
     "progress": ("info live", "●", "running"),
-    # trainings, and what they draw
+    # trainings and their rollouts
     "stopped": ("idle", "–", "stopped"),
     "silent": ("warn", "!", "no news"),
     "no_sample": ("idle", "–", "no sample"),
-    # devices and things that are there or not
+    # devices, and whether something is present
     "online": ("ok", "●", "online"),
     "busy": ("info", "●", "busy"),
     "offline": ("idle", "○", "offline"),
@@ -76,7 +80,7 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "unusable": ("bad", "✕", "unusable"),
     "needs a sandbox": ("bad", "✕", "needs a sandbox"),
     "absent": ("idle", "–", "not here"),
-    # what people judged of a candidate
+    # people's verdicts on a candidate
     "accepted": ("ok", "✓", "accepted"),
     "questioned": ("warn", "?", "questioned"),
     "hack": ("bad", "✕", "hack"),
@@ -104,8 +108,14 @@ FLAGS = {
 }
 
 
-def figure(value: Any) -> dict[str, float] | None:
-    """{ratio, low, high} of whatever carries them, or None."""
+class Figure(TypedDict):
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+def figure(value: Any) -> Figure | None:
+    """Return {ratio, low, high} of any value that has these three, or None."""
     if value is None or value == "":
         return None
     if isinstance(value, dict):
@@ -118,7 +128,7 @@ def figure(value: Any) -> dict[str, float] | None:
 
 
 def times(ratio: float) -> str:
-    """Three significant figures, never fewer than the digits before the point: 2.41, 12.3, 141."""
+    """Format with three significant figures but always with the complete integer part, as in 2.41, 12.3 and 141."""
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
 
 
@@ -129,21 +139,21 @@ def status(name: str, title: str = "") -> dict[str, Any]:
 
 
 @register.inclusion_tag("partials/status.html")
-def run_status(run) -> dict[str, Any]:
+def run_status(run: Run) -> dict[str, Any]:
     return status(run.outcome if run.state == "finished" and run.outcome else run.state, run.reason)
 
 
 @register.simple_tag
-def row_headline(run) -> Any:
-    """What a run of a list comes to."""
-    from webapp.runs.pages.headline import of_row  # its app is not loaded yet when this library is
+def row_headline(run: Run) -> Headline:
+    """Return the headline of a run in a list."""
+    from webapp.runs.pages.headline import of_row  # that app has not been loaded when this library is imported
 
     return of_row(run)
 
 
 @register.simple_tag
-def verification_headline(row) -> Any:
-    """What one verification comes to."""
+def verification_headline(row: Verification | None) -> Headline:
+    """Return the headline of one verification."""
     from webapp.runs.pages.headline import of_verification
 
     return of_verification(row)
@@ -151,13 +161,16 @@ def verification_headline(row) -> Any:
 
 @register.inclusion_tag("partials/headline.html")
 def headline(found: Any, brief: bool = False) -> dict[str, Any]:
-    """Shows a headline (`runs.pages.headline`): the speedup over the best baseline, named, with its interval. `brief`: that alone, for a table."""
+    """Show a headline (`runs.pages.headline`).
+
+    The headline names the best baseline and gives the speedup over it with its interval. `brief` shows only that figure, for a table.
+    """
     return {"found": found, "brief": brief}
 
 
 @register.inclusion_tag("partials/status.html")
-def run_end(run) -> dict[str, Any]:
-    """How a run stands on its own page, where the outcome is said beside the figure: of the outcomes only what cut it short."""
+def run_end(run: Run) -> dict[str, Any]:
+    """Return a run's state for its own page. The outcome appears next to the figure, so this shows only outcomes that cut the run short."""
     if run.state != "finished":
         return status(run.state)
     return status(run.outcome if run.outcome in ("cancelled", "out_of_budget") else "finished")
@@ -183,7 +196,7 @@ def speedup_tag(value: Any, vs: str = "") -> dict[str, Any]:
 
 
 def whisker_scale(values: list[Any]) -> tuple[float, float]:
-    """(lowest, highest) over all intervals, holding 1 and a margin; for `whisker`."""
+    """Return the scale for `whisker`: (lowest, highest) over all intervals, including 1 and a margin."""
     found = [f for f in map(figure, values) if f]
     low = min([f["low"] or f["ratio"] for f in found] + [1.0])
     high = max([f["high"] or f["ratio"] for f in found] + [1.0])
@@ -215,14 +228,14 @@ def whisker(value: Any, scale: tuple[float, float]) -> dict[str, Any]:
 
 @register.inclusion_tag("partials/device_tag.html")
 def device_tag(kind: str, name: str = "") -> dict[str, Any]:
-    """`kind` is "cpu", "cuda" or a device such as "cuda:0"; `name` as in Report.environment.device_name."""
+    """`kind` is "cpu", "cuda" or a device such as "cuda:0". `name` has the format of Report.environment.device_name."""
     family = str(kind or "").partition(":")[0]
     return {"family": family, "label": short_device(name) or {"cpu": "CPU", "cuda": "CUDA"}.get(family, kind), "name": name or kind}
 
 
 @register.filter
 def short_device(name: str) -> str:
-    """ "NVIDIA H200" -> "H200", "AMD EPYC 9654 96-Core Processor" -> "EPYC 9654": the part that people say."""
+    """Return the commonly used part of the name: "NVIDIA H200" -> "H200", "AMD EPYC 9654 96-Core Processor" -> "EPYC 9654"."""
     words = str(name or "").replace("(R)", "").replace("(TM)", "").replace("@", " @ ").split()
     dropped = {"NVIDIA", "AMD", "Intel", "CPU", "Processor", "GeForce", "Corporation", "Virtual"}
     words = words[: words.index("@")] if "@" in words else words
@@ -244,7 +257,7 @@ def ago(moment: datetime | None) -> dict[str, Any]:
     if not moment:
         return {"moment": None}
     seconds = max(0, round((timezone.now() - moment).total_seconds()))
-    # The same words as static/js/lib/ago.js.
+    # Keep the wording identical to static/js/lib/ago.js.
     if seconds < 10:
         text = "just now"
     elif seconds < 60:
@@ -262,13 +275,13 @@ def ago(moment: datetime | None) -> dict[str, Any]:
 
 @register.inclusion_tag("partials/problems.html", name="problems")
 def problems_tag(problems: list[Any], title: str = "", target: str = "") -> dict[str, Any]:
-    """`target`: id of the editor that a line number leads to."""
+    """Show an error box. `target` is the id of the editor that line numbers link to."""
     return {"problems": problems, "title": title, "target": target}
 
 
 @register.filter
 def ms(value: float | None) -> str:
-    """Milliseconds in the unit that reads best, three significant figures."""
+    """Format milliseconds in the most readable unit, with three significant figures."""
     if value is None:
         return "–"
     scaled, unit = (value / 1000, "s") if value >= 1000 else (value, "ms") if value >= 1 else (value * 1000, "µs")
@@ -277,7 +290,7 @@ def ms(value: float | None) -> str:
 
 @register.filter
 def seconds(value: float | None) -> str:
-    """Elapsed time for people: 0.8 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    """Format an elapsed time for people, as in 0.8 s, 12 s, 3 min 20 s and 2 h 5 min."""
     if value is None:
         return "–"
     if value < 10:
@@ -292,7 +305,8 @@ def seconds(value: float | None) -> str:
 
 @register.simple_tag
 def progress(spent: float | None, expected: float | None = None) -> str:
-    """ "12 s of about 20 s"; what takes longer than usual says so. The same words as static/js/run/progress.js."""
+    """Format progress against the usual duration, as in "12 s of about 20 s". If it takes longer than usual, say so. Same wording as
+    static/js/run/progress.js."""
     shown = seconds(None if spent is None else float(round(spent))).replace(".0 s", " s")
     if expected is None or spent is None:
         return shown
@@ -301,7 +315,7 @@ def progress(spent: float | None, expected: float | None = None) -> str:
 
 @register.filter
 def duration(thing: Any) -> str:
-    """Between `started_at` and `finished_at` of a run or a verification."""
+    """Format the time between `started_at` and `finished_at` of a run or a verification."""
     if not thing.started_at or not thing.finished_at:
         return "–"
     return seconds((thing.finished_at - thing.started_at).total_seconds())
@@ -320,42 +334,45 @@ def bytes(value: float | None) -> str:
 
 @register.filter
 def plain(name: str) -> str:
-    """For comparing names: "Layer norm" and "layer_norm" say the same."""
+    """Normalise a name for comparison, so "Layer norm" and "layer_norm" are equal."""
     return name.replace("_", " ").casefold()
 
 
 @register.filter
 def sentence(text: str) -> str:
-    """What an engine says as a clause, as a sentence of its own."""
+    """Turn a clause from an engine into a sentence."""
     return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
 
 
 @register.filter
 def grouped(value: int | None) -> str:
-    """1234567 -> "1 234 567", with spaces that do not break."""
+    """Group digits with non-breaking spaces: 1234567 -> "1 234 567"."""
     return "–" if value is None else f"{value:,}".replace(",", "\u202f")
 
 
 @register.filter
 def whole(value: float | None) -> str:
-    """12345.6 -> "12 346": a count that was averaged."""
+    """Round and group an averaged count: 12345.6 -> "12 346"."""
     return grouped(None if value is None else round(value))
 
 
 @register.filter
 def counted(value: Any, noun: str) -> str:
-    """A number, or how many are in a list, with its noun: `{{ 1|counted:"run" }}` is "1 run"; `"entry,entries"` names a plural that needs it."""
+    """Return a number or the length of a list, with its noun.
+
+    `{{ 1|counted:"run" }}` is "1 run"; `"entry,entries"` gives an irregular plural.
+    """
     one, _, many = noun.partition(",")
     try:
         number = 0 if value is None or value == "" else int(value) if isinstance(value, (int, float, str)) else len(value)
-    except ValueError:  # what somebody typed
+    except ValueError:  # user input
         return f"{value} {many or one + 's'}"
     return f"{grouped(number)} {one if number == 1 else many or one + 's'}"
 
 
 @register.filter
 def ticked(text: str) -> SafeString:
-    """Text in which `this` is code."""
+    """Return the text with `this` marked as code."""
     return mark_safe(re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"<code>\1</code>", escape(text)))
 
 
@@ -366,7 +383,7 @@ def percent(value: float | None) -> str:
 
 @register.simple_tag(takes_context=True)
 def manage_command(context: dict[str, Any], words: str) -> str:
-    """The line that runs `manage.py WORDS` for this installation. Where its data lies is told only to a browser on the same machine."""
+    """Return the command line that runs `manage.py WORDS` here. Only a browser on the same machine sees the data path."""
     asked = context["request"].META
     here = asked.get("REMOTE_ADDR") in LOOPBACK and "HTTP_X_FORWARDED_FOR" not in asked
     return manage_line(*words.split()) if here else f".venv/bin/python manage.py {words}"
@@ -374,7 +391,7 @@ def manage_command(context: dict[str, Any], words: str) -> str:
 
 @register.simple_tag(takes_context=True)
 def query(context: dict[str, Any], **changes: Any) -> str:
-    """The page's own query string with some parameters changed; None drops one. For filters, sorting and paging."""
+    """Return the page's query string with some parameters changed. A value of None removes the parameter. Filters, sorting and paging use it."""
     params = context["request"].GET.copy()
     for name, value in changes.items():
         if value is None or value == "":

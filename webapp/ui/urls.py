@@ -1,4 +1,4 @@
-"""What there is beside the four destinations, and the living style page."""
+"""URLs of the list of advanced pages and of the living style guide."""
 
 from django.urls import path
 

@@ -1,5 +1,8 @@
-"""Pages about the pages: what there is beside the four destinations, and the living style page, with tokens as the stylesheet defines them and every
-component as pages use it."""
+"""Pages about the pages.
+
+They are the list of pages other than the four destinations, and the living style guide, which shows the tokens from the stylesheet and every
+component as pages use it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from functools import cache
 
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from webapp.accounts.signed_in import Request
 from webapp.environment import ROOT
 from webapp.review.shares import share_of
 from webapp.ui import palette
@@ -20,7 +24,7 @@ from webapp.ui.context import ADVANCED, ELSEWHERE, in_use, item_of
 from webapp.ui.tags import CLASSES, FLAGS, STATUSES, whisker_scale
 
 TOKEN = re.compile(r"^  --([\w-]+): ([^;]+);(?: /\* (.*) \*/)?$", re.MULTILINE)
-GROUPS = {  # how tokens begin: what they are for
+GROUPS = {  # prefix of token names -> purpose
     "Surfaces and lines": ("page", "surface", "sunken", "raised", "hover", "line", "control-line"),
     "Text and accent": ("text", "accent", "on-accent"),
     "Status": ("ok", "warn", "bad", "info", "idle"),
@@ -36,14 +40,14 @@ PROBLEMS = [
 
 @cache
 def tokens() -> list[tuple[str, str]]:
-    """(name, value) of every token, in the order of tokens.css."""
+    """Return (name, value) of every token, in the order of tokens.css."""
     return [(name, value) for name, value, _ in TOKEN.findall((ROOT / "static/css/tokens.css").read_text())]
 
 
 @login_required
 @require_GET
-def find(request: HttpRequest) -> JsonResponse:
-    """`{"groups"}` for the palette; guests with a share link find nothing."""
+def find(request: Request) -> JsonResponse:
+    """Return `{"groups"}` for the palette. Guests with a share link find nothing."""
     found = [] if share_of(request.user) else palette.find(request, request.GET.get("q", "")[: palette.LONGEST])
     response = JsonResponse({"groups": found})
     response["Cache-Control"] = "no-store"
@@ -52,8 +56,8 @@ def find(request: HttpRequest) -> JsonResponse:
 
 @login_required
 @require_GET
-def advanced(request: HttpRequest) -> HttpResponse:
-    """Everything beside the four destinations, each with what it is for; what the team uses stands in the bar too."""
+def advanced(request: Request) -> HttpResponse:
+    """List every page other than the four destinations with its purpose. The bar also shows those that the team uses."""
     used = in_use(request.user, request.team)
     items = [item | {"in_bar": not item["used"] or used.get(item["used"], False)} for place in ADVANCED if (item := item_of(place))]
     more = [item | {"in_bar": False} for place in ELSEWHERE if (item := item_of(place))]
@@ -62,7 +66,7 @@ def advanced(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def styleguide(request: HttpRequest) -> HttpResponse:
+def styleguide(request: Request) -> HttpResponse:
     colours = {label: [name for name, _ in tokens() if name.split("-")[0] in starts or name in starts] for label, starts in GROUPS.items()}
     sizes = [(name, value) for name, value in tokens() if re.fullmatch(r"(half|s\d|radius.*|size.*|leading|quick|bar|measure|width)", name)]
     context = {

@@ -1,1 +1,1 @@
-"""Data sets: from runs, and of synthetic tasks."""
+"""Data sets from runs and from synthetic tasks."""

@@ -1,4 +1,4 @@
-"""From runs to data sets: rows, splits, the leak report that decides whether anything is written, files and a manifest."""
+"""Turns runs into data sets: rows, splits, the files and a manifest, and the leak report that decides whether anything is written."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from agents.rl.data.scrub import Scrubber
 from agents.rl.data.writing import Format, write_json, write_rows
 
 VERSION = 1
-MOST_CHEATS = 0.05  # of the rows for supervised training
+MOST_CHEATS = 0.05  # maximum share of cheats in the rows for supervised training
 TRAIN = "train"
 
 Say = Callable[[str], None]
 
 
 class LeaksFound(RuntimeError):
-    """Nothing was written but the report, whose path this names."""
+    """Raised if nothing was written except the report, whose path is in the message."""
 
 
 @dataclass
 class Collected:
     rows: list[Row] = field(default_factory=list)
     runs: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)  # reasons, with the candidate's number taken out
-    unusable: dict[str, str] = field(default_factory=dict)  # whole runs
+    skipped: Counter[str] = field(default_factory=Counter)  # reasons for leaving rows out, without the candidate's number
+    unusable: dict[str, str] = field(default_factory=dict)  # runs that could not be used at all
 
 
 def collect(traces: Iterable[tuple[str, RunTrace | str]], scrubber: Scrubber, say: Say = lambda line: None) -> Collected:
-    """The rows of all runs, each once: the same program for the same task, from the same one before it, is one row."""
+    """Returns the rows of all runs without duplicates. Rows with the same program for the same task, made from the same parent, count as one."""
     found, known = Collected(), set()
     for name, trace in traces:
         if isinstance(trace, str):
@@ -63,7 +63,7 @@ def with_splits(rows: Sequence[Row], seed: int, fixed: Mapping[str, str]) -> lis
 
 
 def leak_report(rows: Sequence[Row], held_out: Mapping[str, str]) -> LeakReport:
-    """What the training rows share with the other splits and with `held_out`, sources by name."""
+    """Returns the similarities between the training rows and both the other splits and `held_out`, which maps names to sources."""
     train = {row.task_sha: row.task for row in rows if row.split == TRAIN}
     others = {f"{row.split}:{row.task_sha}": row.task for row in rows if row.split != TRAIN}
     return leaks(train, {**others, **held_out})
@@ -75,7 +75,7 @@ def without_leaks(rows: Sequence[Row], report: LeakReport) -> list[Row]:
 
 
 def with_few_cheats(rows: Sequence[Row]) -> list[Row]:
-    """At most `MOST_CHEATS` of each split are cheats; which ones stay is decided by their ids."""
+    """Limits cheats to at most `MOST_CHEATS` of each split; their ids determine which ones are kept."""
     kept: list[Row] = []
     for name in dict.fromkeys(row.split for row in rows):
         mine = [row for row in rows if row.split == name]
@@ -97,7 +97,7 @@ def write(
     drop_leaks: bool = False,
     say: Say = lambda line: None,
 ) -> dict[str, Any]:
-    """The manifest. Raises `LeaksFound` after writing `leaks.json` alone, where training rows are alike to held-out ones."""
+    """Returns the manifest. If any training row is similar to a held-out one, writes only `leaks.json` and raises `LeaksFound`."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = with_splits(collected.rows, seed, fixed or {})
     report = leak_report(rows, held_out)
@@ -125,7 +125,7 @@ def write(
 
 
 def read_splits(path: Path) -> dict[str, str]:
-    """`splits.json` of an earlier export. Raises `ValueError`."""
+    """Returns the contents of `splits.json` from an earlier export. Raises `ValueError`."""
     found = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict) or not set(found.values()) <= {"train", "validation", "test"}:
         raise ValueError(f"{path} holds no splits: an object from hashes of tasks to train, validation or test")

@@ -1,4 +1,5 @@
-"""Splits that keep alike tasks together, and a report of what leaks all the same: StitchCUDA's data held 34 of its 50 test architectures."""
+"""Assigns splits that keep similar tasks together, and reports the leaks that remain. (StitchCUDA's data contained 34 of its 50 test
+architectures.)"""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from typing import Any
 
 from agents.rl.data.structure import NoReference, Structure, structure
 
-ALIKE = 0.8  # of the features: what differs is a line or two
+ALIKE = 0.8  # share of common features; at this share, the difference is a line or two
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
 @dataclass(frozen=True)
 class Leak:
-    """A task of the training set that the evaluation holds, too."""
+    """A training task that is also in the evaluation set."""
 
     train: str
     held_out: str
@@ -27,8 +28,8 @@ class Leak:
 
 @dataclass(frozen=True)
 class LeakReport:
-    compared: tuple[int, int]  # tasks for training, tasks held out
-    unread: tuple[str, ...]  # sources that cannot be parsed: nothing can be said of them, so they fail the report
+    compared: tuple[int, int]  # number of training tasks and of held-out tasks
+    unread: tuple[str, ...]  # sources that cannot be parsed; nothing is known about them, so they make the report fail
     leaks: tuple[Leak, ...]
 
     @property
@@ -40,7 +41,7 @@ class LeakReport:
 
 
 class Index:
-    """Finds structures that are alike without comparing each with each: two that overlap by `ALIKE` share one of their rarest features."""
+    """Finds similar structures without comparing all pairs, because two structures that overlap by `ALIKE` share one of their rarest features."""
 
     def __init__(self, known: Mapping[str, Structure]):
         self.known = known
@@ -53,7 +54,7 @@ class Index:
                 self._rare[feature].append(name)
 
     def alike(self, one: Structure) -> Iterator[tuple[str, float]]:
-        """Names with the similarity, in no order."""
+        """Yields names with their similarity in no particular order."""
         near = set(self._keys.get(one.key, ()))
         for feature in self._rarest(one):
             near.update(self._rare.get(feature, ()))
@@ -68,7 +69,7 @@ class Index:
 
 
 def structures(tasks: Mapping[str, str]) -> tuple[dict[str, Structure], list[str]]:
-    """Returns the structure of each source by name, and the names of those that cannot be read."""
+    """Returns the structure of each source by name, and the names of the sources that could not be read."""
     found, unread = {}, []
     for name, source in tasks.items():
         try:
@@ -79,7 +80,8 @@ def structures(tasks: Mapping[str, str]) -> tuple[dict[str, Structure], list[str
 
 
 def leaks(train: Mapping[str, str], held_out: Mapping[str, str]) -> LeakReport:
-    """Sources by name. Every pair counts that is alike, or the same but for names, order and constants."""
+    """Compares two sets of sources, given by name. A pair counts if the two sources are similar, or if they differ only in names, order and
+    constants."""
     held, unread_held = structures(held_out)
     mine, unread = structures(train)
     index = Index(held)
@@ -91,8 +93,9 @@ def leaks(train: Mapping[str, str], held_out: Mapping[str, str]) -> LeakReport:
 
 
 def split(tasks: Mapping[str, str], seed: int = 0, fixed: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A split ("train", "validation", "test") for each name. Tasks that are alike, directly or through others, get the same one, drawn by the hash
-    of their structure, so a task keeps its split when others come. `fixed`: splits that were given out before; a group that holds one gets it."""
+    """Returns a split ("train", "validation", "test") for each name. Tasks that are similar, directly or through other tasks, get the same split. It
+    is drawn from the hash of their structure, so a task keeps its split when others are added. `fixed`: splits assigned earlier; a group that
+    contains such a task keeps its split."""
     known, unread = structures(tasks)
     parent = {name: name for name in known}
 
@@ -128,7 +131,7 @@ def _drawn(key: str, seed: int) -> str:
 
 
 def tasks_below(folders: Iterable[Path]) -> dict[str, str]:
-    """Sources of the task files in folders, or of files, by path. Raises `FileNotFoundError` where there is none."""
+    """Returns sources by path, from task files and from the task files in folders. Raises `FileNotFoundError` if no task files are found."""
     found: dict[str, str] = {}
     for folder in folders:
         files: Sequence[Path] = [folder] if folder.is_file() else sorted(p for p in folder.rglob("*.py") if not p.name.startswith("_"))

@@ -1,5 +1,5 @@
-"""Synthetic tasks and their programs, through the verifier's sandbox: the only place where any of them runs. Each step can be interrupted; the same
-command continues, for what is done stands in the file already."""
+"""Makes synthetic tasks and their programs, which run only inside the verifier's sandbox. Each step can be interrupted. Repeating the command
+continues it, because finished work is already in the file."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, VerifyJob
 from verifier.report import Report
 
 AGREEMENT = "synthetic: made by this program"
-EVERY_CHEAT = 8  # one task in so many gets a cheat; the export holds their share down
+EVERY_CHEAT = 8  # one in this many tasks gets a cheat; the export limits their share
 
 Say = Callable[[str], None]
 
 
 class Runs(Protocol):
-    """A verifier, or a pool of them."""
+    """A single verifier, or a pool of them."""
 
     async def run(self, job: Job) -> JobResult: ...
 
 
 class Lines:
-    """A file of JSON lines that is only ever appended to. A last line that a crash tore is cut off."""
+    """An append-only file of JSON lines. A last line that a crash left incomplete is removed."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -63,7 +63,7 @@ def line_of(task: SyntheticTask, seed: int) -> dict[str, Any]:
 
 
 def task_of(line: dict[str, Any]) -> SyntheticTask:
-    """Raises `ValueError` where this version would draw another task."""
+    """Restores the task described by a line. Raises `ValueError` if this version of the generator would draw a different task."""
     task = SyntheticTask(line["number"], drawn(line["seed"], line["number"]))
     if task.sha != line["sha"]:
         raise ValueError(f"task {line['number']} was drawn by another version of the generator: synthesise anew")
@@ -71,8 +71,9 @@ def task_of(line: dict[str, Any]) -> SyntheticTask:
 
 
 async def admit(tasks: Sequence[dict[str, Any]], client: Runs, into: Lines, say: Say, at_once: int = 1) -> int:
-    """The execution filter: a task is kept where it runs, is neither trivial nor stochastic, and its results are finite. Returns how many are.
-    A fault of the host decides nothing: such a task is asked again the next time. `at_once`: tasks that run side by side."""
+    """Applies the execution filter: a task is kept if it runs, is neither trivial nor stochastic, and produces finite results. Returns the number of
+    tasks that were kept. A host failure decides nothing, so such a task is tried again the next time. `at_once`: the number of tasks that run
+    concurrently."""
     known = {line["sha"]: line["kept"] for line in into}
 
     async def one(place: int, task: dict[str, Any]) -> None:
@@ -93,8 +94,9 @@ async def admit(tasks: Sequence[dict[str, Any]], client: Runs, into: Lines, say:
 async def programs(
     tasks: Sequence[dict[str, Any]], client: Runs, device: DeviceFigures, into: Lines, settled: Lines, seed: int, say: Say, at_once: int = 1
 ) -> int:
-    """Rows for every task: programs that passed (skill 1), from slow and from wrong ones to the tuned one (skill 2), and a few cheats. `settled` is
-    told which tasks are done; one that the host kept from being measured is not, and what of it is in `into` is not made again."""
+    """Makes rows for every task: programs that passed (skill 1), steps from slow and wrong programs to the tuned one (skill 2), and a few cheats.
+    `settled` is called with each task that is done. A task that could not be measured because of the host is not done; its rows that are already in
+    `into` are not made again."""
     known, made = {row["id"] for row in into}, 0
 
     async def one(place: int, line: dict[str, Any]) -> None:
@@ -114,11 +116,11 @@ async def programs(
 
 
 async def _side_by_side(tasks: Sequence[dict[str, Any]], done: set[str], one: Callable[[int, dict[str, Any]], Awaitable[None]], at_once: int) -> None:
-    """`one` of each task that is not done, with its place, so many at a time."""
+    """Runs `one` for each unfinished task, passing its index, with at most `at_once` running concurrently."""
     due = ((place, task) for place, task in enumerate(tasks, start=1) if task["sha"] not in done)
 
     async def work() -> None:
-        for place, task in due:  # one iterator for all: each takes the next
+        for place, task in due:  # all workers share one iterator, and each takes the next task from it
             await one(place, task)
 
     async with asyncio.TaskGroup() as workers:
@@ -127,14 +129,14 @@ async def _side_by_side(tasks: Sequence[dict[str, Any]], done: set[str], one: Ca
 
 
 async def figures_of(client: Client) -> DeviceFigures:
-    """The device that programs are made for."""
+    """Returns the device for which the programs are written."""
     return DeviceFigures.of({**(await client.ready()).model_dump(mode="json"), **await client.figures()})
 
 
 class _Maker:
     def __init__(self, task: SyntheticTask, client: Runs, device: DeviceFigures, rng: random.Random):
         self.task, self.client, self.device, self.rng = task, client, device, rng
-        self.settled = True  # no verdict was the host's fault
+        self.settled = True  # false once a host failure has caused a verdict
 
     async def rows(self) -> list[Row]:
         found = [(written, report) for written in await self._written() if (report := await self._judged(written)) is not None]

@@ -1,4 +1,4 @@
-"""The operators that synthetic tasks are composed of: each says what it needs, what it writes into the task, and what shape comes out."""
+"""The operators from which synthetic tasks are built. Each states its requirements, the lines that it adds to the task, and its output shape."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ IMAGE: Shape = ("batch", "channels", "height", "width")
 
 @dataclass(frozen=True)
 class Step:
-    """One operator in a task. `parameters` are lines of the constructor; `line` computes `x` anew; `second`: it reads the second input `y`."""
+    """One operator in a task. `parameters` are lines of the constructor, and `line` recomputes `x`. `second`: whether it reads the second input
+    `y`."""
 
     name: str
     family: str
     line: str
     out: Shape
     parameters: tuple[str, ...] = ()
-    second: str = ""  # how `y` is made, for get_inputs
+    second: str = ""  # how get_inputs creates `y`
     helpers: tuple[str, ...] = ()  # lines before `line`
 
 
@@ -131,7 +132,7 @@ def pointwise(shape: Shape, rng: random.Random, at: int) -> Step:
 
 
 def with_parameter(shape: Shape, rng: random.Random, at: int) -> Step:
-    """A parameter a feature, or a channel of an image."""
+    """Adds one parameter per feature, or per channel of an image."""
     size, view = (shape[1], f".view(1, -1{', 1' * (len(shape) - 2)})") if shape[1] == "channels" else (shape[-1], "")
     name = rng.choice(["weight", "bias", "gate", "prelu"])
     parameter = f"self.p{at} = nn.Parameter(torch.{'ones' if name in ('weight', 'gate') else 'zeros'}({size}))"
@@ -141,7 +142,7 @@ def with_parameter(shape: Shape, rng: random.Random, at: int) -> Step:
 
 
 def residual(shape: Shape, rng: random.Random, at: int) -> Step | None:
-    """With the result of an earlier step; the chain sees to it that there is one of this shape."""
+    """Adds the result of an earlier step; the chain ensures that a result of this shape exists."""
     name = rng.choice(["residual", "gated_residual", "weighted_residual"])
     lines = {"residual": "x + kept", "gated_residual": "x * torch.sigmoid(kept)", "weighted_residual": "x + {c} * kept"}
     return Step(name, "residual", lines[name].format(**numbers(rng)), shape)
@@ -191,6 +192,6 @@ def loss(shape: Shape, rng: random.Random, at: int) -> Step | None:
     return Step(name, "loss", line.format(**numbers(rng)), (), second=f"{made}({', '.join(shape)})")
 
 
-# By how often they are drawn: pointwise ones are what fusion lives of.
+# The weights say how often operators are drawn; pointwise operators are drawn most because they offer the most opportunities for fusion.
 MAKERS: tuple[tuple[Maker, int], ...] = ((pointwise, 6), (with_parameter, 2), (residual, 2), (norm, 2), (softmax, 1), (product, 1))
 ENDS: tuple[tuple[Maker | None, int], ...] = ((None, 5), (reduction, 3), (loss, 2))

@@ -1,6 +1,6 @@
-"""Programs of several qualities for a synthetic task: by the built-in compiler as it would and as it would not, wrong on purpose, and cheats.
+"""Writes programs of different quality for a synthetic task: good and bad ones from the built-in compiler, deliberately wrong ones, and cheats.
 
-Everything here makes text. What a program is worth says the verifier alone, and a row is kept only where its verdict bears the label out.
+Everything here produces text. Only the verifier decides what a program is worth. A row is kept only if the verdict confirms its label.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Written:
 
 
 def honest(task_source: str, capture: Capture, figures: DeviceFigures, rng: random.Random) -> list[Written]:
-    """The compiler's first program, and one without its strategies whose numbers are the least fitting. None where it has no kernel to offer."""
+    """Returns two programs: the compiler's first program, and one without its strategies and with the least suitable numbers. Returns nothing if the
+    compiler has no kernel for this task."""
     plan = make_plan(capture, task_source, figures)
     if plan.graph is None or not plan.own:
         return []
@@ -61,12 +62,13 @@ def honest(task_source: str, capture: Capture, figures: DeviceFigures, rng: rand
 
 
 def wrong_task(chain: Chain, rng: random.Random) -> str:
-    """The source of a task that the wrong program is compiled for: same constructor, another result."""
+    """Returns the source of a task with the same constructor but a different result. Its compiled program is the wrong program for the original
+    task."""
     return wrong(chain, rng).source()
 
 
 def wrong_program(task_source: str, capture: Capture, figures: DeviceFigures) -> Written | None:
-    """`capture` and `task_source` are of the wrong task."""
+    """Compiles the wrong program; `capture` and `task_source` are those of the wrong task."""
     plan = make_plan(capture, task_source, figures)
     if plan.graph is None or not plan.own:
         return None
@@ -84,7 +86,8 @@ def cheat(task_source: str, rng: random.Random) -> Written:
 
 
 def borne_out(written: Written, report: Report) -> bool:
-    """Whether the verdict is what the label says. A cheat that passes as orchestration was found out as well: it is no generated kernel."""
+    """Returns whether the verdict confirms the label. A cheat that passes as orchestration counts as detected, because orchestration is not a
+    generated kernel."""
     if written.quality in ("tuned", "slow"):
         return report.status == "passed" and report.program_class in ("custom", "mixed")
     if written.quality == "wrong":

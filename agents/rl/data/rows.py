@@ -1,4 +1,5 @@
-"""Training rows from a run's trace: a task with a program that passed (skill 1), a program with its diagnosis and a better one (skill 2)."""
+"""Makes training rows from a run's trace: a task with a program that passed (skill 1), or a program with its diagnosis and a better program (skill
+2)."""
 
 from __future__ import annotations
 
@@ -20,25 +21,26 @@ from verifier.report import Report
 from verifier.source import sha256
 
 Kind = Literal["write", "repair", "optimise"]
-GAINED = 1.0  # lower end of the gain of a program that is called better
+GAINED = 1.0  # lower end of the gain that a program must reach to count as better
 LONGEST_FEEDBACK = 4000  # characters
-LEFT_OUT = frozenset({"hack", "retracted", "questioned"})  # by people's verdict
+LEFT_OUT = frozenset({"hack", "retracted", "questioned"})  # according to people's verdicts
 
 
 @dataclass(frozen=True)
 class RunTrace:
-    """A finished run: its events, its artefacts by hash, and who agreed that it teaches."""
+    """A finished run: its events, its artefacts by hash, and who agreed that it may be used for training."""
 
     events: Sequence[Event]
     artefact: Callable[[str], bytes]
     agreement: str
     origin: str  # "trace" or "database"
-    verdicts: Mapping[int, str] = field(default_factory=dict)  # of people, by candidate
+    verdicts: Mapping[int, str] = field(default_factory=dict)  # people's verdicts, by candidate
 
 
 @dataclass(frozen=True)
 class Row:
-    """Flat, so that Parquet keeps every field a column. JSON in texts: `diagnosis_before`, `report_before`, `report`, `components`."""
+    """One row, which is flat so that every field becomes a Parquet column. These fields contain JSON as text: `diagnosis_before`, `report_before`,
+    `report`, `components`."""
 
     id: str
     skill: Skill
@@ -55,7 +57,7 @@ class Row:
     feedback: str
     diagnosis_before: str
     report_before: str
-    quality: str  # "found" by a run; of a synthetic program "tuned", "slow", "wrong", "cheat"
+    quality: str  # "found" for programs of a run; "tuned", "slow", "wrong" or "cheat" for synthetic programs
     status: str
     tier: str
     speedup_low: float | None
@@ -95,7 +97,8 @@ class _Judged:
 
 
 def rows_of(trace: RunTrace, scrubber: Scrubber, skipped: Callable[[str], None] = lambda why: None) -> Iterator[Row]:
-    """`skipped` is told why a program is left out. Raises `KeyError` where an artefact is missing, `ValueError` where the trace is none."""
+    """Yields the rows of a trace. `skipped` is called with the reason whenever a program is left out. Raises `KeyError` if an artefact is missing and
+    `ValueError` for an invalid trace."""
     summary = project(trace.events)
     if summary.state != "finished":
         skipped("the run has not finished")
@@ -126,7 +129,7 @@ def rows_of(trace: RunTrace, scrubber: Scrubber, skipped: Callable[[str], None] 
 
 
 def _judged(candidate: CandidateRow, trace: RunTrace, task: str, scrubber: Scrubber) -> _Judged | str:
-    """The candidate with its source and report, or why it is left out."""
+    """Returns the candidate with its source and report, or the reason why it is left out."""
     if candidate.report is None or candidate.program is None:
         return f"candidate {candidate.number} has no verdict"
     if trace.verdicts.get(candidate.number) in LEFT_OUT:
@@ -181,7 +184,7 @@ class _Writer:
 
 
 def figures(report: Report, scrubber: Scrubber) -> dict[str, Any]:
-    """What a row says of the verdict and of where it was measured, whoever wrote the program."""
+    """Returns the parts of a row that describe the verdict and where it was measured, regardless of who wrote the program."""
     speed, environment = report.speedup, report.environment
     return {
         "split": "",
@@ -205,7 +208,7 @@ def figures(report: Report, scrubber: Scrubber) -> dict[str, Any]:
 
 
 def slim_json(report: Report, scrubber: Scrubber) -> str:
-    """The report without its raw samples and its seed, scrubbed; a report all the same."""
+    """Returns the report, scrubbed and without raw samples and seed; it is still a valid report."""
     slim = report.model_dump(mode="json", exclude={"seed"})
     timing = slim["timing"] or {"comparisons": []}
     for comparison in [*timing["comparisons"], *([timing["rival"]] if timing.get("rival") else [])]:
@@ -214,7 +217,7 @@ def slim_json(report: Report, scrubber: Scrubber) -> str:
 
 
 def feedback(report: Report) -> str:
-    """What a program's author is told of a verdict: the sentence, what the compiler said, the trial that failed, the findings."""
+    """Returns what the author of a program is told about its verdict: the sentence, the compiler output, the failed trial, and the findings."""
     lines = [report.message]
     if report.status == "build_failed" and report.build is not None:
         lines.append(report.build.compiler_output)
@@ -226,7 +229,7 @@ def feedback(report: Report) -> str:
 
 
 def diagnosis_of(candidate: CandidateRow) -> Diagnosis | None:
-    """None where nobody made one, or an earlier version did that said it in other words."""
+    """Returns the candidate's diagnosis. Returns None if there is no such text, or if it comes from an earlier version with different wording."""
     try:
         return Diagnosis.model_validate(candidate.diagnosis.written()) if candidate.diagnosis else None
     except ValueError:

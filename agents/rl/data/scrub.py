@@ -1,4 +1,5 @@
-"""Secrets out of what leaves the house: keys of known makes, whatever the environment calls a key, credentials in addresses, people's folders."""
+"""Removes secrets from exported data: keys in known formats, values that the environment names as keys, credentials in addresses, and home
+folders."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 GONE = "[secret]"
-SHORTEST = 8  # characters of a value of the environment: shorter ones are words
+SHORTEST = 8  # minimum length in characters of an environment value; shorter ones are ordinary words
 NAMED = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|DATABASE_URL)$", re.I)
 
 PATTERNS = (
@@ -25,14 +26,15 @@ PEOPLE = (re.compile(r"(?<=/home/)[\w.-]+"), re.compile(r"(?<=/Users/)[\w.-]+"),
 
 
 class Scrubber:
-    """`environment`: whose values count as secrets where their names say so (default: this process's)."""
+    """`environment`: variables whose values count as secrets if their names suggest it (by default, those of this process)."""
 
     def __init__(self, environment: Mapping[str, str] | None = None):
         named = environment if environment is not None else os.environ
         self._values = sorted((v for k, v in named.items() if NAMED.search(k) and len(v) >= SHORTEST), key=len, reverse=True)
 
     def secret(self, text: str) -> bool:
-        """Whether a key stands in it. A name of a person is none: it can be taken out of a text, a secret is a reason to leave the text behind."""
+        """Returns whether the text contains a key. A person's name does not count. A name can be removed from a text, whereas a secret is a reason to
+        drop the whole text."""
         return self._without_keys(text) != text
 
     def text(self, text: str) -> str:
@@ -42,7 +44,7 @@ class Scrubber:
         return text
 
     def value(self, value: Any) -> Any:
-        """JSON with every text in it scrubbed, keys of objects included."""
+        """Returns the JSON value with all of its text scrubbed, including object keys."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):

@@ -1,6 +1,8 @@
-"""Runs to learn from: trace folders whose owner says that they agree, and those of a database whose team did, on record.
+"""Runs to learn from: trace folders whose owner has given consent, and database runs whose team has recorded its consent.
 
-This side knows no database: `manage.py export_agreed` writes the runs as traces, each with `agreement.json`, and they are read like any others."""
+This module has no access to a database: `manage.py export_agreed` writes the runs as traces, each with an `agreement.json`, and they are read like
+any others.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ MANAGE = Path(__file__).resolve().parents[3] / "manage.py"
 
 
 class NoSource(ValueError):
-    """With a sentence about what to do."""
+    """No usable source. The message says what to do."""
 
 
 def folders(given: Sequence[Path], agreed_by: str = "") -> Iterator[tuple[str, RunTrace | str]]:
-    """The traces below folders by path; a text instead of a trace says why it cannot be used. Raises `NoSource`."""
+    """Yields the traces in folders, sorted by path. A text in place of a trace says why it cannot be used. Raises `NoSource`."""
     for folder in given:
         traces = sorted(folder.rglob(TRACE)) if folder.is_dir() else []
         if not traces:
@@ -37,7 +39,7 @@ def folders(given: Sequence[Path], agreed_by: str = "") -> Iterator[tuple[str, R
 
 
 def database() -> Iterator[tuple[str, RunTrace | str]]:
-    """Finished runs of the teams that agreed, of this installation's database (DATA_DIR, or DATABASE_URL). Raises `NoSource`."""
+    """Yields finished runs of consenting teams from this installation's database (DATA_DIR, or DATABASE_URL). Raises `NoSource`."""
     if not MANAGE.exists():
         raise NoSource("the database is reached through manage.py, which is only in a checkout")
     with tempfile.TemporaryDirectory() as folder:

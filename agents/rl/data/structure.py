@@ -1,9 +1,10 @@
-"""What a task's reference computes, apart from how it is spelled. Sources are parsed, never run.
+"""Describes what a task's reference computes, independently of how it is written. Sources are parsed, never run.
 
-The code is read as data flow: each operator with the operators that made its arguments. So names, comments, annotations, temporaries, constants
-(literal, computed, named, or given to a constructor), the order of definitions and of independent lines, ways to import, and `x.mean(-1)` against
-`torch.mean(x, dim=-1)` make no difference. Two measures come of it: the `key` is equal where all operators and their flow are; the overlap of
-`features` (an operator with what feeds it, one and two steps back) says how alike two references are, also where a line was added.
+The code is read as a data-flow graph that connects each operator to the operators that produced its arguments. The following differences are
+therefore ignored: names, comments, annotations, temporaries, constants (literal, computed, named, or passed to a constructor), the order of
+definitions and of independent lines, import style, and `x.mean(-1)` versus `torch.mean(x, dim=-1)`. This gives two measures. The `key` of two
+references is equal if all operators and their data flow are equal. The overlap of their `features` (an operator with its inputs, one and two steps
+back) shows how similar they are, even if a line was added.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-GIVES_INPUTS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants"})  # sizes alone
+GIVES_INPUTS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants"})  # these functions only determine sizes
 GIVEN = frozenset(dir(builtins))
 OF_TENSORS = frozenset({"shape", "dtype", "device", "data", "grad", "ndim", "T", "mT", "H", "mH", "real", "imag"})
 LONGEST_SOURCE = 1 << 20
@@ -23,16 +24,16 @@ SAME = {"mult": "mul", "matmult": "matmul", "truediv": "div", "multiply": "mul",
 
 
 class NoReference(ValueError):
-    """A source that cannot be parsed, or computes nothing."""
+    """Raised for a source that cannot be parsed or that computes nothing."""
 
 
 @dataclass(frozen=True)
 class Structure:
     key: str
-    features: frozenset[tuple[str, int]] = field(repr=False)  # a feature, and how often it came before: so overlap counts repetitions
+    features: frozenset[tuple[str, int]] = field(repr=False)  # a feature and how often it has occurred before, so that repetitions count
 
     def similarity(self, other: Structure) -> float:
-        """Between 0 and 1 (Jaccard); 1 for the same key."""
+        """Returns the Jaccard similarity, between 0 and 1; structures with the same key have 1."""
         if self.key == other.key:
             return 1.0
         both = len(self.features & other.features)
@@ -41,11 +42,12 @@ class Structure:
 
 @dataclass(frozen=True)
 class Node:
-    """A value: by which operator it came, from which others. `digest` tells its whole history."""
+    """A value, described by the operator that produced it and by its input values. `digest` identifies how the value was computed, back to the
+    inputs."""
 
     op: str
     digest: str
-    near: str  # the operator with its arguments' operators
+    near: str  # the operator together with the operators of its arguments
 
     @classmethod
     def of(cls, op: str, kids: Sequence[Node] = ()) -> Node:
@@ -57,7 +59,7 @@ INPUT, NUMBER = Node.of("input"), Node.of("number")
 
 
 def structure(source: str) -> Structure:
-    """Raises `NoReference`."""
+    """Returns the structure of a source. Raises `NoReference`."""
     try:
         if len(source) > LONGEST_SOURCE:
             raise ValueError(f"more than {LONGEST_SOURCE} characters")
@@ -77,23 +79,23 @@ def structure(source: str) -> Structure:
 
 
 class _Flow:
-    """All operators of a module, in whatever order: `nodes`, each with its arguments."""
+    """All operators of a module in any order: `nodes` has each one with its arguments."""
 
     def __init__(self, module: ast.Module):
         self.nodes: list[tuple[Node, tuple[Node, ...]]] = []
         self.imported = _imports(module)
         functions = [n for n in ast.walk(module) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name not in GIVES_INPUTS]
         self.own = {n.name for n in ast.walk(module) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
-        self.attributes: dict[str, Node] = {}  # of `self`: what the constructor put there
+        self.attributes: dict[str, Node] = {}  # attributes of `self` that the constructor sets
         self.known: dict[str, Node] = {}
         self.module = {name: NUMBER for node in module.body if isinstance(node, ast.Assign) for name in _stored(node)}
         classes = [n for n in ast.walk(module) if isinstance(n, ast.ClassDef)]
         self.constants = {name for one in classes for line in one.body if isinstance(line, ast.Assign) for name in _stored(line)}
         self.attributes |= dict.fromkeys(self.constants, NUMBER)
         stored = {n.attr for n in ast.walk(module) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-        self.named = (self.own | stored) - OF_TENSORS  # attributes whose names are the source's own
+        self.named = (self.own | stored) - OF_TENSORS  # attributes whose names the source itself chose
         for function in sorted(functions, key=lambda function: function.name != "__init__"):
-            # A constructor is given sizes: written into the text instead they would be constants.
+            # Arguments of a constructor are sizes. If they were written into the text instead, they would be constants.
             given = NUMBER if function.name == "__init__" else INPUT
             self.known = dict.fromkeys((arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)), given)
             self.lines(function.body)
@@ -137,7 +139,7 @@ class _Flow:
         if isinstance(target, ast.Name):
             self.known[target.id] = value
         elif isinstance(target, ast.Attribute):
-            # Where two classes have an attribute of one name, the same one is taken, whichever class comes first.
+            # If two classes have an attribute of the same name, the choice between them does not depend on which class comes first.
             self.attributes[target.attr] = min(value, self.attributes.get(target.attr, value), key=lambda node: node.digest)
         elif isinstance(target, ast.Tuple | ast.List):
             for one in target.elts:
@@ -151,7 +153,7 @@ class _Flow:
         if isinstance(node, ast.Constant):
             return NUMBER if isinstance(node.value, int | float | complex) else Node.of(type(node.value).__name__)
         if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
-            return NUMBER  # the sign is the constant's
+            return NUMBER  # the sign belongs to the constant
         if isinstance(node, ast.Name):
             found = self.known.get(node.id) or self.module.get(node.id)
             return found or Node.of("own" if node.id in self.own else _plain(node.id) if node.id in GIVEN or node.id in self.imported else "free")
@@ -173,8 +175,8 @@ class _Flow:
             return value
         kids = tuple(self.value(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
         if isinstance(node, ast.Tuple | ast.List) and _constant(kids):
-            return NUMBER  # 3 and (3, 3) are one kernel's size
-        return Node.of(type(node).__name__.lower(), kids)  # a tuple, a slice: no operator by itself
+            return NUMBER  # 3 and (3, 3) mean the same kernel size
+        return Node.of(type(node).__name__.lower(), kids)  # a tuple or a slice, which is not an operator
 
     def attribute(self, node: ast.Attribute) -> Node:
         if (dotted := self.dotted(node)) is not None:
@@ -186,9 +188,9 @@ class _Flow:
         return Node.of("its own" if node.attr in self.named else f"its {_plain(node.attr)}", (self.value(node.value),))
 
     def call(self, node: ast.Call) -> Node:
-        """A function, a method, or a module that the constructor made: by its plain name, on what it is given."""
+        """Reads a call of a function, of a method, or of a module that the constructor created, as its plain name applied to its arguments."""
         kids = tuple(self.value(arg) for arg in node.args)
-        # By what they are given, for the names may be the source's own, and their order is free.
+        # Sort the keyword arguments by value, because their names may be the source's own and they may come in any order.
         kids += tuple(sorted((self.value(one.value) for one in node.keywords), key=lambda kid: kid.digest))
         dotted = self.dotted(node.func)
         if dotted is not None:
@@ -200,7 +202,7 @@ class _Flow:
         return self.made(self.value(node.func).op, kids)
 
     def dotted(self, node: ast.expr) -> str | None:
-        """The last name of what was imported: `F.layer_norm`, `nn.LayerNorm` and `torch.layer_norm` are one operator."""
+        """Returns the last component of an imported name, because `F.layer_norm`, `nn.LayerNorm` and `torch.layer_norm` are the same operator."""
         names: list[str] = []
         while isinstance(node, ast.Attribute):
             names.append(node.attr)
@@ -220,7 +222,7 @@ def _constant(kids: Sequence[Node]) -> bool:
 
 
 def _imports(module: ast.Module) -> dict[str, str]:
-    """Names to what they stand for: `F` is `torch.nn.functional`."""
+    """Maps names to what they stand for; for example, `F` is `torch.nn.functional`."""
     found: dict[str, str] = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
@@ -240,7 +242,7 @@ def _stored(node: ast.AST) -> list[str]:
 
 
 def _read(target: ast.expr) -> ast.expr:
-    """What is assigned to, as something that is read."""
+    """Returns the target of an assignment as an expression that is read."""
     if isinstance(target, ast.Name):
         return ast.Name(id=target.id, ctx=ast.Load())
     if isinstance(target, ast.Attribute):
@@ -250,7 +252,7 @@ def _read(target: ast.expr) -> ast.expr:
 
 
 def _says_nothing(line: ast.stmt) -> bool:
-    """Docstrings, `pass`, and the call of the base's constructor."""
+    """Returns True for docstrings, `pass`, and the call of the base class's constructor."""
     if isinstance(line, ast.Pass) or isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
         return True
     call = line.value if isinstance(line, ast.Expr) else None

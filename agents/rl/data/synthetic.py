@@ -1,4 +1,5 @@
-"""Synthetic tasks: operators composed into a chain, the same for the same seed, none like a benchmark's. Text alone: nothing is run here."""
+"""Synthetic tasks: chains of operators that are reproducible from a seed and unlike any benchmark task. This module only produces text; nothing is
+run here."""
 
 from __future__ import annotations
 
@@ -11,25 +12,25 @@ from agents.rl.data.operators import ENDS, IMAGE, MAKERS, POINTWISE, ROWS, TOKEN
 from agents.rl.data.structure import structure
 from verifier.source import sha256
 
-LONGEST = 6  # operators before the end
+LONGEST = 6  # number of operators before the final one
 SIZES: Mapping[Shape, Mapping[str, tuple[int, ...]]] = {
     ROWS: {"batch": (64, 256, 1024, 2048), "features": (96, 256, 512, 1000, 1024, 4096)},
     TOKENS: {"batch": (2, 4, 8), "tokens": (64, 128, 200, 256), "features": (64, 128, 384, 512)},
     IMAGE: {"batch": (4, 8, 16), "channels": (8, 16, 32, 48), "height": (16, 28, 32, 56), "width": (16, 28, 32, 56)},
 }
-MOST_TRIES = 60  # draws a task wanted, before the generator is called exhausted
+MOST_TRIES = 60  # draws per requested task before the generator counts as exhausted
 INPUTS = ("torch.randn", "torch.rand")
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A task before it is text. `kept`: after how many steps the value for residuals is remembered."""
+    """A task before it is turned into text. `kept`: the number of steps after which the value for residual connections is saved."""
 
     start: Shape
     sizes: tuple[tuple[str, int], ...]
     steps: tuple[Step, ...]
     kept: int
-    made: str  # how the input is drawn
+    made: str  # how the input is generated
 
     @property
     def name(self) -> str:
@@ -40,7 +41,7 @@ class Chain:
         return sorted({step.family for step in self.steps})
 
     def source(self) -> str:
-        """In KernelBench's format."""
+        """Returns the source in KernelBench's format."""
         sizes = dict(self.sizes)
         wants = [name for name in sizes if any(name in line for step in self.steps for line in step.parameters)]
         seconds = [step.second for step in self.steps if step.second]
@@ -89,7 +90,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class SyntheticTask:
-    number: int  # of the draw that it came from
+    number: int  # number of the draw that produced it
     chain: Chain
 
     @property
@@ -102,11 +103,11 @@ class SyntheticTask:
 
 
 class Exhausted(RuntimeError):
-    """So many draws brought nothing new."""
+    """Raised if the maximum number of draws produced nothing new."""
 
 
 def drawn(seed: int, number: int) -> Chain:
-    """The chain of one draw."""
+    """Returns the chain that a draw produces."""
     rng = random.Random(f"stitchwork synthetic 1:{seed}:{number}")
     start = rng.choice([ROWS, TOKENS, IMAGE])
     sizes = tuple((name, rng.choice(choices)) for name, choices in SIZES[start].items())
@@ -123,8 +124,8 @@ def drawn(seed: int, number: int) -> Chain:
 
 
 def generate(count: int, seed: int, against: Mapping[str, str], say: Callable[[str], None] = lambda line: None) -> Iterator[SyntheticTask]:
-    """`count` tasks of different structure, none alike to one of `against` (sources by name). The first n are the same whatever `count` is.
-    Raises `Exhausted`, and `ValueError` where a source of `against` cannot be read, for then nothing could be said of it."""
+    """Yields `count` tasks with different structures, none of which is similar to a source in `against` (sources by name). The first n tasks are the
+    same for every `count`. Raises `Exhausted`, or `ValueError` if a source in `against` cannot be read, because its similarity would be unknown."""
     known, unread = structures(against)
     if unread:
         raise ValueError(f"{unread[0]} cannot be read as Python, so no task can be told from it")
@@ -149,7 +150,7 @@ def generate(count: int, seed: int, against: Mapping[str, str], say: Callable[[s
 
 
 def wrong(chain: Chain, rng: random.Random) -> Chain:
-    """A chain with the same constructor and shapes that computes something else: an operator swapped, left out, or put in."""
+    """Returns a chain with the same constructor and shapes that computes something else: one operator is replaced, left out or inserted."""
     steps = list(chain.steps)
     plain = [at for at, step in enumerate(steps) if step.family == "pointwise"]
     how = rng.choice(["swap", "leave", "add"] if plain and len(steps) > 1 else ["swap", "add"] if plain else ["add"])

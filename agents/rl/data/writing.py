@@ -1,4 +1,5 @@
-"""Data sets on disk: Parquet where pyarrow is installed, JSON lines anywhere; a file a split, beside `manifest.json` and `leaks.json`."""
+"""Writes data sets to disk, as Parquet if pyarrow is installed and otherwise as JSON lines. Each split is one file, next to `manifest.json` and
+`leaks.json`."""
 
 from __future__ import annotations
 
@@ -16,17 +17,17 @@ MISSING = "Parquet needs the package pyarrow: `pip install -r requirements-rl.tx
 
 
 class CannotWrite(RuntimeError):
-    """With a sentence about what to do."""
+    """Raised if the data set cannot be written. The message says what to do."""
 
 
 def check(format_: Format) -> None:
-    """Before the work: raises `CannotWrite` where the format's package is missing."""
+    """Call this before the work starts. Raises `CannotWrite` if the package for the format is missing."""
     if format_ == "parquet":
         _pyarrow()
 
 
 def write_rows(folder: Path, name: str, rows: Sequence[Row], format_: Format, about: Mapping[str, Any]) -> Path:
-    """`folder/name.parquet` or `.jsonl`, whole or not at all. `about` goes into the Parquet file's own metadata."""
+    """Write `folder/name.parquet` or `.jsonl` atomically. `about` goes into the Parquet file's own metadata."""
     path = folder / f"{name}.{format_}"
     draft = path.with_suffix(path.suffix + ".part")
     if format_ == "parquet":
@@ -38,7 +39,7 @@ def write_rows(folder: Path, name: str, rows: Sequence[Row], format_: Format, ab
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Raises `CannotWrite` for Parquet without pyarrow, `ValueError` for a file that holds something else."""
+    """Read the rows of a file. Raises `CannotWrite` for Parquet without pyarrow, and `ValueError` for an existing file with other contents."""
     if path.suffix == ".parquet":
         _, parquet = _pyarrow()
         found = parquet.read_table(path).to_pylist()

@@ -1,9 +1,10 @@
-"""Attention (product, scale and mask, softmax or ReLU, product) as one kernel: scores never reach memory.
+"""Attention (product, scale and mask, softmax or ReLU, product) as one kernel that never writes the scores to memory.
 
-Whether it is written as `scaled_dot_product_attention` or as two products with operators between them. Softmax runs along with the keys: the
-largest score so far, the sum and the results are rescaled when a larger one comes (M. Milakov and N. Gimelshein, arXiv 1805.02867; T. Dao et al.,
-arXiv 2205.14135). Products go through tensor cores, fp32 as in tensor_cores.py and at its accuracy, 16 bits as in half_cuda.py; there scores and
-their sums stay in fp32, so fewer values are rounded than between kernels.
+In the graph, attention is either one `scaled_dot_product_attention` or two products with operators between them. Softmax is computed online over the
+keys: the kernel tracks the largest score so far, and rescales the sum and the results whenever it finds a larger score (M. Milakov and N. Gimelshein,
+arXiv 1805.02867; T. Dao et al., arXiv 2205.14135). The products run on tensor cores. fp32 products use the method of tensor_cores.py and have the
+same accuracy; 16-bit products use that of half_cuda.py. With 16-bit types, the scores and their sums stay in fp32, so the fused kernel rounds fewer
+values than separate kernels would.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from verifier.graph import Node
 
 LEAST_KEYS = 64
 LEAST_FLOPS = 1 << 26
-WIDEST = 128  # of a head: its results stay in registers
-CHANGES = {"mul", "div", "add", "sub", "where"}  # of a score
-BESIDE = {"eq", "ne", "lt", "le", "gt", "ge"}  # of a mask
-PASSED = {"clone", "alias"}  # what is left of dropout that drops nothing
+WIDEST = 128  # largest head width whose results fit in registers
+CHANGES = {"mul", "div", "add", "sub", "where"}  # operators that may change a score
+BESIDE = {"eq", "ne", "lt", "le", "gt", "ge"}  # comparisons that may form a mask
+PASSED = {"clone", "alias"}  # operators left over from a dropout that drops nothing
 ARITHMETIC = {"load", "const", "cast", "coord", "where", "mul", "div", "add", "sub", "neg", *BESIDE}
 
 
 @dataclass(frozen=True)
 class Written:
-    """Attention as the graph writes it: operators between the first product and what follows the scores, and all of them."""
+    """One occurrence of attention in the graph: the operators between the scores and what follows them, and all members."""
 
     scores: str
     between: tuple[str, ...]
     result: str
     members: tuple[str, ...]
     softmax: bool
-    operands: tuple[str, str, str]  # queries, keys (turned around), values
+    operands: tuple[str, str, str]  # queries, keys (transposed), values
 
 
 class Attention:
@@ -154,7 +155,7 @@ def heads_of(network: Network, names: tuple[str, ...], layouts: tuple[Layout, La
 
 
 def follow(network: Network, node: Node) -> Written | None:
-    """The attention that begins with the product `node`."""
+    """Finds the attention that begins with the product `node`."""
     at, between, passed, weighted = node, [], [], None
     while True:
         users = network.users[at.name]
@@ -192,7 +193,7 @@ def follow(network: Network, node: Node) -> Written | None:
 
 
 def score_tail(network: Network, heads: Heads) -> Tail:
-    """What becomes of a score before softmax or ReLU, over (batch, query, key). Raises `Refused`."""
+    """Builds the tail applied to a score before softmax or ReLU, over (batch, query, key). Raises `Refused`."""
     assert heads.between is not None, "attention as one operator has no operators between its products"
     scores, between = heads.between
     rank = len(network.spec(scores).shape)

@@ -1,4 +1,4 @@
-"""The text of the kernel of attention: see attention.py for how it works."""
+"""The source text of the attention kernel; attention.py explains how it works."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from compiler.families.family import NAME, Printed, Work
 from compiler.families.pool import launcher, parameters
 from compiler.families.product import tensor_cores
 from compiler.families.text import indented
-from compiler.kernel.expressions import CUDA, Expressions
+from compiler.kernel.expressions import Expressions
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import KernelText, Launch, below, beyond, end, known, shift, times
 from compiler.kernel.text import stride as step
 
@@ -22,8 +23,9 @@ Place = tuple[int, int, tuple[tuple[int, int, int], ...]]
 
 @dataclass(frozen=True)
 class Heads:
-    """`places`: stride of a row, offset, and (after, size, stride) of the batches, of queries, keys and values. `between`: the product whose
-    values are scores, and the operators that change them; null where a scale and a causal mask are all."""
+    """Sizes and layouts of attention. For each of queries, keys and values, `places` holds the row stride, the offset and the batches' (after, size,
+    stride). `between` holds the product that computes the scores and the operators that change them. It is None if the scores are only scaled and
+    causally masked."""
 
     names: tuple[str, ...]
     places: tuple[Place, ...]
@@ -43,7 +45,7 @@ class Heads:
 
     @property
     def tile(self) -> int:
-        """Keys of a tile: with wide heads fewer, or registers spill."""
+        """Keys per tile; wide heads use fewer keys to avoid register spills."""
         return 64 if self.width <= 64 else 32
 
     @property
@@ -52,7 +54,7 @@ class Heads:
 
     @property
     def stage(self) -> int:
-        """Floats of a tile of keys and one of values."""
+        """Number of floats in one tile of keys plus one tile of values."""
         return 2 * self.tile * (self.width + 4)
 
 
@@ -285,7 +287,7 @@ def printed(work: Work, score: Tail | None) -> Printed:
 
 
 def moved(name: str, place: Place) -> list[str]:
-    """Moves a pointer to the batch."""
+    """Returns the lines of code that advance a pointer to its batch."""
     _, offset, batch = place
     parts = [f"(long)(batch{f' / {known(after)}' if after > 1 else ''} % {known(size)}) * {step(stride)}" for after, size, stride in batch]
     parts += [shift(offset) if parts else str(offset)] if offset else []
@@ -293,7 +295,8 @@ def moved(name: str, place: Place) -> list[str]:
 
 
 def limit(heads: Heads, rows: int) -> list[str]:
-    """Tiles behind the last query of a block are masked."""
+    """Declares `limit`, the number of key tiles to process. Under a causal mask, the tiles after a block's last query are skipped because they are
+    masked."""
     if not heads.causal:
         return []
     behind = times("(blockIdx.x + 1)", rows)
@@ -307,7 +310,7 @@ def plain_change(heads: Heads) -> tuple[list[str], str]:
 
 
 def change_of(score: Tail, heads: Heads, taken: set[str]) -> tuple[list[str], str]:
-    """Statements, and the expression of what becomes of `value`; its pointers get names of their own."""
+    """Returns the statements that change `value` and the expression for the result, with pointers renamed to avoid clashes."""
     kernel: Any = score.kernel
     renames = {}
     for argument in kernel.arguments.values():

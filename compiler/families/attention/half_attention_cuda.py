@@ -1,8 +1,9 @@
-"""The text of the kernel of attention with 16 bit operands: see attention.py for what it computes, half_cuda.py for the products.
+"""The source text of the attention kernel for 16-bit operands; attention.py describes the computation, half_cuda.py the products.
 
-Scores and weights stay in fp32 registers. A weight is rounded to 16 bits for the second product alone, and the sum of the weights is that of the
-rounded ones: a column of ones beside the values, so tensor cores add it up. Exponentials bound narrow heads (16 a cycle and multiprocessor), so an
-element costs no more than one multiplication and addition, one exponential, a comparison and half a rounding.
+Scores and weights stay in fp32 registers. The weights are rounded to 16 bits only for the second product. The softmax denominator is the sum of the
+rounded weights; the tensor cores compute it through a column of ones that is appended to the values. For narrow heads, the bottleneck is the
+exponentials (16 per cycle and multiprocessor). The kernel therefore spends no more than one multiply-add, one exponential, one comparison and half a
+rounding on each element.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from compiler.families.product.half_kernel import Printing, flush, sums, tail_li
 from compiler.families.product.tensor_cores import SHARED_BYTES
 from compiler.families.text import indented
 from compiler.graph.ir import FLOATS, SIZES
-from compiler.kernel.expressions import C_TYPES, CUDA, Expressions, address, widened
+from compiler.kernel.expressions import C_TYPES, Expressions, address, widened
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import KernelText, Launch, below, beyond, end, shift, stride, times
 
-RESERVED = (*attention_cuda.RESERVED, "held", "mine", "values", "n")  # of attention of every type
-REGISTERS = 65536  # of a multiprocessor
-OWN_REGISTERS = 52  # of a thread, beside scores, sums and queries
-MOST_REGISTERS = 224  # of a thread: beyond it some would be spilled
-MOST_THREADS = 512  # of a multiprocessor that the kernel asks for: more would leave too few registers to each
-EXPONENTIAL = 16  # fp32 operations in the time of one exponential: 8 multiplications, each with an addition
+RESERVED = (*attention_cuda.RESERVED, "held", "mine", "values", "n")  # names that the attention kernels of all types use
+REGISTERS = 65536  # per multiprocessor
+OWN_REGISTERS = 52  # registers per thread, in addition to those for scores, sums and queries
+MOST_REGISTERS = 224  # registers per thread; beyond this number the compiler would spill
+MOST_THREADS = 512  # limit per multiprocessor that the kernel requests; more threads would leave each of them too few registers
+EXPONENTIAL = 16  # fp32 operations in the time of one exponential (8 multiply-adds)
 
 ROWS = r"""// 2 to the power of x within 2 ulp, zero where that is below the smallest normal number.
 __device__ __forceinline__ float exp2_near(float x) {
@@ -203,18 +205,18 @@ template <class T, int WIDTH, int KEYS, int DOWN, Weights WEIGHTS> struct HalfRo
 
 
 def registers(heads: Heads, down: int, keys: int) -> int:
-    """Of a thread, about: scores, sums and queries of `down` times 16 rows."""
+    """Estimates the registers per thread, which hold the scores, sums and queries of `down` times 16 rows."""
     return down * (keys // 2 + heads.width // 2 + heads.width // 4) + OWN_REGISTERS
 
 
 def shapes(heads: Heads) -> list[tuple[int, int]]:
-    """(how many times 16 queries a warp has, keys of a tile) whose registers suffice."""
+    """Returns the combinations (groups of 16 queries per warp, keys per tile) that fit in the registers."""
     return [(down, keys) for down in (1, 2) for keys in (32, 64) if registers(heads, down, keys) <= MOST_REGISTERS]
 
 
 def shape_of(work: Work) -> tuple[int, int, int]:
-    """Warps of a block, how many times 16 queries each has, keys of a tile. Two times 16, as each key and value read is then used twice, where that
-    leaves a block to each multiprocessor."""
+    """Returns the warps per block, the groups of 16 queries per warp and the keys per tile. By default, a warp handles two groups, which uses each
+    loaded key and value twice, provided that every multiprocessor still gets a block."""
     heads: Heads = work.detail
     offered = shapes(heads)
     many = heads.batches * heads.queries >= 4 * 32 * work.setting.figures.units
@@ -235,13 +237,13 @@ def knobs_of(work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
 
 
 def least_ms(work: Work) -> float:
-    """That the exponentials take, one for each score: their rate is a fixed part of that of fp32 arithmetic."""
+    """Returns the time that the exponentials take (one per score), since their rate is a fixed fraction of the fp32 rate."""
     heads: Heads = work.detail
     return heads.batches * heads.queries * heads.keys * EXPONENTIAL * heads.softmax / work.setting.figures.fp32_gflops / 1e6
 
 
 def scaling(score: Tail) -> float | None:
-    """The positive number that every score is multiplied by, where that is all that becomes of it."""
+    """Returns the factor by which the scores are multiplied, or None if it is not positive or the scores are also changed in other ways."""
     ops = score.kernel.ops
     found = {score.load: 1.0}
     for op in ops.values():
@@ -268,12 +270,12 @@ def printed(work: Work, score: Tail) -> Printed:
     arguments = [*arguments[:3], *(a for a in score.kernel.arguments.values() if a.read and a.name != score.result), *arguments[3:]]
     scale = f"{(factor or 1.0) * math.log2(math.e)!r}f"
     weights = "AS_CHANGED" if not heads.softmax else "OF_CHANGED" if factor is None else "OF_SCALED"
-    stage = 2 * keys * pitch  # elements of a tile of keys and one of values
+    stage = 2 * keys * pitch  # number of elements in one tile of keys plus one tile of values
     shared = max(4 * stage, 4 * rows * warps * pitch)
     resident = max(1, min(MOST_THREADS // threads, REGISTERS // (threads * registers(heads, down, keys)), SHARED_BYTES // (shared + 1024)))
     taken, names = parameters(arguments, "__restrict__"), ", ".join(a.name for a in arguments)
     whole = heads.keys % keys == 0
-    changes = factor is None or not whole  # beyond the keys there is no weight
+    changes = factor is None or not whole  # the weights past the last key are zero
     last = f"if (tile == {tiles - 1}) " if factor is not None else ""
     (q_stride, _, _), (k_stride, _, _), (v_stride, _, _) = heads.places
     copies = [f"copy_rows<{heads.width}, {keys}, {threads}, {each}, {str(whole).lower()}>(to{place}, {name} + tile * {keys * each}LL, "
@@ -320,7 +322,8 @@ def printed(work: Work, score: Tail) -> Printed:
 
 
 def change_lines(score: Tail, heads: Heads, block: int, whole: bool, lines: list[str], changed: str) -> list[str]:
-    """What becomes of the scores of a query and two neighbouring keys. What is read of both at once is declared before."""
+    """Returns the lines of code that change the scores of one query and two neighbouring keys. They begin with the vector loads that serve both
+    keys."""
     none = "-INFINITY" if heads.softmax else "0.0f"
     head, known = pairs(score, heads, whole)
     if known:
@@ -341,7 +344,8 @@ def change_lines(score: Tail, heads: Heads, block: int, whole: bool, lines: list
 
 
 def pairs(score: Tail, heads: Heads, whole: bool) -> tuple[list[str], dict[str, str]]:
-    """Declarations of what is read for two neighbouring keys by one instruction, and the text of each such load for one of them."""
+    """Returns declarations that load the values of two neighbouring keys with one instruction, and the expression that each such load becomes for one
+    key."""
     kernel, columns = score.kernel, score.groups[2]
     lines, known = [], {}
     for op in kernel.ops.values():
@@ -361,12 +365,12 @@ def pairs(score: Tail, heads: Heads, whole: bool) -> tuple[list[str], dict[str, 
 
 
 def texts_of(heads: Heads) -> list[str]:
-    """Index variables of scores and results."""
+    """Returns the index variables of the scores and the results."""
     return ["batch" if heads.batches > 1 else "0", "row", "column"]
 
 
 def finished(work: Work, heads: Heads, dtype: str, taken: str, names: str, rows: int, warps: int) -> list[str]:
-    """The loop of a warp over its finished rows: a lane takes as many neighbouring columns as can be stored at once."""
+    """Returns a warp's loop over its finished rows, in which a lane handles as many neighbouring columns as it can store with one instruction."""
     texts = texts_of(heads)
     width = widest(work.tail, 2, heads.width)
     printing = Printing(

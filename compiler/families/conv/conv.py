@@ -1,8 +1,9 @@
-"""Convolutions, also transposed, in one to three dimensions as products on tensor cores at fp32's accuracy (implicit GEMM), with a pointwise tail.
+"""Implicit-GEMM convolutions on tensor cores with fp32 accuracy and a pointwise tail: 1-D to 3-D, including transposed ones.
 
-Rows of the product are output channels, columns are output positions of all images, the depth runs over channels and taps of the window. The image
-is never unfolded in memory: each stage gathers what its taps see. A transposed convolution by a stride is cut into phases, one for each remainder of
-the output position, in each of which it is a plain convolution with a part of the taps.
+The rows of the matrix product are the output channels, its columns are the output positions of all images, and its depth (the summed dimension) runs
+over channels and window taps. The image is never unfolded in memory, because each stage gathers the elements under its taps. A strided transposed
+convolution is split into phases, one for each remainder of the output position modulo the stride. Each phase is a plain convolution with a subset of
+the taps.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from compiler.graph.ir import Argument, product
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
-from compiler.kernel.expressions import CUDA
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import stride, times
 from verifier.graph import Node
 
 LEAST_FLOPS = 1 << 27
-THIN_FLOPS = 1 << 30  # from which groups of half as many output channels are worth it, most of whose tiles is empty: the library does worse
+THIN_FLOPS = 1 << 30  # from this size on, groups of half as many output channels pay off: most of each tile is empty, but the library is even slower
 NAMES = {f"conv{kind}{rank}d": (kind == "_transpose", rank) for kind in ("", "_transpose") for rank in (1, 2, 3)}
 RESERVED_HERE = (*RESERVED, *direct_conv.RESERVED, *windowed.RESERVED,
                  "x", "at_column", "at_position", "image", "position", "of_phase", "steps", "depth", "valid", "source", "tap", "channel",
@@ -38,12 +39,12 @@ RESERVED_HERE = (*RESERVED, *direct_conv.RESERVED, *windowed.RESERVED,
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension. Output ``q * up + phase`` sees inputs ``q * step + shift[phase] + j * delta`` through taps ``first[phase] + j * every``."""
+    """One dimension. Output ``q * up + phase`` reads inputs ``q * step + shift[phase] + j * delta`` through taps ``first[phase] + j * every``."""
 
     size: int
     out: int
     kernel: int
-    up: int  # phases
+    up: int  # number of phases
     step: int
     delta: int
     every: int
@@ -53,22 +54,22 @@ class Axis:
 
     @property
     def positions(self) -> int:
-        """Of a phase, at most."""
+        """Largest number of positions in a phase."""
         return -(-self.out // self.up)
 
     @property
     def begin(self) -> int:
-        """The first input that any tap of output 0 sees, of the first phase."""
+        """The first input that any tap of output 0 reads in the first phase."""
         return self.shift[0] + min(0, (self.taps[0] - 1) * self.delta)
 
     @property
     def reach(self) -> int:
-        """Inputs from the first that a tap of an output sees to the last."""
+        """Number of inputs from the first to the last one that the taps of one output read."""
         return (self.taps[0] - 1) * abs(self.delta) + 1
 
     @property
     def inside(self) -> bool:
-        """Whether no tap ever falls outside the input."""
+        """True if no tap ever falls outside the input."""
         ends = [
             self.shift[p] + q * self.step + j * self.delta for p in range(self.up) for q in (0, self.positions - 1) for j in (0, self.taps[p] - 1)
         ]
@@ -80,24 +81,24 @@ class Convolution:
     transposed: bool
     rank: int
     images: int
-    channels: int  # of the input
+    channels: int  # input channels
     outputs: int
     groups: int
     axes: tuple[Axis, Axis, Axis]
     flops: int
     names: tuple[str, str]  # image and weight
     bias: str | None
-    offset: int  # of the image in its tensor
+    offset: int  # the image's offset in its tensor
 
     @property
     def real(self) -> list[tuple[int, str]]:
-        """The axes that are more than one position with one tap."""
+        """The axes with more than one position and one tap."""
         return [(at, name) for at, name in enumerate(AXES) if (self.axes[at].size, self.axes[at].out, self.axes[at].kernel) != (1, 1, 1)] or [
             (2, "w")
         ]
 
     def place(self, prefix: str, sizes: list[int]) -> str:
-        """The flat position of `prefix`_d, _h and _w in a plane of these sizes."""
+        """Returns the flat position of the coordinates `prefix`_d, _h and _w in a plane of the given sizes."""
         text = ""
         for at, name in self.real:
             text = f"{prefix}_{name}" if not text else f"{times(f'({text})' if ' ' in text else text, sizes[at])} + {prefix}_{name}"
@@ -113,23 +114,24 @@ class Convolution:
 
     @property
     def each(self) -> int:
-        """Input channels of a group."""
+        """Input channels per group."""
         return self.channels // self.groups
 
     @property
     def unit(self) -> int:
-        """Channels under one tap that lie side by side in the depth; 0: channels are outermost, and every element finds its own tap."""
+        """Number of channels under one tap that are contiguous in the depth. 0 means that channels are the outermost axis and that the tap is
+        computed for each element."""
         return next((count for count in (DEPTH, 16, 8, 4) if self.each % count == 0), 0)
 
     @property
     def taps_inner(self) -> bool:
-        """Whether the taps of some channels follow one another: neighbouring taps see the same lines of the image, which the first level caches.
-        Phases differ in their number of taps, by which nothing should be divided."""
+        """True if the taps of a set of channels are contiguous, so that neighbouring taps read the same lines of the image from the L1 cache. It is
+        false if there are several phases, because their tap counts differ and dividing an index by a variable count is slow."""
         return self.phases == 1
 
     @property
     def pointwise(self) -> bool:
-        """Four neighbouring positions are four neighbouring elements of the image."""
+        """True if any four neighbouring positions read four neighbouring elements of the image."""
         return (
             all(a.taps == (1,) and a.step == 1 and a.shift == (0,) and a.out == a.size for a in self.axes)
             and self.plane % 4 == 0
@@ -205,7 +207,7 @@ class Conv:
         weights = packed_weights(found)
         setup, gather = image_setup(found, tile), image_loads(found, tile, tensor_cores.pitches(shape, tile)[1])
         a = Operand(shape.rows, shape.depth, shape.depth, 1, (), 0)
-        deep = "depth" if found.phases > 1 else ""  # rows are as long as their phase is deep
+        deep = "depth" if found.phases > 1 else ""  # the row length depends on the phase's depth
         loads = operand_loads("a", a, "row0", tile.rows, tensor_cores.pitches(shape, tile)[0], tile, deep)
         columns = output_position(found)
         row = f"batch % {found.groups} * {stride(shape.rows)} + row" if found.groups > 1 else "row"
@@ -260,7 +262,7 @@ def plain_axis(size: int, out: int, kernel: int, stride: int, padding: int, dila
 
 
 def transposed_axis(size: int, out: int, kernel: int, stride: int, padding: int, dilation: int) -> Axis:
-    """Output o sees input (o + padding - k * dilation) / stride wherever that is whole."""
+    """Builds the axis of a transposed convolution: output o reads input (o + padding - k * dilation) / stride if that is an integer."""
     first, shift, taps = [], [], []
     seen = [[k for k in range(kernel) if (phase + padding - k * dilation) % stride == 0] for phase in range(stride)]
     every = next((own[1] - own[0] for own in seen if len(own) > 1), 1)
@@ -272,7 +274,7 @@ def transposed_axis(size: int, out: int, kernel: int, stride: int, padding: int,
 
 
 def packed_weights(found: Convolution) -> Packed:
-    """All phases one after the other: a row for each output channel, as deep as the phase, filled up with zeros to whole stages."""
+    """Packs the phases one after the other. Each output channel is one row, which is as long as the phase's depth and zero-padded to whole stages."""
     rows, each = found.outputs, found.each
     axes = found.axes[3 - found.rank :]
     parts = []

@@ -1,7 +1,7 @@
-"""How an implicit-GEMM convolution finds its elements: which image and position a column of the product is, and what its taps see of the image.
+"""The gather of an implicit-GEMM convolution: computes the image and position of each product column, and loads the image elements under its taps.
 
-A thread of the copy has one column of the tile. Where channels come in units of 32 to 4, it finds its place in the image once for all channels of a
-unit under one tap; with 3 channels, say, every element is looked for by itself.
+Each copying thread handles one column of the tile. If the channels divide into units of 4 to 32, the thread computes its position in the image once
+for all channels of a unit under one tap. Otherwise, for example with 3 channels, it computes the position of every element separately.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AXES = ("d", "h", "w")
 
 
 def image_setup(found: Convolution, tile: Tile) -> list[str]:
-    """Where this thread's column of the gathered tile lies: the image, and the input that the first tap sees."""
+    """Computes where this thread's column of the gathered tile starts: the image, and the input that the first tap reads."""
     shape = found.product
     lines = []
     if found.phases > 1:
@@ -73,7 +73,7 @@ def phase_lines(found: Convolution) -> list[str]:
 
 
 def choose(values: tuple[int, ...], at: str) -> str:
-    """A number by its index, as a chain of conditions."""
+    """Returns a chain of conditional expressions that selects a number by its index."""
     if len(set(values)) == 1:
         return known(values[0])
     text = end(values[-1])
@@ -83,7 +83,7 @@ def choose(values: tuple[int, ...], at: str) -> str:
 
 
 def image_loads(found: Convolution, tile: Tile, pitch: int) -> list[str]:
-    """Statements that gather one stage of the image: DEPTH lines of the tile's columns."""
+    """Returns the statements that gather one stage of the image, which is DEPTH lines of the tile's columns."""
     shape = found.product
     bounded = shape.columns % tile.columns != 0
     plane = found.plane
@@ -120,7 +120,8 @@ def image_loads(found: Convolution, tile: Tile, pitch: int) -> list[str]:
 
 
 def unit_loads(found: Convolution, taps: list[str], count: str, tests: list[str], where: str, ragged: bool, tile: tuple[int, int, int]) -> list[str]:
-    """A stage in units of channels under one tap: a thread finds its place in the image once for each. `ragged`: the last stage may have fewer."""
+    """Gathers a stage in units of channels under one tap, so a thread computes its position in the image only once per unit. `ragged` means that the
+    last stage may have fewer units."""
     columns, steps, pitch = tile
     unit, chunks, parts = found.unit, found.each // found.unit, DEPTH // found.unit
     at = "unit" if parts > 1 else "step"
@@ -149,7 +150,7 @@ def unit_loads(found: Convolution, taps: list[str], count: str, tests: list[str]
 
 
 def tap_lines(found: Convolution, taps: list[str]) -> list[str]:
-    """Declares the input position that `tap` sees."""
+    """Declares the input position that `tap` reads."""
     lines = []
     texts = {"d": f"tap / ({taps[1]} * {taps[2]})", "h": f"tap / {taps[2]} % {taps[1]}", "w": f"tap % {taps[2]}"}
     for at, axis in found.real:
@@ -165,7 +166,7 @@ def tap_lines(found: Convolution, taps: list[str]) -> list[str]:
 
 
 def output_position(found: Convolution) -> list[str]:
-    """Declares `image` and `position` of `column`; leaves where a phase has fewer positions than the others."""
+    """Declares the `image` and `position` of `column`; exits if this phase has no such position because it has fewer positions than the others."""
     positions = found.product.columns // found.images
     lines = [f"const int image = column / {positions};" if found.images > 1 else "const int image = 0;"]
     q = f"column % {positions}" if found.images > 1 else "column"

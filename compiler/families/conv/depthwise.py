@@ -1,8 +1,10 @@
-"""Convolutions of each channel by itself (depthwise, also with several outputs a channel), with a pointwise tail and prologue. So also of an image of
-one channel to a few, where tensor cores would multiply zeros: three of four channels, and most of 16 outputs.
+"""Depthwise convolutions with one or more outputs per channel, and with a pointwise tail and prologue.
 
-Bound by memory: one GPU thread computes a strip of outputs that lie below one another, so that an input row that it has read serves every window it
-is part of; the weights of its channel stay in registers.
+This includes convolutions from one channel to a few, because on tensor cores three of four channels and most of 16 outputs would be multiplications
+by zero.
+
+The kernel is memory-bound. Each GPU thread computes a vertical strip of outputs, so an input row that it reads serves every window that contains the
+row. The weights of its channel stay in registers.
 """
 
 from __future__ import annotations
@@ -17,24 +19,25 @@ from compiler.graph.ir import FLOATS, product
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
-from compiler.kernel.expressions import CUDA, POINTED, widened
+from compiler.kernel.expressions import POINTED, widened
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import below, beyond, stride, times
 from verifier.graph import Node
 
 NAMES = {f"conv{rank}d": rank for rank in (1, 2, 3)}
-MOST_TAPS = 64  # whose weights fit into registers beside the strip
+MOST_TAPS = 64  # largest number of taps whose weights fit in registers along with the strip
 RESERVED = ("x", "weight", "bias", "taps", "sums", "image", "plane", "channel", "source", "at", "d", "h", "w", "o", "v", "z", "value", "tap", "below",
             *(f"{axis}_{end}" for axis in AXES for end in ("at", "k")))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Depthwise:
-    """Sizes over (depth, height, width); what an operator has not is 1."""
+    """Sizes over (depth, height, width); dimensions that an operator does not have are 1."""
 
     rank: int
     images: int
-    channels: int  # of the input
-    each: int  # outputs a channel
+    channels: int  # input channels
+    each: int  # outputs per channel
     size: tuple[int, int, int]
     out: tuple[int, int, int]
     kernel: tuple[int, int, int]

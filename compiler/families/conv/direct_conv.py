@@ -1,9 +1,9 @@
-"""Convolutions with few input channels, straight from the image on tensor cores at fp32's accuracy: no unfolded window goes through shared memory.
+"""Convolutions with few input channels on tensor cores with fp32 accuracy, without unfolding windows in shared memory.
 
-A block keeps the weights of up to 64 output channels, cut in two TF32 numbers and in the order of the tensor core's fragments, and walks over
-tiles of positions. Of the image it brings the patch around a tile while it multiplies the one before; a lane finds the elements of a step of depth
-(8 channels under one tap, or 4 under two) at places that do not depend on the position. The arithmetic is that of tensor_cores.py, sums leave the
-tensor core after two steps.
+A block keeps the weights of up to 64 output channels in shared memory and loops over tiles of positions. Each weight is split into two TF32 numbers,
+which are stored in the order of the tensor core's fragments. The block loads the image patch around a tile while it multiplies the previous tile.
+In each depth step (8 channels under one tap, or 4 channels under two taps), the offsets of a lane's elements are the same for all positions. The
+arithmetic is the same as in tensor_cores.py; sums leave the tensor core after two steps.
 """
 
 from __future__ import annotations
@@ -18,37 +18,38 @@ from compiler.families.pool import launcher, parameters
 from compiler.families.product import tensor_cores
 from compiler.families.text import indented, scaled, signed
 from compiler.graph.ir import Argument
-from compiler.kernel.expressions import CUDA
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import KernelText, Launch
 
 if TYPE_CHECKING:
     from compiler.families.conv.conv import Convolution
 
-MOST_STEPS = 64  # of depth: beyond it the weights of a block fill the shared memory
-SHARED_BYTES = 225 << 10  # that a block may have, compute capability 9.0
+MOST_STEPS = 64  # limits the depth, because with more steps a block's weights would fill the shared memory
+SHARED_BYTES = 225 << 10  # limit per block on compute capability 9.0
 RESERVED = ("memory", "weights", "patches", "warp", "lane", "group", "within", "bring", "to", "tile", "turn", "sum", "h0", "w0", "h", "w", "line",
             "chunk", "plane", "w_at", "h_at", "d_at", "i", "j", "r", "picture", "of_tile", "high", "low", "patch", "column",
             "finished")  # fmt: skip
-SPEED, IDLE = 1.75, 35  # as tensor_cores.Tile has them, from bench/results/windowed-h200.json
-FINISHED = (16, 40)  # channels that a warp writes at once, and floats from one to the next: lanes of a store meet 32 banks
-SHORT_RUNS = {32: 1.0, 16: 1.15, 8: 1.4}  # by positions: of what is not a whole sector of memory, the rest is read first
+SPEED, IDLE = 1.75, 35  # same meaning as in tensor_cores.Tile; fitted to bench/results/windowed-h200.json
+FINISHED = (16, 40)  # channels that a warp writes together, and their stride in floats, which puts the lanes of a store in 32 different banks
+SHORT_RUNS = {32: 1.0, 16: 1.15, 8: 1.4}  # slowdown by positions per line, because memory must first read the rest of a partially written sector
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a convolution is laid out. Depth, height, width as in conv.py; `steps` of eight elements of depth, an even number."""
+    """The layout of one convolution. Depth, height and width have the same meaning as in conv.py. `steps` counts steps of eight depth elements and is
+    always even."""
 
     found: Convolution
     threads: int
     resident: int
-    rows: int  # output channels of a block
-    down: int  # times 16 of them: of a warp
-    across: int  # positions of a tile along the width
-    high: int  # along the height
+    rows: int  # output channels per block
+    down: int  # groups of 16 output channels per warp
+    across: int  # positions per tile along the width
+    high: int  # positions per tile along the height
 
     @property
     def unit(self) -> int:
-        """Channels of a step."""
+        """Channels per step."""
         return 4 if self.found.each <= 4 else 8
 
     @property
@@ -77,13 +78,13 @@ class Plan:
 
     @property
     def wide(self) -> bool:
-        """Whether four neighbours of a line are copied at once."""
+        """True if one instruction copies four neighbouring elements of a line."""
         width = self.found.axes[2].size
         return width % 4 == 0 and self.found.offset % 4 == 0
 
     @property
     def lead(self) -> int:
-        """Elements of a line before the first that is wanted, so that copies are aligned."""
+        """Number of extra elements loaded at the start of a line to align the copies."""
         return self.found.axes[2].begin % 4 if self.wide else 0
 
     @property
@@ -97,7 +98,7 @@ class Plan:
 
     @property
     def plane(self) -> int:
-        """Floats of a channel; chosen so that the lanes of a step meet 32 banks."""
+        """Floats per channel, padded so that the lanes of a step access 32 different banks."""
         size = self.found.axes[0].taps[0] * self.lines * self.pitch
         wanted = 8 if self.found.axes[2].step == 1 else 16
         return size + (wanted - size) % 32
@@ -116,13 +117,13 @@ class Plan:
 
     @property
     def tiles_of(self) -> tuple[int, int, int, int]:
-        """Along images, depth, height, width."""
+        """Number of tiles along the image, depth, height and width axes."""
         depth, height, width = self.found.axes
         return self.found.images, depth.out, -(-height.out // self.high), -(-width.out // self.across)
 
     @property
     def scattering(self) -> float:
-        """Work of a tile by the positions that it writes side by side; whole lines join."""
+        """Relative cost of a tile, which depends on its run of adjacent positions. Runs that span whole lines merge with the next line."""
         return 1.0 if self.across == self.found.axes[2].out else SHORT_RUNS[self.across]
 
     @property
@@ -130,12 +131,12 @@ class Plan:
         return prod(self.tiles_of)
 
     def time(self, units: int) -> float:
-        """As `tensor_cores.modelled_time` has it."""
+        """Returns the modelled time, in the unit of `tensor_cores.modelled_time`."""
         work = self.row_blocks * self.rows * self.tiles * self.high * self.across
         return work / units / SPEED * (self.steps * 8 + IDLE)
 
     def places(self) -> list[tuple[int, int]]:
-        """Of each step, where the elements of its two halves lie from the first that the lane sees."""
+        """For each step, returns the offsets of its two halves from the first element that the lane reads."""
         depth, height, width = self.found.axes
         at = []
         for d in range(depth.taps[0]):
@@ -153,7 +154,8 @@ class Plan:
 
 
 def plan_of(work: Work, found: Convolution) -> Plan | None:
-    """None where the convolution is none of this kind: many channels, groups, steps that leave gaps, one dimension."""
+    """Returns the plan, or None if the convolution does not qualify because it has many channels, groups, strides that leave gaps, or only one
+    dimension."""
     steps = -(-found.each // 8) * prod(axis.taps[0] for axis in found.axes) if found.each > 4 else prod(axis.taps[0] for axis in found.axes) // 2
     if found.groups > 1 or found.phases > 1 or found.rank == 1 or steps > MOST_STEPS or any(axis.step > 2 for axis in found.axes):
         return None
@@ -169,8 +171,8 @@ def plan_of(work: Work, found: Convolution) -> Plan | None:
 
 
 def chosen(work: Work, plan: Plan) -> int:
-    """1 where this kernel is used: at first unless each channel has one tap, or depth and output channels are enough for warpgroups, or lines are
-    so short that patches come element by element."""
+    """Returns 1 if this kernel is used. By default it is used unless each channel has only one tap, or the depth and the output channels are large
+    enough for warpgroups, or the lines are so short that patches would be copied element by element."""
     found = plan.found
     deep = plan.taps == 1 or (found.outputs >= 128 and found.each * plan.taps > 256)
     short = plan.across < 16 and not plan.wide
@@ -182,7 +184,7 @@ def knobs_of(work: Work, plan: Plan) -> dict[str, tuple[tuple[int, ...], int]]:
 
 
 def weights(plan: Plan) -> Packed:
-    """Fragments: 16 output channels, a step of depth, lane, the lane's four elements."""
+    """Packs the weights as fragments, ordered by group of 16 output channels, depth step, lane, and the lane's four elements."""
     found = plan.found
     text = "{0}.transpose(0, 1).flatten(2)" if found.transposed else "{0}.flatten(2)"
     rows, channels, taps = plan.rows * plan.row_blocks, plan.channel_groups * plan.unit, plan.taps
@@ -265,7 +267,7 @@ def bring_weights(plan: Plan) -> list[str]:
 
 
 def clear(plan: Plan) -> list[str]:
-    """Channels that fill a step up are zeros."""
+    """Writes zeros for the channels that pad a step."""
     missing = plan.channel_groups * plan.unit - plan.found.each
     if not missing:
         return []
@@ -276,7 +278,7 @@ def clear(plan: Plan) -> list[str]:
 
 
 def tile_lines(plan: Plan, tile: str) -> list[str]:
-    """Declares `picture`, `of_tile` (the output's depth, where there are several), `h0` and `w0` of the tile."""
+    """Declares the tile's `picture`, `of_tile` (the output's position along the depth axis, if that has several), `h0` and `w0`."""
     _, depth, high, wide = plan.tiles_of
     lines = [f"const int w0 = {tile}{f' % {wide} * {plan.across}' if wide > 1 else ' * 0'}, h0 = {tile} / {wide} % {high} * {plan.high};"]
     lines.append(f"const int picture = {tile} / {depth * high * wide}" + (f", of_tile = {tile} / {high * wide} % {depth};" if depth > 1 else ";"))
@@ -284,7 +286,7 @@ def tile_lines(plan: Plan, tile: str) -> list[str]:
 
 
 def bring(plan: Plan) -> list[str]:
-    """Declares what starts the copies of a tile's patch."""
+    """Declares the lambda that starts the copies of a tile's patch."""
     found = plan.found
     depth, height, width = found.axes
     unit = 4 if plan.wide else 1
@@ -294,7 +296,7 @@ def bring(plan: Plan) -> list[str]:
     size = depth.size * height.size * width.size
     offset = f" + {found.offset}" if found.offset else ""
     lines.append(f"const float* const from = x + (long)picture * {found.channels * size}{offset};")
-    lines.append("#pragma unroll 1")  # what an unrolled loop keeps between tiles would spill
+    lines.append("#pragma unroll 1")  # unrolled, the loop would keep values between tiles and spill them
     lines.append(f"for (int at = threadIdx.x; at < {found.each * planes * plan.lines * each}; at += {plan.threads}) {{")
     own = [f"const int chunk = at % {each}, line = at / {each} % {plan.lines};"]
     rest = each * plan.lines
@@ -319,7 +321,7 @@ def bring(plan: Plan) -> list[str]:
 
 
 def position(plan: Plan, right: str) -> list[str]:
-    """Declares where the position of the warp's that this lane writes lies."""
+    """Declares the address to which this lane writes results of its warp."""
     in_line = plan.across // 8
     h = f"h0 + {right}{f' * {4 // in_line}' if in_line < 4 else ''}" + (f" + lane / {plan.across}" if in_line < 4 else "")
     w = "w0 + lane" + (f" % {plan.across}" if in_line < 4 else "")
@@ -327,7 +329,8 @@ def position(plan: Plan, right: str) -> list[str]:
 
 
 def results(work: Work, plan: Plan, down: str) -> list[str]:
-    """The tail for each of the warp's sums: 16 channels after the other go through shared memory, so that lanes write neighbouring positions."""
+    """Applies the tail to each of the warp's sums. The sums pass through shared memory in groups of 16 channels, so that lanes write neighbouring
+    positions."""
     found = plan.found
     depth, height, width = found.axes
     channels, pitch = FINISHED

@@ -1,4 +1,4 @@
-"""The CUDA C++ of direct_conv.py."""
+"""The CUDA C++ source text for direct_conv.py."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Convolutions of bf16 or fp16, also transposed, in one to three dimensions as products on tensor cores (implicit GEMM), with a pointwise tail.
+"""Implicit-GEMM convolutions of bf16 or fp16 on tensor cores with a pointwise tail: 1-D to 3-D, including transposed ones.
 
-The depth of the product runs over the taps of the window and, within a tap, over the channels: eight neighbouring channels are one copy. An image
-whose channels do not lie innermost, or are no multiple of eight, is turned around once by a kernel in front. Where the result has its channels
-innermost, rows are output positions and columns are channels, else the other way round: so the tail writes neighbours. A transposed convolution by a
-stride is cut into phases, one for each remainder of the output position, in each of which it is a plain convolution with a part of the taps.
+The depth of the product runs over the window taps and, for each tap, over the channels. One copy moves eight neighbouring channels. If the image is
+not channels-last, or its channel count is not a multiple of eight, a separate kernel first transposes the image. If the result is channels-last, the
+rows of the product are output positions and its columns are channels; otherwise the roles are swapped. In both cases the tail writes neighbouring
+elements. A strided transposed convolution is split into phases, one for each remainder of the output position modulo the stride. Each phase is a
+plain convolution with a subset of the taps.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from compiler.kernel.expressions import POINTED
 from compiler.kernel.text import WINDOW, KernelText, Launch, Part, Window, beyond, free, known, shift, stride, times
 from verifier.graph import Node
 
-LEAST_CHANNELS = 3  # of a group, where there are several
-MOST_TAPS = 31  # of all axes together: a bit for each
+LEAST_CHANNELS = 3  # per group, if there are several groups
+MOST_TAPS = 31  # over all axes together, since each tap has one bit
 RESERVED = (*RESERVED_HERE, "x", "weights", "image", "channel", "position", "phase", "q", "gathered", "turned", "found",
             *(f"{name}_{axis}" for axis in "dhw" for name in ("shift", "phase", "o")))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Image:
-    """How the image lies as the product reads it: elements to the next image, and along each axis; channels lie side by side."""
+    """The image layout that the product reads: element strides between images and along the axes. Channels are contiguous."""
 
-    turned: bool  # it is brought there first
-    channels: int  # of a group, with what fills them up
-    pitch: int  # from position to position
+    turned: bool  # whether the transposing kernel produces this layout
+    channels: int  # channels per group, including padding
+    pitch: int  # stride between positions
     image: int
     offset: int
 
@@ -52,12 +53,12 @@ class HalfConvolution:
     plain: Convolution
     source: Layout
     image: Image
-    last: bool  # whether the channels of the result lie innermost
+    last: bool  # whether the result is channels-last
     dtype: str
 
     @property
     def taps(self) -> tuple[int, int, int]:
-        """Of every phase: those that a phase has not are outside the image, and zeros among the weights."""
+        """Number of taps in every phase. Phases with fewer taps are padded with taps outside the image that have zero weights."""
         depth, height, width = (max(max(axis.taps), 1) for axis in self.plain.axes)
         return depth, height, width
 
@@ -67,7 +68,7 @@ class HalfConvolution:
 
     @property
     def positions(self) -> int:
-        """Of a phase and an image."""
+        """Positions per phase and image."""
         return product(axis.positions for axis in self.plain.axes)
 
     @property
@@ -174,7 +175,8 @@ def read_half_convolution(network: Network, node: Node, transposed: bool, rank: 
 
 
 def image_of(own: Convolution, source: Layout) -> Image:
-    """The image as it lies, where its channels lie innermost in parts of 16 bytes, else as the kernel in front leaves it."""
+    """Returns the image's own layout if it is channels-last in parts of 16 bytes; otherwise returns the layout that the transposing kernel
+    produces."""
     steps = source.strides[2:]
     even = all(step == steps[-1] * product(source.shape[at + 3 :]) for at, step in enumerate(steps))
     if not even:
@@ -190,7 +192,7 @@ def image_of(own: Convolution, source: Layout) -> Image:
 
 
 def operands(found: HalfConvolution, tile: half_tile.Tile) -> tuple[tuple[str, str], str]:
-    """The declaration of the gathered operand and the call that loads it; the call that loads the weights."""
+    """Returns the declaration of the gathered operand, the call that loads it, and the call that loads the weights."""
     own, each = found.plain, found.plain.outputs // found.plain.groups
     lines = ("row0", tile.rows, "to_a"), ("column0", tile.columns, "to_b")
     (start, height, to), (other, width, to_weights) = lines if found.last else lines[::-1]
@@ -203,7 +205,7 @@ def operands(found: HalfConvolution, tile: half_tile.Tile) -> tuple[tuple[str, s
 
 
 def setup(found: HalfConvolution) -> list[str]:
-    """The phase and where its windows begin; the weights of phase and group."""
+    """Sets up the phase, the start of its windows, and the weights of the phase and group."""
     own, each = found.plain, found.plain.outputs // found.plain.groups
     lines = [f"weights += {times('(long long)batch', each * found.depth)};"] if found.product.batches > 1 else []
     if own.phases > 1:
@@ -213,7 +215,7 @@ def setup(found: HalfConvolution) -> list[str]:
 
 
 def window(found: HalfConvolution) -> Window:
-    """The sizes of the gathered operand."""
+    """Returns the sizes of the gathered operand."""
     own, image = found.plain, found.image
     numbers = {"LINES": own.images * found.positions, "POSITIONS": found.positions, "DEPTH": found.depth}
     numbers |= {"CHANNELS": image.channels, "IMAGE": image.image}
@@ -226,7 +228,7 @@ def window(found: HalfConvolution) -> Window:
 
 
 def output_position(found: HalfConvolution, line: str) -> tuple[list[str], str]:
-    """Declares `image` and `position` of a row or column; a condition under which a phase has no such position."""
+    """Declares the `image` and `position` of a row or column. Also returns the condition that is true if a phase has no such position."""
     own, positions = found.plain, found.positions
     lines = [f"const int image = {line} / {known(positions)};" if own.images > 1 else "const int image = 0;"]
     q = f"{line} % {known(positions)}" if own.images > 1 else line
@@ -247,7 +249,7 @@ def output_position(found: HalfConvolution, line: str) -> tuple[list[str], str]:
 
 
 def turn_kernel(found: HalfConvolution) -> KernelText:
-    """The kernel that brings the image into the layout in which it is gathered."""
+    """Returns the kernel that transposes the image into the layout that the gather expects."""
     own, name, source, parts = found.plain, POINTED[found.dtype], found.source, found.image.pitch // 8
     across = next(n for n in (8, 4, 2, 1) if n <= parts)
     each, per_group = own.each, found.image.channels // 8
@@ -274,7 +276,7 @@ def turn_kernel(found: HalfConvolution) -> KernelText:
 
 
 def turn_launch(found: HalfConvolution, floats: int) -> list[str | Launch]:
-    """`floats` of scratch memory come before the image."""
+    """Returns the statements that launch the transposing kernel. The image in scratch memory starts after `floats` floats."""
     own, name, parts = found.plain, POINTED[found.dtype], found.image.pitch // 8
     across = next(n for n in (8, 4, 2, 1) if n <= parts)
     blocks = f"dim3({-(-own.images * own.plane // (256 // across))}, {-(-parts // across)})"
@@ -286,7 +288,7 @@ def turn_launch(found: HalfConvolution, floats: int) -> list[str | Launch]:
 
 
 def packed_weights(found: HalfConvolution) -> str:
-    """All phases one after the other: a row for each output channel, tap by tap, the channels of a group filled up with zeros."""
+    """Packs the phases one after the other. Each output channel is one row, which lists the taps with the group's zero-padded channels."""
     own, rank = found.plain, found.plain.rank
     axes, taps = own.axes[3 - rank :], found.taps[3 - rank :]
     parts = []

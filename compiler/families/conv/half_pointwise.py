@@ -1,7 +1,7 @@
-"""Convolutions of 16 bits by windows of one element, of images whose positions lie side by side: the weights times each image as it lies.
+"""16-bit convolutions with one-element windows, on images with contiguous positions: multiplies the weights with each image without a copy.
 
-`half_conv` gathers windows from images whose channels lie innermost, and turns others around first: for such windows that is most of its time, and
-there is nothing to gather. A product's second operand may have its columns side by side instead.
+`half_conv` gathers windows from channels-last images and transposes other images first. With one-element windows there is nothing to gather, and the
+transpose would take most of the time. This family avoids it, because the second operand of a product may also have contiguous columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from verifier.graph import Node
 
-EVEN = 4  # elements of a copy, at least: every line of positions begins on its boundary
+EVEN = 4  # fewest elements per copy; every line of positions is aligned to this number
 
 
 class HalfPointwise(HalfProduct):
@@ -41,7 +41,7 @@ class HalfPointwise(HalfProduct):
 
 
 def read_pointwise(network: Network, node: Node, rank: int) -> Multiplication | None:
-    """The product, weights first; null for any other convolution."""
+    """Returns the product with the weights as its first operand, or None for any other convolution."""
     args = [*node.args, *[None] * (7 - len(node.args))]
     image, weight, bias = args[0]["ref"], args[1]["ref"], args[2]["ref"] if args[2] else None
     stride, padding, _, groups = (plain(argument) for argument in args[3:7])

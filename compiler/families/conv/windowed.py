@@ -1,12 +1,12 @@
-"""Convolutions by a step of one on warpgroups, at fp32's accuracy, whose windows are never unfolded: each element of the image is brought and cut
-once for all taps that see it.
+"""Stride-one convolutions on warpgroups with fp32 accuracy, without unfolding windows.
 
-The tile of warpgroup.py gathers every tap's elements anew, nine times for a window of 3 x 3, which takes longer than the products. Here a stage is
-the patch of 8 input channels that a tile of positions sees under one tap of the depth axis. It stands in shared memory as `wgmma` reads its second
-operand: of every four channels the positions follow each other, 16 bytes each, line by line. A tensor core finds groups of 8 columns at any
-distance, here that of two lines, so that another tap is the same operand from another address on. A warpgroup multiplies 64 output channels by 7 to
-16 lines of 8 positions, as many as divide the image well; the weights come as fragments, in the order of its registers. The arithmetic is that of
-tensor_cores.py, sums leave the tensor core after 40 elements of depth at most.
+Each image element is loaded and split once for all taps that read it. In contrast, the tile of warpgroup.py gathers the elements again for every tap
+(nine times for a 3 x 3 window), which takes longer than the products. Here a stage is the patch of 8 input channels that a tile of positions reads
+under one tap of the depth axis. The patch is stored in shared memory in the layout that `wgmma` expects of its second operand: for every four
+channels, the positions follow each other line by line, with 16 bytes each. A tensor core accepts any stride between groups of 8 columns; here it is
+the stride between two lines. Every other tap is therefore the same operand with a different start address. A warpgroup multiplies 64 output channels
+by 7 to 16 lines of 8 positions; the number of lines is chosen to divide the image well. The weights are stored as fragments in the order of the
+warpgroup's registers. The arithmetic is the same as in tensor_cores.py; sums leave the tensor core after at most 40 depth elements.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from compiler.families.pool import launcher, parameters
 from compiler.families.product import tensor_cores, warpgroup
 from compiler.families.text import indented, scaled, signed
 from compiler.graph.ir import Argument
-from compiler.kernel.expressions import CUDA
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import KernelText, Launch, below, beyond, free, shift, stride, times
 
 if TYPE_CHECKING:
     from compiler.families.conv.conv import Convolution
 
-CHANNELS = 8  # of a stage
-WIDTH = 8  # positions of a warpgroup in a line
+CHANNELS = 8  # per stage
+WIDTH = 8  # positions per line of a warpgroup's tile
 MANY_LINES = tuple(range(7, 17))
-ROWS = 64  # output channels of a block
-LOADERS = 128  # threads that bring the operands; as many multiply
-RESIDENT = 2  # blocks that share a multiprocessor: while one begins or writes its results, the other multiplies
-REGISTERS = 56, 200, 128  # of a thread that loads, of one that multiplies, and of each when results are written
-PLACES = 3  # of a stage's weights in shared memory; of its cut patch there are two
-MOST_ITEMS = 4  # groups of four channels at a position that a thread brings: with more its values do not fit in its registers
-KEPT = 1 << 10  # bytes of shared memory that the device keeps of each block
-# Modelled from bench/results/windowed-h200.json, speeds as tensor_cores.Tile has them: of multiplications one after the other, and of a block whose
-# stages wait for each other, which leaves IDLE of them (of an output channel) as it begins and ends. FILL: columns that a product costs beside its
-# own.
+ROWS = 64  # output channels per block
+LOADERS = 128  # threads that load the operands; just as many threads multiply
+RESIDENT = 2  # blocks that share a multiprocessor: while one starts or writes its results, the other multiplies
+REGISTERS = 56, 200, 128  # registers per loading thread, per multiplying thread, and per thread while results are written
+PLACES = 3  # shared-memory buffers for a stage's weights; the split patch has two
+MOST_ITEMS = 4  # groups of four channels at one position that a thread loads; more groups would not fit in its registers
+KEPT = 1 << 10  # bytes of shared memory that the device reserves in each block
+# Fitted to bench/results/windowed-h200.json, in the unit of tensor_cores.Tile.speed. SPEED is the speed of back-to-back multiplications. WAITING is
+# the speed of a block whose stages wait for each other; such a block also loses IDLE multiplications per output channel at its start and end. FILL is
+# the overhead of one product, expressed in columns.
 SPEED, WAITING, IDLE, FILL = 3.6, 5.0, 43500, 30
 RESERVED = ("tile_w", "tile_h", "of_block", "memory", "place", "rows", "step", "from")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A block's tile: 64 output channels at `lines` lines of 8 positions; and how many lines of taps a stage has."""
+    """A block's tile: 64 output channels at `lines` lines of 8 positions, with `tap_lines` lines of taps per stage."""
 
     found: Convolution
     lines: int
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def tiles(self) -> tuple[int, int, int, int]:
-        """Along images, depth, height, width."""
+        """Number of tiles along the image, depth, height and width axes."""
         depth, height, width = self.found.axes
         return self.found.images, depth.out, -(-height.out // self.lines), -(-width.out // WIDTH)
 
@@ -73,12 +73,12 @@ class Plan:
 
     @property
     def taps(self) -> int:
-        """Of a stage."""
+        """Taps per stage."""
         return self.tap_lines * self.found.axes[2].kernel
 
     @property
     def parts(self) -> int:
-        """Stages of the same channels and the same tap of the depth axis."""
+        """Number of stages that share the same channels and the same tap of the depth axis."""
         return self.found.axes[1].kernel // self.tap_lines
 
     @property
@@ -92,12 +92,12 @@ class Plan:
 
     @property
     def pitch(self) -> int:
-        """Floats from one channel of the finished tile to the next: lanes of a store meet 32 banks."""
+        """Stride in floats between channels of the finished tile, padded so that the lanes of a store access 32 different banks."""
         return (self.columns + 23) // 32 * 32 + 8
 
     @property
     def shared(self) -> int:
-        """Bytes: of the stages, or of the finished tile that takes their place."""
+        """Bytes of shared memory for the stages or for the finished tile that replaces them, whichever is larger."""
         return 4 * max(PLACES * self.taps * ROWS * CHANNELS + 4 * self.patch * CHANNELS, ROWS * self.pitch)
 
     @property
@@ -105,15 +105,15 @@ class Plan:
         return RESIDENT * (self.shared + KEPT) <= tensor_cores.SHARED_BYTES + KEPT and 2 * self.patch <= MOST_ITEMS * LOADERS
 
     def time(self, units: int) -> float:
-        """As `tensor_cores.modelled_time` has it."""
+        """Returns the modelled time, in the unit of `tensor_cores.modelled_time`."""
         blocks = -(-self.blocks // (units * RESIDENT)) * RESIDENT
         work = (self.columns + FILL) * self.steps * self.taps * CHANNELS
         return blocks * ROWS * max(work / SPEED, (work + IDLE) / WAITING)
 
 
 def plan_of(work: Work, found: Convolution) -> Plan | None:
-    """None where the convolution is none of this kind: steps and phases, groups, channels that fill no stage, windows of one position or of too
-    many. Of the tiles, the one with the least modelled time."""
+    """Returns the tile with the shortest modelled time. Returns None if the convolution does not qualify because it has strides, phases or groups,
+    its channels do not fill a stage, or its windows have only one position or too many."""
     if work.setting.figures.capability != warpgroup.ARCHITECTURE or found.groups > 1 or found.phases > 1 or found.rank == 1:
         return None
     _, height, width = found.axes
@@ -126,7 +126,7 @@ def plan_of(work: Work, found: Convolution) -> Plan | None:
 
 
 def chosen(work: Work, plan: Plan) -> int:
-    """1 where this kernel is used: at first where others are modelled to take longer."""
+    """Returns 1 if this kernel is used, which by default is the case if the model predicts that the other kernels take longer."""
     units, others = work.setting.figures.units, [tensor_cores.least_time(work.setting, plan.found.product)]
     if (direct := direct_conv.plan_of(work, plan.found)) is not None and direct_conv.chosen(work, direct):
         others.append(direct.time(units))
@@ -138,8 +138,8 @@ def knobs_of(work: Work, plan: Plan) -> dict[str, tuple[tuple[int, ...], int]]:
 
 
 def weights(plan: Plan) -> Packed:
-    """Fragments: a block's output channels, stage, tap, warp, lane, the lane's four elements. Taps that see the image from its end on are turned
-    around."""
+    """Packs the weights as fragments, ordered by the block's output channels, stage, tap, warp, lane, and the lane's four elements. The order of taps
+    that traverse the image backwards is reversed."""
     found = plan.found
     axes = range(3 - found.rank, 3)
     text = "{0}.transpose(0, 1)" if found.transposed else "{0}"
@@ -173,7 +173,7 @@ def print_cuda(work: Work, plan: Plan) -> Printed:
 
 
 def shared_sources(plan: Plan) -> list[str]:
-    """What the kernel needs besides itself: products of as many columns as a warpgroup has positions."""
+    """Returns the kernel's helper functions, with products that have as many columns as a warpgroup has positions."""
     columns = plan.lines * WIDTH
     own = [] if columns == warpgroup.COLUMNS else [warpgroup.multiplication(columns)]
     return [tensor_cores.COPIES, warpgroup.SHARED, *own, TILE]
@@ -187,13 +187,13 @@ def describe(plan: Plan) -> str:
 
 
 def distances(found: Convolution) -> list[int]:
-    """Of two taps, down and across."""
+    """Returns the vertical and horizontal distances between two taps."""
     return [abs(axis.delta) for axis in found.axes[1:]]
 
 
 def place(plan: Plan) -> list[str]:
-    """Declares which channels, image and positions are the block's. Blocks of the same positions follow each other: they find the image in the
-    second-level cache."""
+    """Declares the block's channels, image and positions. Blocks with the same positions have consecutive indices, so they read the image from the L2
+    cache."""
     _, depth, high, wide = plan.tiles
     lines = [f"const int row0 = blockIdx.x % {plan.row_blocks} * {stride(ROWS)};"] if plan.row_blocks > 1 else []
     block = f"blockIdx.x / {plan.row_blocks}" if plan.row_blocks > 1 else "blockIdx.x"
@@ -215,7 +215,7 @@ def bring(plan: Plan) -> list[str]:
     begins = [f"tile_{name}{signed(axis.begin)}" for name, axis in (("h", height), ("w", width))]
     lines.append(f"tile.bring(memory, {plan.steps}, {found.plane}, {', '.join(begins)}, {height.size}, {width.size}, [&](int step) {{")
     lines += [f"    return a + {times('step', stage)};", "}, [&](int step) -> const float* {"]
-    stages = deep * plan.parts  # of the same channels
+    stages = deep * plan.parts  # with the same channels
     channel = times(f"(long)({'step' if stages == 1 else f'step / {stages}'})", CHANNELS * found.plane)
     of_tap = f"step % {stages}" if stages > 1 else ""
     if deep == 1 and depth.size == 1 and not depth.shift[0]:
@@ -231,7 +231,7 @@ def bring(plan: Plan) -> list[str]:
 
 
 def results(work: Work, plan: Plan) -> list[str]:
-    """The tail for each of the tile's sums: a thread has a position, and every second channel there."""
+    """Applies the tail to each of the tile's sums; a thread handles every second channel at one position."""
     found = plan.found
     depth, height, width = found.axes
     lines = [f"const int place = threadIdx.x % 128, o_h = tile_h + place / {WIDTH}, o_w = tile_w + place % {WIDTH};"]

@@ -1,4 +1,4 @@
-"""The CUDA C++ of windowed.py."""
+"""The CUDA C++ source text for windowed.py."""
 
 from __future__ import annotations
 

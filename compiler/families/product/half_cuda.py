@@ -1,16 +1,16 @@
-"""Device functions of products of 16 bit operands (bf16 or fp16) with sums in fp32: stages in shared memory, tiles of warps, tiles of warpgroups.
+"""Device functions for products of 16-bit operands (bf16 or fp16) with fp32 accumulation: stages in shared memory, warp tiles and warpgroup tiles.
 
-A stage of an operand is its lines by 64 of depth. It lies as tensor cores read it, in rows of 128 bytes whose 16-byte parts are exchanged (the
-128-byte swizzle of PTX's matrix descriptors): row by row where an operand's depth lies innermost in memory, else depth by depth, 64 lines wide, so
-that nothing is turned around on the way. Warps multiply by `mma.sync` on every architecture from 8.0 on; warpgroups by `wgmma` on 9.0, fed by a
-warpgroup that only copies.
+A stage of an operand holds 64 depth elements of each line. It has the layout that tensor cores read: rows of 128 bytes with permuted 16-byte parts
+(the 128-byte swizzle of PTX's matrix descriptors). If the operand's depth is contiguous in memory, the stage is stored line by line; otherwise it is
+stored by depth, 64 lines wide. The copy therefore never has to transpose. On compute capability 8.0 and later, warps multiply with `mma.sync`. On
+9.0, warpgroups multiply with `wgmma` while another warpgroup only copies.
 """
 
 from __future__ import annotations
 
-TYPES = {"bfloat16": ("bf16", "bf16"), "float16": ("fp16", "f16")}  # the name in printed programs, and in PTX
-LOADERS = 128  # threads of a tile of warpgroups that copy
-REGISTERS = 88, 208  # of a thread that copies, and of one that multiplies, where two warpgroups multiply: together those of a multiprocessor
+TYPES = {"bfloat16": ("bf16", "bf16"), "float16": ("fp16", "f16")}  # dtype -> (name in printed programs, name in PTX)
+LOADERS = 128  # threads that copy in a warpgroup tile
+REGISTERS = 88, 208  # per copying and per multiplying thread; with two multiplying warpgroups, they use all registers of a multiprocessor
 
 COPIES = r"""// Asynchronous copies of SIZE bytes into shared memory, of which the first `inside` come from memory and the others are zeros.
 template <int SIZE> __device__ __forceinline__ void copy_bytes(void* into, const void* from, int inside) {
@@ -153,7 +153,7 @@ template <class T, int M, int N, int WARP_M, int WARP_N, int STAGES, bool A_DEPT
 
 
 def group_tile(dtype: str, columns: int) -> list[str]:
-    """What a tile of warpgroups with `columns` columns needs: texts that other tiles share apart from each other."""
+    """Returns the texts for a warpgroup tile with `columns` columns as separate strings, so that other tiles can share them."""
     return [GROUP_HEAD, group_product(dtype, columns), GROUP_TILE]
 
 
@@ -211,7 +211,7 @@ template <bool DEPTH_INNER> __device__ __forceinline__ unsigned long long operan
 
 
 def group_product(dtype: str, columns: int) -> str:
-    """One asynchronous product of 64 rows by `columns` over a depth of 16, both operands in shared memory."""
+    """Prints one asynchronous product of 64 rows by `columns` columns over a depth of 16, with both operands in shared memory."""
     name, ptx = TYPES[dtype]
     sums = columns // 2
     places = [", ".join(f"%{at}" for at in range(first, first + 16)) for first in range(0, sums, 16)]

@@ -1,4 +1,5 @@
-"""The printed kernel of a product of 16 bit operands: tiles, the tail over several neighbouring columns at once, parts of the depth, the launcher."""
+"""The printed kernel of a 16-bit product: the tiles, the tail (which processes several neighbouring columns together), the depth split and the
+launcher."""
 
 from __future__ import annotations
 
@@ -7,43 +8,45 @@ from dataclasses import dataclass, field
 from compiler.families.epilogue import Tail
 from compiler.families.family import Work
 from compiler.families.pool import launcher
-from compiler.families.product import half_cuda, half_tile
+from compiler.families.product import groups, half_cuda, half_tile
 from compiler.families.product.tensor_cores import Product, tile_position
 from compiler.families.text import indented
 from compiler.graph.ir import SIZES, Access, Op
-from compiler.kernel.expressions import CUDA, POINTED, Expressions, address
+from compiler.kernel.expressions import POINTED, Expressions, address
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import KernelText, Launch, Part, Window, beyond, end, free, known, shift, stride, times
 from compiler.kernel.vectors import copy_vector, store_vector
 
 
 @dataclass
 class Printing:
-    """What a family gives for its product. The tail sees `row` and the first of `width` neighbouring `column`s, and whatever `rows` and `columns`
-    declare of them; `texts` are the index variables of the anchor's result, of which number `along` runs with the columns."""
+    """The source text that a family supplies for its product. The tail can use `row`, `column` (the first of `width` neighbouring columns), and
+    everything that `rows` and `columns` declare. `texts` are the index variables of the anchor's result; number `along` of them runs over the
+    columns."""
 
     dtype: str
-    parameters: str  # of the kernel and the launcher
+    parameters: str  # parameters of the kernel and, unless `launcher` is given, of the launcher
     names: str
     setup: list[str]  # declarations before the loads
-    loads: list[str]  # statements that start the copies of one stage: they see `to_a`, `to_b`, `step`
+    loads: list[str]  # statements that start the copies of one stage; `to_a`, `to_b` and `step` are in scope
     columns: list[str]
     rows: list[str]
     texts: list[str]
     along: int
     width: int
-    bias: str = ""  # the index of the bias that belongs to `value`: "column"
-    bias_along: bool = True  # whether it runs with the columns
-    elements: str = ""  # the position of an element in scratch memory
+    bias: str = ""  # the bias index that belongs to `value`, for example "column"
+    bias_along: bool = True  # whether the bias has one element per column instead of per row
+    elements: str = ""  # the index of an element in scratch memory
     loader: list[str] = field(default_factory=list)  # declarations that only the loads need
-    skip: str = ""  # a condition under which there is no such element
-    launches: list[str | Launch] = field(default_factory=list)  # statements of the launcher before the kernel's own launch
-    launcher: str = ""  # its parameters, where they are not the kernel's
-    scratch: bool = False  # whether it needs scratch memory anyhow
-    window: Window | None = None  # that the loads name
+    skip: str = ""  # a condition that is true if the element does not exist
+    launches: list[str | Launch] = field(default_factory=list)  # launcher statements that precede the kernel's own launch
+    launcher: str = ""  # the launcher's parameters, if they differ from the kernel's
+    scratch: bool = False  # whether the kernel needs scratch memory even if the depth is not split
+    window: Window | None = None  # the window that the loads use
 
 
 def widest(tail: Tail, along: int, columns: int, limit: int = 8) -> int:
-    """How many neighbouring columns a thread takes: as many as all stores can write at once."""
+    """Returns how many neighbouring columns a thread processes, which is the number that every store can write with one instruction."""
     for width in (8, 4):
         stored = [tail.kernel.arguments[store.access.argument] for store in tail.kernel.stores]
         wide = all(
@@ -55,7 +58,7 @@ def widest(tail: Tail, along: int, columns: int, limit: int = 8) -> int:
 
 
 def _together(tail: Tail, access: Access, size: int, along: int, width: int) -> bool:
-    """Whether `width` neighbours of one access lie side by side, on a boundary that one instruction can take."""
+    """True if one instruction can access `width` neighbours, because they are contiguous and aligned."""
     inner, *others = reversed(tail.groups[along])
     rest = [stride for axis, stride in enumerate(access.strides) if axis != inner]
     sizes = tail.kernel.sizes
@@ -64,7 +67,8 @@ def _together(tail: Tail, access: Access, size: int, along: int, width: int) -> 
 
 
 def tail_lines(tail: Tail, printing: Printing, value: str) -> list[str]:
-    """Statements that go on from `value`, an array of `width` sums, and store everything that follows. Neighbours are read and written together."""
+    """Returns statements that apply the tail to `value`, an array of `width` sums, and store all results. Neighbouring elements are read and written
+    together."""
     width, along, kernel = printing.width, printing.along, tail.kernel
     start = tail.variables(printing.texts)
     if width == 1:
@@ -112,9 +116,9 @@ def sums(width: int, source: str) -> list[str]:
 
 
 def kernel_parts(name: str, work: Work, product: Product, printing: Printing) -> list[Part]:
-    """The kernel, its finishing kernel where the depth is cut, and the launcher."""
+    """Returns the kernel, the launcher and, if the depth is split, the finishing kernel."""
     tile, split = half_tile.tile_of(work, product), half_tile.split_of(work, product)
-    down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
+    down, across = product.down(tile.rows), -(-product.columns // tile.columns)
     steps, shared = half_tile.steps(product), half_tile.shared_bytes(work, product, tile)
     each = -(-steps // split)
     split = -(-steps // each)
@@ -157,16 +161,16 @@ def kernel_parts(name: str, work: Work, product: Product, printing: Printing) ->
 
 
 def rows_and_columns(work: Work, product: Product, printing: Printing, tile: half_tile.Tile, split: int) -> list[str]:
-    """The loop over the finished tile: a thread takes `width` columns of every so many rows."""
+    """Returns the loop over the finished tile, in which a thread processes `width` columns of every n-th row."""
     width = printing.width
     lanes = min(tile.columns // width, tile.writers)
     thread = f"(threadIdx.x - {tile.loaders})" if tile.group else "threadIdx.x"
     at = f"{thread} % {known(lanes)}" + (f" * {stride(width)}" if width > 1 else "")
     last = f"row0 + {known(tile.rows)}"
     lines = []
-    if product.rows % tile.rows:
-        most = f"row0 + {shift(tile.rows)}"
-        lines.append(f"const int end = {most} < {end(product.rows)} ? {most} : {end(product.rows)};")
+    if product.ragged(tile.rows):
+        most, rows = f"row0 + {shift(tile.rows)}", groups.END if product.groups else end(product.rows)
+        lines.append(f"const int end = {most} < {rows} ? {most} : {rows};")
         last = "end"
     inside = [*printing.columns] if split == 1 else []
     inside.append(f"for (int row = row0 + {thread} / {known(lanes)}; row < {last}; row += {known(tile.writers // lanes)}) {{")
@@ -193,7 +197,7 @@ def rows_and_columns(work: Work, product: Product, printing: Printing, tile: hal
 
 
 def finish(name: str, work: Work, product: Product, printing: Printing, split: int) -> KernelText:
-    """The kernel that adds up the parts of the depth, in their order, and goes on with the tail."""
+    """Returns the kernel that adds up the depth parts in order and applies the tail."""
     total, width = product.rows * product.columns * product.batches, printing.width
     kind = "long long" if total * split >= 2**31 else "int"
     body = [f"const {kind} at = (({kind})blockIdx.x * 256 + threadIdx.x){f' * {stride(width)}' if width > 1 else ''};"]
@@ -215,5 +219,5 @@ def finish(name: str, work: Work, product: Product, printing: Printing, split: i
 
 
 def flush(line: str) -> str:
-    """A pragma begins its line."""
+    """Removes the indentation of preprocessor lines."""
     return line.lstrip() if line.lstrip().startswith("#") else line

@@ -1,7 +1,8 @@
-"""Which tile a product of 16 bit operands is cut into, and into how many parts its depth: by a model of multiplying, loading and waiting.
+"""Selects the tile and the depth split of a 16-bit product with a model of the time for multiplying, loading and waiting.
 
-A block's time is that of its multiplications or of what it loads, whichever takes longer, and of beginning and ending; rounds of blocks follow each
-other. Products with few rows are bound by reading the other operand: there it counts how many multiprocessors read at once, so the depth is split.
+A block takes the larger of its multiplication and load times, plus the time for its start and end. Waves of blocks run one after the other. Products
+with few rows are limited by reading the other operand. Their speed depends on the number of multiprocessors that read concurrently, which is why the
+depth is split.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from compiler.families.product import half_cuda
 from compiler.families.product.tensor_cores import SHARED_BYTES, Product
 from compiler.kernel.text import known
 
-DEPTH = 64  # elements of depth a stage: 128 bytes
-ARCHITECTURE = (9, 0)  # whose warpgroups multiply
-BARRIERS = 128  # bytes behind the stages
-UNIT_LOADS = 90e3  # bytes in a microsecond that a multiprocessor gets from the second-level cache
-CACHE_LOADS = 7.5e6  # that all of them get from it
-BEGIN_US, SPLIT_US = 1.5, 2.5  # of a block's first loads and last stores; of adding up the parts of a depth
+DEPTH = 64  # depth elements per stage (128 bytes)
+ARCHITECTURE = (9, 0)  # compute capability with warpgroup multiplication
+BARRIERS = 128  # bytes after the stages
+UNIT_LOADS = 90e3  # bytes per microsecond from the L2 cache to one multiprocessor
+CACHE_LOADS = 7.5e6  # bytes per microsecond from the L2 cache to all multiprocessors
+BEGIN_US, SPLIT_US = 1.5, 2.5  # time for a block's first loads and last stores; time for adding up the depth parts
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
@@ -28,8 +29,8 @@ class Tile:
     columns: int
     warp_rows: int
     warp_columns: int
-    rate: float  # TFLOP/s of an H200 whose multiprocessors all work on such tiles
-    resident: int  # blocks that share a multiprocessor
+    rate: float  # TFLOP/s that an H200 achieves with such tiles on all multiprocessors
+    resident: int  # blocks per multiprocessor
     stages: int
     group: bool = False  # multiplied by warpgroups
 
@@ -39,12 +40,12 @@ class Tile:
 
     @property
     def loaders(self) -> int:
-        """Threads that copy, the first of the block."""
+        """Number of threads that copy; they are the first threads of the block."""
         return half_cuda.LOADERS if self.group else self.rows // self.warp_rows * (self.columns // self.warp_columns) * 32
 
     @property
     def writers(self) -> int:
-        """Threads that have sums, the last of the block."""
+        """Number of threads that hold sums; they are the last threads of the block."""
         return self.rows * 2 if self.group else self.loaders
 
 
@@ -67,7 +68,7 @@ TILES = (
 
 
 def tiles(setting: Setting) -> tuple[Tile, ...]:
-    """Those that the device can run."""
+    """Returns the tiles that the device can run."""
     return TILES if setting.figures.capability == ARCHITECTURE else tuple(tile for tile in TILES if not tile.group)
 
 
@@ -76,13 +77,13 @@ def steps(product: Product) -> int:
 
 
 def blocks_of(tile: Tile, product: Product) -> int:
-    return -(-product.rows // tile.rows) * -(-product.columns // tile.columns) * product.batches
+    return product.down(tile.rows) * -(-product.columns // tile.columns) * product.batches
 
 
 def modelled_us(tile: Tile, split: int, product: Product, setting: Setting) -> float:
     figures = setting.figures
     blocks, own = blocks_of(tile, product) * split, -(-steps(product) // split)
-    together = min(tile.resident, -(-blocks // figures.units))  # blocks of a multiprocessor
+    together = min(tile.resident, -(-blocks // figures.units))  # blocks per multiprocessor
     rounds = -(-blocks // (figures.units * together))
     multiplied = 2e-6 * tile.rows * tile.columns * DEPTH * own * together / (tile.rate / 132)
     loaded = (tile.rows + tile.columns) * DEPTH * 2 * own
@@ -95,15 +96,15 @@ def modelled_us(tile: Tile, split: int, product: Product, setting: Setting) -> f
 
 
 def splits(product: Product) -> tuple[int, ...]:
-    """Parts of at least two stages."""
-    return tuple(n for n in SPLITS if n == 1 or n * 2 <= steps(product))
+    """Returns the depth splits whose parts have at least two stages."""
+    return tuple(n for n in SPLITS if n == 1 or n * 2 <= steps(product) and not product.groups)
 
 
 def best(product: Product, setting: Setting) -> tuple[int, int]:
-    """The index of a tile and the parts of the depth that promise most."""
+    """Returns the tile index and the depth split with the shortest modelled time."""
     offered = tiles(setting)
     every = ((at, split) for at in range(len(offered)) for split in splits(product))
-    return min(every, key=lambda choice: modelled_us(offered[choice[0]], choice[1], product, setting))
+    return min(every, key=lambda choice: modelled_us(offered[choice[0]], choice[1], product.even, setting))
 
 
 def tile_of(work: Work, product: Product) -> Tile:
@@ -142,12 +143,12 @@ def knobs_of(work: Work, product: Product) -> dict[str, tuple[tuple[int, ...], i
 
 
 def fits(tile: Tile, product: Product) -> bool:
-    """Whether it is worth trying: less than half of it lies beyond the product, or it is the smallest on that side."""
-    return tile.rows < 2 * max(product.rows, 16) and tile.columns < 2 * max(product.columns, 32)
+    """True if the tile is worth trying: along each side, less than half of it is outside the product, or no smaller tile exists."""
+    return tile.rows < 2 * max(product.even.rows, 16) and tile.columns < 2 * max(product.columns, 32)
 
 
 def flags(tile: Tile) -> tuple[str, ...]:
-    """Of nvcc: the instructions of warpgroups exist in code for sm_90a alone, which a GPU of that architecture prefers to plain sm_90."""
+    """Returns the nvcc flags. Warpgroup instructions exist only in sm_90a code, which such a GPU prefers to plain sm_90 code."""
     return ("-gencode=arch=compute_90a,code=sm_90a",) if tile.group else ()
 
 
@@ -157,7 +158,7 @@ def scratch_bytes(work: Work, product: Product) -> int:
 
 
 def shared_sources(tile: Tile, dtype: str) -> list[str]:
-    """What the kernel needs besides itself."""
+    """Returns the device functions that the kernel needs."""
     return [half_cuda.COPIES, *(half_cuda.group_tile(dtype, tile.columns) if tile.group else [half_cuda.warp_tile(dtype)])]
 
 

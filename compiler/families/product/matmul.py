@@ -1,4 +1,4 @@
-"""Matrix products (linear layers, mm, bmm, addmm) on tensor cores at fp32's accuracy, with a pointwise tail."""
+"""Matrix products (linear layers, mm, bmm, addmm) on tensor cores with fp32 accuracy and a pointwise tail."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from compiler.graph.layout import Layout
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
-from compiler.kernel.expressions import CUDA, product_term
+from compiler.kernel.expressions import product_term
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import below, known, shift, times
 from compiler.kernel.text import stride as step
 from verifier.graph import Node
 
-LEAST_FLOPS = 1 << 26  # below it a launch costs more than the product, and the library's small kernels are good
+LEAST_FLOPS = 1 << 26  # smaller products take less time than a launch, and the library's kernels for them are good
 LEAST_SIDE, LEAST_DEPTH = 16, 16
-MOST_BATCHES = 65535  # blocks of a grid along its second axis
+MOST_BATCHES = 65535  # limit of a grid's second dimension
 RESERVED = ("a", "b", "bias", "memory", "tile", "row0", "column0", "group", "within", "height", "batch", "first", "last", "to_a", "to_b", "step",
             "at", "line", "k", "inside", "column", "row", "end", "value", "scratch", "part")  # fmt: skip
 RESERVED_BY = {"cuda": RESERVED, "triton": triton_product.RESERVED}
@@ -33,8 +34,8 @@ KNOBS_BY = {"cuda": tensor_cores.knobs_of, "triton": triton_product.knobs_of}
 
 @dataclass(frozen=True)
 class Operand:
-    """Element (line, depth) of a batch is at ``offset + line * stride + depth * depth_stride`` and, for each (after, size, stride) of `batch`,
-    ``batch / after % size * stride`` more."""
+    """An operand's layout. Element (line, depth) of a batch is at ``offset + line * stride + depth * depth_stride``, plus ``batch / after % size *
+    stride`` for each (after, size, stride) in `batch`."""
 
     lines: int
     depth: int
@@ -42,6 +43,7 @@ class Operand:
     depth_stride: int
     batch: tuple[tuple[int, int, int], ...]
     offset: int
+    anywhere: bool = False  # whether tiles may start at any line
 
     @property
     def depth_inner(self) -> bool:
@@ -49,7 +51,7 @@ class Operand:
 
     @property
     def width(self) -> int:
-        """Floats that one copy takes: 4 where they lie side by side and every address is a multiple of 16 bytes."""
+        """Floats per copy: 4 if they are contiguous and every address is a multiple of 16 bytes, otherwise 1."""
         inner, outer = (self.depth, self.stride) if self.depth_inner else (self.lines, self.depth_stride)
         unit = self.depth_stride if self.depth_inner else self.stride
         return 4 if unit == 1 and all(n % 4 == 0 for n in (inner, outer, self.offset, *(stride for _, _, stride in self.batch))) else 1
@@ -60,9 +62,16 @@ class Multiplication:
     product: Product
     a: Operand
     b: Operand
-    names: tuple[str, str]  # the values
+    names: tuple[str, str]  # graph values of the operands
     bias: str | None
-    of_rows: bool = False  # whether the bias has an element for each row, not for each column
+    of_rows: bool = False  # whether the bias has one element per row instead of per column
+    begins: str | None = None  # the value that holds the first row of each group, if the rows are grouped
+
+    @property
+    def own(self) -> list[tuple[str, str]]:
+        """The kernel's pointers and the graph values that they point to."""
+        more = (("bias", self.bias), ("begins", self.begins))
+        return [("a", self.names[0]), ("b", self.names[1]), *((name, value) for name, value in more if value)]
 
 
 class Matmul:
@@ -108,12 +117,11 @@ class Matmul:
         setup = [*operand_setup("a", found.a, "row0"), *operand_setup("b", found.b, "column0")]
         load_a = operand_loads("a", found.a, "row0", tile.rows, pitches[0], tile)
         load_b = operand_loads("b", found.b, "column0", tile.columns, pitches[1], tile)
-        own = [("a", found.names[0]), ("b", found.names[1]), *([("bias", found.bias)] if found.bias else [])]
-        arguments = work.arguments(*own)
+        arguments = work.arguments(*found.own)
         texts = [*(["batch"] if product.batches > 1 else []), "row", "column"]
         columns = ["const float b_column = bias[column];"] if found.bias else []
         tail = work.tail.statements(CUDA, texts, "(value + b_column)" if found.bias else "value")
-        if tensor_cores.split_of(work, product) == 1:
+        if tensor_cores.split_of(work, product) == 1 and not product.groups:
             setup = triangle.zeros(work, product, tile, columns, tail) + setup
         wide = "(long)" if product.rows * product.columns * product.batches >= 2**31 else ""
         at = f"{wide}({times('batch', product.rows)} + row)" if product.batches > 1 else f"{wide}row"
@@ -121,9 +129,7 @@ class Matmul:
             parameters=parameters(arguments, "__restrict__"), names=", ".join(a.name for a in arguments), setup=setup, load_a=load_a, load_b=load_b,
             columns=columns, rows=[], tail=tail, elements=f"{times(at, product.columns)} + column",
         )  # fmt: skip
-        shape = f"{product.rows} x {product.depth} by {product.depth} x {product.columns}" + (
-            f", {product.batches} times" if product.batches > 1 else ""
-        )
+        shape = f"{product.rows} x {product.depth} by {product.depth} x {product.columns}" + repeated(product)
         return Printed(
             kernel_parts(NAME, work, product, printing), arguments,
             shared=tensor_cores.shared_sources(work, product), flags=tensor_cores.flags(work, product),
@@ -141,6 +147,11 @@ def refuse_unless_fp32(node: Node, setting: Setting, dtypes: list[str]) -> None:
         raise Refused(f"a product of {what} is left to the library")
     if setting.precision != "fp32-strict":
         raise Refused(f"under {setting.precision} the library's tensor-core kernels do one product where ours would do three")
+
+
+def repeated(product: Product) -> str:
+    """Returns the number of products as human-readable text."""
+    return f", {product.batches} times" if product.batches > 1 else f", by one of {product.groups} for each group of rows" if product.groups else ""
 
 
 def flops(product: Product) -> int:
@@ -170,7 +181,7 @@ def read_product(network: Network, node: Node, name: str) -> Multiplication:
     rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     batches = multiplied(lead)
     a_batch, b_batch = lead_strides(a, lead), lead_strides(b, lead)
-    if not b_batch and batches > 1 and len(a_batch) == 1 and a_batch[0][2] == rows * a.strides[-2]:  # one product over all rows
+    if not b_batch and batches > 1 and len(a_batch) == 1 and a_batch[0][2] == rows * a.strides[-2]:  # a single product over all rows
         rows, batches, a_batch = rows * batches, 1, ()
     left_operand = Operand(rows, depth, a.strides[-2], a.strides[-1], a_batch, a.offset)
     right_operand = Operand(columns, depth, b.strides[-1], b.strides[-2], b_batch, b.offset)
@@ -179,7 +190,8 @@ def read_product(network: Network, node: Node, name: str) -> Multiplication:
 
 
 def lead_strides(layout: Layout, lead: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
-    """(after, size, stride) for each run of axes of `lead` along which the matrices lie evenly; nothing for what all share."""
+    """Returns (after, size, stride) for each run of axes in `lead` over which the matrices are evenly spaced. Axes over which all matrices are the
+    same are omitted."""
     missing = len(lead) + 2 - len(layout.shape)
     shape, strides = (1,) * missing + layout.shape, (0,) * missing + layout.strides
     found: list[tuple[int, int, int]] = []
@@ -195,17 +207,17 @@ def lead_strides(layout: Layout, lead: tuple[int, ...]) -> tuple[tuple[int, int,
 
 
 def operand_setup(name: str, operand: Operand, start: str) -> list[str]:
-    """Moves the pointer to the batch, in whose tensor `start` counts lines."""
+    """Advances the pointer to the batch; `start` is a line number in the batch's tensor."""
     parts = [f"(long)(batch{f' / {known(after)}' if after > 1 else ''} % {known(size)}) * {step(stride)}" for after, size, stride in operand.batch]
     parts += [shift(operand.offset) if parts else str(operand.offset)] if operand.offset else []
     return [f"{name} += {' + '.join(parts)};"] if parts else []
 
 
 def operand_loads(name: str, operand: Operand, start: str, height: int, pitch: int, tile: Tile, line_stride: str = "") -> list[str]:
-    """Statements that copy `height` lines of a stage from the operand, whose tile begins at `start`; outside it zeros.
-    `line_stride`: of its lines, where they differ from block to block."""
+    """Returns statements that copy a stage of `height` lines from the operand's tile at `start`. Elements outside the operand become zero.
+    `line_stride` is the stride between lines, if it varies between blocks."""
     width, threads = operand.width, tile.loaders
-    across = DEPTH if operand.depth_inner else height  # elements of the tile that lie side by side
+    across = DEPTH if operand.depth_inner else height  # number of contiguous elements in the tile
     per_line = across // width
     inner = f"at % {per_line}" + (f" * {width}" if width > 1 else "")
     line, k = (f"at / {per_line}", inner) if operand.depth_inner else (inner, f"at / {per_line}")
@@ -213,7 +225,7 @@ def operand_loads(name: str, operand: Operand, start: str, height: int, pitch: i
     terms = [f"{'(long)' if wide else ''}({start} + line)"]
     terms[0] = f"{terms[0]} * {line_stride}" if line_stride else product_term(terms[0], operand.stride)
     terms.append(product_term(f"({'(long)' if wide else ''}step * {DEPTH} + k)", operand.depth_stride))
-    tests = [below(f"{start} + line", operand.lines)] if operand.lines % height else []
+    tests = [below(f"{start} + line", operand.lines)] if operand.lines % height or operand.anywhere else []
     tests += [below(f"step * {DEPTH} + k", operand.depth)] if operand.depth % DEPTH else []
     place = f"{times('line', pitch)} + k" if operand.depth_inner else f"{times('k', pitch)} + line"
     inside = " && ".join(tests) or "true"

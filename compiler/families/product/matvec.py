@@ -1,5 +1,8 @@
-"""Products of a matrix and a vector: bound by the one read of the matrix. A block takes a few rows at once, so that each element of the vector it
-loads serves all of them; long rows are shared by several blocks, whose parts a second kernel adds up."""
+"""Matrix-vector products, whose speed is limited by reading the matrix once.
+
+A block processes a few rows together, so each vector element that it loads serves all of them. Several blocks share a long row, and a second kernel
+adds up their partial sums.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from compiler.graph.layout import Layout
 from compiler.graph.network import Network
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
-from compiler.kernel.expressions import CUDA
+from compiler.kernel.functions import CUDA
 from compiler.kernel.text import KernelText, Launch, Part, below, beyond, end, shift, times
 from verifier.graph import Node
 
-LEAST = 1 << 18  # elements of the matrix below which a launch costs more than the product
+LEAST = 1 << 18  # matrix size in elements below which the launch overhead exceeds the product's time
 LEAST_DEPTH = 256
 RESERVED = ("a", "b", "bias", "parts", "row", "row0", "group", "chunk", "thread", "k", "sums", "x", "y", "value", "total", "lane", "warp", "chunks")
 SHARED = """\
@@ -40,7 +43,7 @@ template <int THREADS> __device__ __forceinline__ float sum_of_block(float value
 class Rows:
     rows: int
     depth: int
-    stride: int  # of the matrix, from row to row
+    stride: int  # stride between matrix rows
     offset: int
     names: tuple[str, str]  # matrix, vector
     bias: str | None
@@ -148,7 +151,8 @@ class Matvec:
 
 
 def launch_of(work: Work) -> tuple[int, int, int]:
-    """Threads of a block, rows that it takes at once, blocks that share these rows: several rounds of the device, 4 loads or more a thread."""
+    """Returns the number of threads per block, of rows that a block processes together, and of blocks that share these rows. The goal is several
+    waves of blocks on the device and at least 4 loads per thread."""
     found: Rows = work.detail
     threads = work.knob("block", 256 if found.depth >= 1024 * found.width else 128)
     together = work.knob("rows", 4 if found.rows >= 4 * work.setting.figures.units else 1)

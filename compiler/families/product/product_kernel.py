@@ -1,4 +1,4 @@
-"""The printed kernel of a product: its launcher, what a family says of its operands, and the kernel that adds up the parts of a cut depth."""
+"""The printed kernel of a product: its launcher, the operand text from the family, and the kernel that adds up the parts of a split depth."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from dataclasses import dataclass
 
 from compiler.families.family import Work
 from compiler.families.pool import launcher
-from compiler.families.product import warpgroup
+from compiler.families.product import groups, warpgroup
 from compiler.families.product.tensor_cores import Product, shared_bytes, split_of, tile_of, tile_position, tile_type
 from compiler.families.text import indented
 from compiler.kernel.text import KernelText, Launch, Part, beyond, end, free, known, shift, stride, times
 
-RESIDENT = 2  # blocks that can share a multiprocessor where registers allow it
+RESIDENT = 2  # target for the number of blocks per multiprocessor, if the registers allow it
 
 
 @dataclass
 class Printing:
-    """What a family gives for its product: `load_a` and `load_b` are the statements that start the copies of one stage of an operand (they see `step`
-    and `to_a`, or `to_b`), `setup` the declarations before them, `tail` the statements for one element, in which `row` and `column` are known and
-    `value` is the sum."""
+    """The source text that a family supplies for its product. `load_a` and `load_b` start the copies of one stage of an operand, with `step` and
+    `to_a` or `to_b` in scope. `setup` holds the declarations that precede them. `tail` holds the statements for one element: `row` and `column` are
+    in scope, and `value` is the sum."""
 
-    parameters: str  # of the kernel and the launcher
+    parameters: str  # parameters of the kernel and the launcher
     names: str
     setup: list[str]
     load_a: list[str]
     load_b: list[str]
-    columns: list[str]  # declarations of what the tail needs of a column, once a thread
-    rows: list[str]  # of a row, once an element
-    tail: list[str]  # over `value`
-    steps: str = ""  # of the depth, where they differ from block to block
-    elements: str = ""  # the position of an element in scratch memory: "(batch * 64 + row) * 32 + column", of type long if there are that many
+    columns: list[str]  # declarations for a column that the tail needs once per thread
+    rows: list[str]  # declarations for a row that the tail needs once per element
+    tail: list[str]  # statements over `value`
+    steps: str = ""  # number of depth steps, if it varies between blocks
+    elements: str = ""  # index of an element in scratch memory, such as "(batch * 64 + row) * 32 + column"; a long if the scratch memory is large
 
 
 def kernel_parts(name: str, work: Work, product: Product, printing: Printing) -> list[Part]:
-    """The kernel, its finishing kernel where the depth is cut, and the launcher."""
+    """Returns the kernel, the launcher and, if the depth is split, the finishing kernel."""
     tile, split = tile_of(work, product), split_of(work, product)
-    down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
+    down, across = product.down(tile.rows), -(-product.columns // tile.columns)
     steps = -(-product.steps // split)
     kind = tile_type(work, product, tile)
     scratch = ", float* __restrict__ scratch" if split > 1 else ""
-    resident = 1 if tile.group or tile.warp_rows * tile.warp_columns > 1024 else RESIDENT  # without a number the compiler may aim at more, and spill
+    resident = 1 if tile.group or tile.warp_rows * tile.warp_columns > 1024 else RESIDENT  # without this bound, the compiler may cause spills
     body = ["extern __shared__ __align__(16) float memory[];", f"{kind} tile;", *tile_position(product, tile), *product.batch(), *printing.setup]
     count = printing.steps or (known(product.steps) if tile.group else free(product.steps, "steps"))
     if split > 1:
@@ -69,9 +69,9 @@ def kernel_parts(name: str, work: Work, product: Product, printing: Printing) ->
         body.append(f"if ({beyond('column', product.columns)}) return;")
     body += printing.columns if split == 1 else []
     last = f"row0 + {tile.rows}"
-    if product.rows % tile.rows:
-        most = f"row0 + {shift(tile.rows)}"
-        body.append(f"const int end = {most} < {end(product.rows)} ? {most} : {end(product.rows)};")
+    if product.ragged(tile.rows):
+        most, rows = f"row0 + {shift(tile.rows)}", groups.END if product.groups else end(product.rows)
+        body.append(f"const int end = {most} < {rows} ? {most} : {rows};")
         last = "end"
     thread = f"(threadIdx.x - {tile.loaders})" if tile.group else "threadIdx.x"
     body.append(f"for (int row = row0 + {thread} / {tile.columns}; row < {last}; row += {tile.writers // tile.columns or 1}) {{")
@@ -94,7 +94,7 @@ def kernel_parts(name: str, work: Work, product: Product, printing: Printing) ->
 
 
 def finish(name: str, product: Product, printing: Printing, split: int) -> KernelText:
-    """The kernel that adds up the parts of the depth, in their order, and goes on with the tail."""
+    """Returns the kernel that adds up the depth parts in order and applies the tail."""
     total = product.rows * product.columns * product.batches
     kind = "long" if total * split >= 2**31 else "int"
     body = [f"const {kind} at = ({kind})blockIdx.x * 256 + threadIdx.x;", *([f"if ({beyond('at', total)}) return;"] if total % 256 else [])]

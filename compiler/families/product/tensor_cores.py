@@ -1,34 +1,35 @@
-"""Products of fp32 matrices at fp32's accuracy on tensor cores: the part that matrix products and convolutions share.
+"""Products of fp32 matrices on tensor cores with fp32 accuracy: the code that matrix products and convolutions share.
 
-A tensor core takes TF32 (10 bits after the point) and cuts its sums off instead of rounding them. Each operand is therefore the sum of two TF32
-numbers, three products of which matter (M. Markidis et al., 2018), and sums leave the tensor core after `PROMOTED` elements of depth, to be added
-up in fp32 registers, correctly rounded (H. Ootomo and R. Yokota, arXiv 2203.03341). Three products of the vendor's library, whose sums stay inside,
-miss this project's error bound by 2 to 10 times.
+A tensor core multiplies TF32 numbers (10 mantissa bits) and truncates its sums instead of rounding them. Each operand is therefore split into two
+TF32 numbers, and three of the four products are computed, because the fourth is negligible (M. Markidis et al., 2018). After every `PROMOTED` depth
+elements, the sums leave the tensor core and are added up in fp32 registers with correct rounding (H. Ootomo and R. Yokota, arXiv 2203.03341). The
+vendor's library keeps the sums in the tensor core; three such products exceed this project's error bound by a factor of 2 to 10.
 
-The printed kernel: a block has a tile of the result; tiles of both operands come through shared memory by asynchronous copies, several stages
-ahead; each warp has a part of the tile in registers; finished sums go through shared memory once more, so that the tail reads and writes rows.
+In the printed kernel, a block computes a tile of the result. Asynchronous copies bring tiles of both operands into shared memory several stages
+ahead, and each warp holds a part of the result tile in registers. Finished sums pass through shared memory again, so that the tail reads and writes
+whole rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from compiler.families.family import Setting, Work
-from compiler.families.product import warpgroup
+from compiler.families.product import groups, warpgroup
 from compiler.kernel.text import known, times
 
-DEPTH = 32  # elements of depth a stage
-PROMOTED = 16  # elements of depth whose sums stay in the tensor core: 8 costs 4 to 8 % more time, 32 some 15 (bench/results/products-h200.json)
+DEPTH = 32  # depth elements per stage
+PROMOTED = 16  # depth elements summed in the tensor core: 8 takes 4 to 8 % longer, 32 about 15 % (bench/results/products-h200.json)
 STAGES = 3
-SHARED_BYTES = 227 << 10  # of a multiprocessor, compute capability 9.0
-FINISH, FINISH_EACH = 1e6, 0.5  # a second kernel over the parts of a cut depth, and each of their elements, in multiplications of a tile of speed 1
-SLOW_LOAD = 75  # the same for an element that finds its own place in an image
-GROUPED = 8  # rows of tiles that blocks walk through together
+SHARED_BYTES = 227 << 10  # per multiprocessor on compute capability 9.0
+FINISH, FINISH_EACH = 1e6, 0.5  # cost in multiplications at speed 1: the kernel that adds up depth parts, and each element of the parts
+SLOW_LOAD = 75  # cost in the same unit of an element whose position in an image is computed separately
+GROUPED = 8  # number of tile rows that blocks traverse together
 
 
 class Threaded(Protocol):
-    """What a block computes of a result: this module's `Tile`, or that of 16 bit products."""
+    """The part of a result that a block computes: the `Tile` of this module or that of 16-bit products."""
 
     @property
     def rows(self) -> int: ...
@@ -46,9 +47,9 @@ class Tile:
     columns: int
     warp_rows: int
     warp_columns: int
-    speed: float  # of its inner loop, relative: small tiles load and cut more for each product
+    speed: float  # relative speed of the inner loop; small tiles load and split more elements per product
     group: bool = False  # multiplied by warpgroups (warpgroup.py)
-    idle: int = 8  # elements of depth that could have been multiplied while a block begins and ends; alone on a multiprocessor many
+    idle: int = 8  # depth elements lost while a block starts and ends: many if the block is alone on a multiprocessor
 
     @property
     def threads(self) -> int:
@@ -58,12 +59,12 @@ class Tile:
 
     @property
     def loaders(self) -> int:
-        """Threads that copy, the first of the block."""
+        """Number of threads that copy; they are the first threads of the block."""
         return warpgroup.LOADERS if self.group else self.threads
 
     @property
     def writers(self) -> int:
-        """Threads that have sums, the last of the block."""
+        """Number of threads that hold sums; they are the last threads of the block."""
         return self.threads - self.loaders if self.group else self.threads
 
 
@@ -81,18 +82,18 @@ TILES = (
 
 
 def tiles(setting: Setting) -> tuple[Tile, ...]:
-    """Those that the device can run: warpgroups multiply on compute capability 9.0 alone."""
+    """Returns the tiles that the device can run; warpgroup tiles require compute capability 9.0."""
     return TILES if setting.figures.capability == warpgroup.ARCHITECTURE else tuple(tile for tile in TILES if not tile.group)
 
 
 def best_tile(offered: tuple[Tile, ...], rows: int, columns: int, depth: int, batches: int, units: int, slow_loads: bool = False) -> int:
-    """The index of the tile with the least modelled time."""
+    """Returns the index of the tile with the shortest modelled time."""
     return min(range(len(offered)), key=lambda at: modelled_time(offered[at], rows, columns, depth, batches, units, slow_loads))
 
 
 def modelled_time(tile: Tile, rows: int, columns: int, depth: int, batches: int, units: int, slow_loads: bool) -> float:
-    """Rounds of blocks over the multiprocessors, times the work of a tile, its depth cut where that fills the device; in multiplications of a tile
-    of speed 1."""
+    """Models the time as the number of waves of blocks times the work per tile, with the depth split if that fills the device better. The unit is the
+    time of one multiplication in a tile with speed 1."""
     split = best_split(tile, rows, columns, batches, -(-depth // DEPTH), units)
     blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batches * split
     joined = FINISH + rows * columns * batches * split * FINISH_EACH if split > 1 else 0
@@ -101,7 +102,8 @@ def modelled_time(tile: Tile, rows: int, columns: int, depth: int, batches: int,
 
 
 def best_split(tile: Tile, rows: int, columns: int, batches: int, steps: int, units: int) -> int:
-    """Into how many parts the depth is cut, so that few large tiles still fill the device; parts have at least 8 stages."""
+    """Returns the number of parts into which the depth is split, chosen so that even a few large tiles fill the device. A part has at least 8
+    stages."""
     blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batches
     if blocks * 2 > units:
         return 1
@@ -110,54 +112,74 @@ def best_split(tile: Tile, rows: int, columns: int, batches: int, steps: int, un
 
 @dataclass(frozen=True)
 class Product:
-    """What a family says of its product; `a` has `rows` and `b` has `columns`, both over `depth`."""
+    """A family's description of its product. `a` has `rows` lines, `b` has `columns` lines, and both have depth `depth`."""
 
     rows: int
     columns: int
     depth: int
     batches: int
-    a_depth_inner: bool  # whether the tile of `a` lies in shared memory row by row, or one depth after the other
+    a_depth_inner: bool  # whether shared memory stores the tile of `a` row by row instead of by depth
     b_depth_inner: bool
-    slow_loads: bool = False  # every element of `b` finds its own place
-    interleaved: bool = False  # elements of the batches' results lie side by side, as those of a transposed convolution's phases do
+    slow_loads: bool = False  # whether the position of every element of `b` is computed separately
+    interleaved: bool = False  # whether the batches' results alternate in memory, like the phases of a transposed convolution
+    groups: int = 0  # number of row groups, each of which has its own `b`; the device reads their sizes
+    begins: int = 0  # index of the entry for the first group in `begins`
 
     @property
     def steps(self) -> int:
         return -(-self.depth // DEPTH)
 
+    @property
+    def even(self) -> Product:
+        """The same product with groups of equal size, which the time model uses."""
+        return replace(self, rows=-(-self.rows // self.groups), batches=self.groups, groups=0) if self.groups else self
+
+    def down(self, height: int) -> int:
+        """Returns the number of tiles with `height` rows. With groups it is an upper bound, because a tile never spans two groups."""
+        if self.groups:
+            return min(self.rows, (self.rows + self.groups * (height - 1)) // height)
+        return -(-self.rows // height)
+
+    def ragged(self, height: int) -> bool:
+        """True if a tile may have fewer rows."""
+        return bool(self.groups or self.rows % height)
+
     def grid(self, tiles: int, split: int) -> str:
-        """Of a launch. What interleaved batches write of the same sectors meets in the second-level cache, where their blocks follow each other;
-        else a sector goes to memory as often as there are phases along the lines."""
+        """Returns the grid of a launch. Interleaved batches write to the same sectors. If their blocks are next to each other, the L2 cache combines
+        these writes. Otherwise, each sector is written to memory once per phase along the lines."""
         blocks = tiles * self.batches if self.interleaved else tiles
         beside = 1 if self.interleaved else self.batches
         return f"dim3({blocks}, {beside}, {split})" if beside > 1 or split > 1 else str(blocks)
 
     def batch(self) -> list[str]:
-        """Declares `batch`, where there are several."""
+        """Declares `batch`, if there are several batches."""
         if self.batches == 1:
             return []
         return [f"const int batch = {f'blockIdx.x % {known(self.batches)}' if self.interleaved else 'blockIdx.y'};"]
 
     @property
     def tile_number(self) -> str:
-        """Of a block, among those of its batch: left of `%`, `*` and `/`."""
+        """The number of a block's tile in its batch, as an expression that can be the left operand of `%`, `*` and `/`."""
         return f"blockIdx.x / {known(self.batches)}" if self.interleaved and self.batches > 1 else "blockIdx.x"
 
 
 def tile_of(work: Work, product: Product) -> Tile:
     offered = tiles(work.setting)
-    size, units = (product.rows, product.columns, product.depth, product.batches), work.setting.figures.units
+    even, units = product.even, work.setting.figures.units
+    size = (even.rows, even.columns, even.depth, even.batches)
     wanted = work.knob("tile", best_tile(offered, *size, units, product.slow_loads))
     return offered[min(wanted, len(offered) - 1)]
 
 
 def least_time(setting: Setting, product: Product) -> float:
-    """Of the device's tiles, as `modelled_time` has it."""
+    """Returns the smallest `modelled_time` of all tiles that the device can run."""
     size = (product.rows, product.columns, product.depth, product.batches)
     return min(modelled_time(tile, *size, setting.figures.units, product.slow_loads) for tile in tiles(setting))
 
 
 def split_of(work: Work, product: Product) -> int:
+    if product.groups:
+        return 1
     tile = tile_of(work, product)
     wanted = work.knob("split", best_split(tile, product.rows, product.columns, product.batches, product.steps, work.setting.figures.units))
     return max(1, min(wanted, product.steps))
@@ -175,18 +197,18 @@ def knobs_of(work: Work, product: Product) -> dict[str, tuple[tuple[int, ...], i
     }
     if not tile.group:
         found["promoted"] = ((8, 16, 32), promoted_of(work))
-    if product.steps >= 16:
+    if product.steps >= 16 and not product.groups:
         found["split"] = (tuple(n for n in (1, 2, 4, 8, 16, 32) if n * 4 <= product.steps), split_of(work, product))
     return found
 
 
 def pitches(product: Product, tile: Tile) -> tuple[int, int]:
-    """Floats from one line of a tile to the next: chosen so that the 32 lanes of a fragment's load meet 32 banks."""
+    """Returns the stride in floats between lines of a tile, chosen so that the 32 lanes of a fragment load access 32 different banks."""
     return DEPTH + 4 if product.a_depth_inner else tile.rows + 8, DEPTH + 4 if product.b_depth_inner else tile.columns + 8
 
 
 def stage_floats(product: Product, tile: Tile) -> tuple[int, int]:
-    """Of `a` and of `b`."""
+    """Returns the number of floats per stage of `a` and of `b`."""
     a, b = pitches(product, tile)
     return a * (tile.rows if product.a_depth_inner else DEPTH), b * (tile.columns if product.b_depth_inner else DEPTH)
 
@@ -201,7 +223,7 @@ def cut_floats(tile: Tile) -> int:
 
 
 def shared_bytes(work: Work, product: Product, tile: Tile) -> int:
-    """Of the stages, or of the finished tile that takes their place."""
+    """Returns the size in bytes of the stages or of the finished tile that replaces them, whichever is larger."""
     a, b = stage_floats(product, tile)
     stages = stages_of(work, product, tile)
     operands = warpgroup.places_of_a(stages) * a + stages * b + cut_floats(tile) if tile.group else stages * (a + b)
@@ -217,8 +239,10 @@ def tile_type(work: Work, product: Product, tile: Tile) -> str:
 
 
 def tile_position(product: Product, tile: Threaded) -> list[str]:
-    """Declares `row0` and `column0`. Blocks that run at the same time share rows and columns: they find operands in the second-level cache."""
-    down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
+    """Declares `row0` and `column0`. Blocks that run concurrently share rows and columns, so they read the operands from the L2 cache."""
+    if product.groups:
+        return groups.position(product, tile.rows, tile.columns)
+    down, across = product.down(tile.rows), -(-product.columns // tile.columns)
     at = product.tile_number
     if down == 1:
         return ["const int row0 = 0;", f"const int column0 = {times(at, tile.columns)};"]
@@ -237,12 +261,12 @@ def tile_position(product: Product, tile: Threaded) -> list[str]:
 
 
 def shared_sources(work: Work, product: Product) -> list[str]:
-    """What the kernel needs besides itself."""
-    return [COPIES, warpgroup.SHARED] if tile_of(work, product).group else [COPIES, MULTIPLY, WARP_TILE]
+    """Returns the device functions that the kernel needs."""
+    return [COPIES, *([warpgroup.SHARED] if tile_of(work, product).group else [MULTIPLY, WARP_TILE]), *groups.shared(product)]
 
 
 def flags(work: Work, product: Product) -> tuple[str, ...]:
-    """Of nvcc."""
+    """Returns the nvcc flags."""
     return warpgroup.FLAGS if tile_of(work, product).group else ()
 
 
@@ -253,7 +277,7 @@ def scratch_bytes(work: Work, product: Product) -> int:
 
 def describe(work: Work, product: Product) -> str:
     tile, split = tile_of(work, product), split_of(work, product)
-    blocks = -(-product.rows // tile.rows) * -(-product.columns // tile.columns) * product.batches * split
+    blocks = product.down(tile.rows) * -(-product.columns // tile.columns) * product.batches * split
     parts = f", the depth in {split} parts" if split > 1 else ""
     return (
         f"{blocks} blocks of {tile.threads} threads, tiles of {tile.rows} x {tile.columns}, depth {product.depth} by {DEPTH} in "

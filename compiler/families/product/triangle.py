@@ -1,7 +1,7 @@
-"""Products of which only a triangle is kept: tiles that lie wholly in the part of zeros take no step of the depth.
+"""Products from which only a triangle is kept. Tiles that are entirely in the zero part skip the depth loop.
 
-`triu(a @ b)` and `tril(a @ b)` set the other part to zero whatever the product is there, so leaving it out is exact. What is not known, and not used:
-whether the operands are triangles themselves.
+`triu(a @ b)` and `tril(a @ b)` set the other part to zero regardless of the product, so skipping it is exact. The operands themselves may also be
+triangular, but the compiler neither knows nor exploits this.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from verifier.graph import Node
 
 
 def triangle_of(work: Work, rows: int) -> Node | None:
-    """The operator that cuts a triangle from the product, if nothing else reads the product. `rows` of the matrix that it cuts."""
+    """Returns the operator that extracts a triangle of the product, if nothing else reads the product. The operator's input must have `rows` rows."""
     network, value = work.network, work.match.value
     users = network.users[value]
     if len(users) != 1 or network.escapes(value) or work.tail.kernel.arguments[work.tail.result].written:
@@ -25,7 +25,7 @@ def triangle_of(work: Work, rows: int) -> Node | None:
 
 
 def kept_share(work: Work, rows: int, columns: int) -> float:
-    """Of the elements, those in the triangle."""
+    """Returns the fraction of elements that are in the triangle."""
     node = triangle_of(work, rows)
     if node is None:
         return 1.0
@@ -35,12 +35,13 @@ def kept_share(work: Work, rows: int, columns: int) -> float:
 
 
 def zeros(work: Work, product: Product, tile: Threaded, columns: list[str], tail: list[str]) -> list[str]:
-    """Statements that finish a tile of zeros at (`row0`, `column0`) before anything is loaded; none where there is no such tile."""
+    """Returns statements that write a tile of zeros at (`row0`, `column0`) before anything is loaded. The list is empty if the product has no such
+    triangle."""
     node = triangle_of(work, product.rows)
     if node is None:
         return []
     diagonal = _diagonal(node)
-    above = f"column0 + {shift(tile.columns - 1)} - {below('row0', diagonal)}"  # kept where column - row >= diagonal
+    above = f"column0 + {shift(tile.columns - 1)} - {below('row0', diagonal)}"  # elements with column - row >= diagonal are kept
     nothing = above if short(node) == "triu" else f"column0 - row0 - {tile.rows - 1} > {end(diagonal)}"
     partly = product.rows % tile.rows or product.columns % tile.columns
     lines = [f"const int row = row0 + at / {tile.columns}, column = column0 + at % {tile.columns};"]
@@ -62,5 +63,5 @@ def _diagonal(node: Node) -> int:
 
 
 def _on(diagonal: int, rows: int, columns: int) -> int:
-    """Elements of a diagonal."""
+    """Returns the number of elements on a diagonal."""
     return max(0, min(rows, columns - diagonal) - max(0, -diagonal))

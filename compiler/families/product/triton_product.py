@@ -1,11 +1,13 @@
-"""Products of fp32 matrices in Triton, with a pointwise tail: on tensor cores at fp32's accuracy, or exactly on the usual cores.
+"""Products of fp32 matrices in Triton with a pointwise tail, either on tensor cores with fp32 accuracy or in true fp32 on ordinary cores.
 
-The arithmetic is that of tensor_cores.py: each operand is the sum of two TF32 numbers, three products of which matter, and sums leave the tensor
-core after `promoted` elements of depth, to be added up in fp32 registers. Triton's own `tf32x3` keeps them inside and misses the error bound.
+The arithmetic is the same as in tensor_cores.py: each operand is the sum of two TF32 numbers, three of the four products are computed, and after
+every `promoted` depth elements the sums leave the tensor core and are added up in fp32 registers. Triton's own `tf32x3` keeps the sums in the tensor
+core and therefore exceeds the error bound.
 
-A Hopper tensor core takes the first operand from registers, whatever its layout, and the second one from shared memory, in TF32 only with the depth
-contiguous. Where that is so of `a` and not of `b`, the transposed product is computed: else Triton writes `b` to shared memory number by number, into
-the same banks (on an H200 0.7 times cuBLAS instead of 1.7, by the tasks 16 to 18 of KernelBench's level 1).
+A Hopper tensor core reads the first operand from registers, in any layout, and the second operand from shared memory, where the depth must be
+contiguous for TF32. If the depth is contiguous in `a` but not in `b`, the kernel therefore computes the transposed product. Otherwise Triton would
+write `b` to shared memory element by element, with bank conflicts. On an H200 this runs at 0.7 times instead of 1.7 times the speed of cuBLAS
+(measured on tasks 16 to 18 of KernelBench level 1).
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
     from compiler.families.product.matmul import Multiplication, Operand
 
 TILES = ((64, 64), (64, 128), (128, 64), (128, 128))  # rows x columns
-SPEEDS = (0.7, 0.85, 0.85, 1.0)  # of their inner loops, relative: small tiles load and cut more for each product
-EXACT = 0  # as a value of `promoted`: fp32 products on the usual cores
+SPEEDS = (0.7, 0.85, 0.85, 1.0)  # relative speeds of the inner loops; small tiles load and split more elements per product
+EXACT = 0  # value of `promoted` that selects fp32 products on ordinary cores
 PROMOTED = 32
-EXACT_DEPTH = 16  # elements of depth that are loaded together there
+EXACT_DEPTH = 16  # depth elements that fp32 products on ordinary cores load together
 FINISH_BLOCK = 1024
 RESERVED = tuple(sorted(WORDS | {
     "a", "b", "bias", "column", "tile", "group", "within", "height", "batch", "part", "value", "total", "a_tile", "b_tile", "a_from", "b_from",
@@ -76,7 +78,8 @@ def warps_of(work: Work, product: Product) -> int:
 
 
 def split_of(work: Work, product: Product) -> int:
-    """Into how many parts the depth is cut, so that few tiles still fill the device; parts have at least 256 elements of depth."""
+    """Returns the number of parts into which the depth is split, chosen so that even a few tiles fill the device. A part has at least 256 depth
+    elements."""
     rows, columns = TILES[tile_of(work, product)]
     blocks = -(-product.rows // rows) * -(-product.columns // columns) * product.batches
     units = work.setting.figures.units
@@ -88,7 +91,7 @@ def knobs_of(work: Work, product: Product) -> dict[str, tuple[tuple[int, ...], i
     rows, columns = TILES[tile_of(work, product)]
     found = {
         "tile": (tuple(range(len(TILES))), tile_of(work, product)),
-        "warps": ((8,) if rows * columns >= 128 * 128 else (4, 8), warps_of(work, product)),  # four would spill the sums of the largest tile
+        "warps": ((8,) if rows * columns >= 128 * 128 else (4, 8), warps_of(work, product)),  # with four, sums of the largest tile would spill
         "stages": ((2, 3, 4), work.knob("stages", 3)),
         "promoted": ((EXACT, 16, 32), promoted_of(work)),
     }
@@ -180,8 +183,8 @@ def describe(work: Work, found: Multiplication) -> list[str]:
 
 
 def tile_position(product: Product, rows: int, columns: int, wide: bool, axes: tuple[str, str]) -> list[str]:
-    """`row` and `column` of a program, along these `axes` of its tile. Programs that run at the same time share rows and columns: they find operands
-    in the second-level cache."""
+    """Declares a program's `row` and `column` along the given `axes` of its tile. Programs that run concurrently share rows and columns, so they read
+    the operands from the L2 cache."""
     down, across = -(-product.rows // rows), -(-product.columns // columns)
     long = ".to(tl.int64)" if wide else ""
     lines = [f"tile = tl.program_id(0){long}"]
@@ -203,7 +206,7 @@ def tile_position(product: Product, rows: int, columns: int, wide: bool, axes: t
 
 
 def origin(name: str, operand: Operand) -> list[str]:
-    """Where the operand of the batch begins."""
+    """Declares the start of the batch's operand as `{name}_from`, unless it is the pointer itself."""
     parts = [f"batch{f' // {after}' if after > 1 else ''} % {size} * {stride}" for after, size, stride in operand.batch]
     parts += [str(operand.offset)] if operand.offset else []
     return [f"{name}_from = {name} + {' + '.join(parts)}"] if parts else []
@@ -222,7 +225,8 @@ def both(*masks: str) -> str:
 
 
 def tail(work: Work, found: Multiplication, texts: list[str], masks: list[str]) -> list[str]:
-    """What follows from `total`, element by element. `texts` and `masks`: of the batch, the row and the column; where nothing is masked, ""."""
+    """Returns the statements that apply the tail to each element of `total`. `texts` and `masks` refer to the batch, the row and the column. A mask
+    is "" if nothing is masked."""
     kernel, tail = work.tail.kernel, work.tail
     lines, value = [], "total"
     if found.bias:
@@ -250,7 +254,7 @@ def tail(work: Work, found: Multiplication, texts: list[str], masks: list[str]) 
 
 
 def finish(work: Work, found: Multiplication, split: int, wide: bool) -> list[str]:
-    """The body of the kernel that adds up the parts of the depth, in their order, and goes on with the tail."""
+    """Returns the body of the kernel that adds up the depth parts in order and applies the tail."""
     product = found.product
     size = product.rows * product.columns * product.batches
     inside = "inside" if size % FINISH_BLOCK else ""

@@ -1,27 +1,28 @@
-"""The tile of tensor_cores.py for compute capability 9.0, whose warpgroups of 128 threads multiply asynchronously (`wgmma`).
+"""The version of the tensor_cores.py tile for compute capability 9.0, on which warpgroups of 128 threads multiply asynchronously (`wgmma`).
 
-Same arithmetic: operands cut in two TF32 numbers, three products, sums that leave the tensor core after every stage. Half of a block's warps bring
-the operands and cut `b`, which then stands in shared memory as the hardware reads it: of every four elements of depth the columns follow each other,
-16 bytes each. The other warps are warpgroups that multiply, 64 rows by 128 columns each, with their part of `a` in registers; while one adds its sums
-up, the products of the other go on. Measured at 1.8 times cuBLAS's fp32 for large products on an H200, with a fifth of its error. A tile of 64 x 256
-has memory for two stages, and loads `b` again as soon as it is cut: up to 20 % faster than beginning copies when they are needed. With the four
-stages of 128 x 128 that was 3 to 11 % slower than waiting for the products (`bench/results/products-at-once-h200.json`).
+The arithmetic is the same: each operand is split into two TF32 numbers, three products are computed, and the sums leave the tensor core after every
+stage. Half of a block's warps load the operands and split `b`. They store it in shared memory in the layout that the hardware expects: for every four
+depth elements, the columns follow each other with 16 bytes each. The other warps form two warpgroups, each of which multiplies 64 rows by 128 columns
+with its part of `a` in registers. While one warpgroup adds up its sums, the other continues to multiply. On an H200, large products run at 1.8 times
+the speed of fp32 cuBLAS, with a fifth of its error. A 64 x 256 tile has memory for two stages and reloads `b` as soon as the previous stage is split,
+which is up to 20 % faster than starting the copies when the data is needed. With the four stages of a 128 x 128 tile, this early reload was 3 to 11 %
+slower than waiting for the products (`bench/results/products-at-once-h200.json`).
 """
 
 from __future__ import annotations
 
-ROWS, COLUMNS = 64, 128  # of a warpgroup
-LOADERS = 256  # threads that bring the operands
-CUT_FLOATS = 4 * 32  # of shared memory for each column: two stages of `b`, high and low
+ROWS, COLUMNS = 64, 128  # per warpgroup
+LOADERS = 256  # threads that load the operands
+CUT_FLOATS = 4 * 32  # floats of shared memory per column, for the high and low parts of two stages of `b`
 STAGES = 4
-REGISTERS = 56, 200  # of a thread that loads, and of one that multiplies: together those of the whole multiprocessor
+REGISTERS = 56, 200  # per loading thread and per multiplying thread; together these are all registers of a multiprocessor
 ARCHITECTURE = (9, 0)
-# Of nvcc: these instructions exist in code for sm_90a alone, which such a GPU prefers to plain sm_90.
+# nvcc flags. Warpgroup instructions exist only in sm_90a code, which such a GPU prefers to plain sm_90 code.
 FLAGS = ("-gencode=arch=compute_90a,code=sm_90a",)
 
 
 def places_of_a(stages: int) -> int:
-    """As `GroupTile` has them in shared memory."""
+    """Returns the number of stages of `a` that `GroupTile` keeps in shared memory."""
     return 3 if stages == 2 else stages
 
 
@@ -41,7 +42,7 @@ template <int COUNT> struct Columns {};
 
 
 def multiplication(columns: int) -> str:
-    """An asynchronous product of 64 by `columns`, a multiple of 8, over a depth of 8."""
+    """Prints an asynchronous product of 64 rows by `columns` columns (a multiple of 8) over a depth of 8."""
     sums = columns // 2
     registers = [", ".join(f'"+f"(sum[{at}])' for at in range(first, min(first + 8, sums))) for first in range(0, sums, 8)]
     listed = ",\n          ".join(registers)

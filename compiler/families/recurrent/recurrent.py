@@ -1,11 +1,12 @@
-"""Recurrent layers (LSTM, GRU, RNN) as one kernel that stays on the device for all time steps.
+"""Recurrent layers (LSTM, GRU, RNN) as one persistent kernel that stays on the device for all time steps.
 
-At small batches a step is bound by its launches and by reading the recurrent weights, not by arithmetic. Here each block has some hidden units
-of one layer and keeps their weights in registers over all steps (G. Diamos et al., Persistent RNNs, ICML 2016). Blocks hand each other hidden
-states through the second-level cache: a value that has not been written yet is a NaN that no arithmetic gives, so it is its own flag, and one trip
-through the cache is all that a step waits for. While it is on its way, a block multiplies the input of the next step, which needs no hidden
-state. Layers of one direction run at the same time, each a few steps behind the one below (J. Appleyard et al., arXiv 1604.01946), so a stack of L
-layers takes T + L - 1 steps in place of L * T; where there are two directions, both run at the same time, layer after layer.
+At small batch sizes, the time of a step is dominated by launch overhead and by reading the recurrent weights, not by arithmetic. Here, each block
+owns some hidden units of one layer and keeps their weights in registers for all steps (G. Diamos et al., Persistent RNNs, ICML 2016). Blocks exchange
+hidden states through the L2 cache. Values that have not been written yet hold a special NaN that arithmetic never produces. Each value thus serves as
+its own ready flag, and a step waits for only one trip through the cache. While a hidden state is in flight, a block computes the product with the
+next step's input, which does not depend on any hidden state. Unidirectional layers run concurrently, each a few steps behind the layer below (J.
+Appleyard et al., arXiv 1604.01946), so a stack of L layers takes T + L - 1 steps instead of L * T. In bidirectional networks, the layers run one
+after the other, with both directions of a layer running concurrently.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from compiler.kernel.builder import Refused
 from verifier.graph import Node
 
 KINDS = {"aten.lstm.input": "lstm", "aten.gru.input": "gru", "aten.rnn_tanh.input": "tanh", "aten.rnn_relu.input": "relu"}
-LANES = 32  # cells (unit, sequence) of a warp: after their sums are added up, a lane has one
-LEAST_UNITS = 4  # of a block: fewer would only mean more readers of every hidden state
+LANES = 32  # cells (unit, sequence) per warp; each lane ends up with one of them after the sums are added up
+LEAST_UNITS = 4  # per block; fewer units would only increase the number of readers of each hidden state
 MOST_THREADS = 512
-REGISTERS = 65536  # of a multiprocessor
-OWN_REGISTERS = 44  # of a thread, beside weights, sums and what was read ahead
-EXCHANGE_US = 1.0  # a hidden state from one multiprocessor to all others and into their shared memory
-LIBRARY_US = 2.4  # a step of a layer and direction in cuDNN, within a CUDA graph, on an H200
+REGISTERS = 65536  # per multiprocessor
+OWN_REGISTERS = 44  # registers per thread, in addition to those for weights, sums and prefetched values
+EXCHANGE_US = 1.0  # time that a hidden state takes from one multiprocessor to the shared memory of all others
+LIBRARY_US = 2.4  # time per step, layer and direction with cuDNN in a CUDA graph on an H200
 CYCLES_US = 1.7e3
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Of a node: what does not depend on how it is computed."""
+    """The properties of a node that do not depend on how it is computed."""
 
     recurrence: Recurrence
-    results: dict[int, str]  # 0: hidden states of all steps, 1: the last hidden states, 2: the last cell states -> value, those that are read
+    results: dict[int, str]  # result (0: hidden states of all steps, 1: last hidden states, 2: last cell states) -> value, if it is read
 
 
 class Recurrent:
@@ -96,7 +97,7 @@ class Recurrent:
 
 
 def read_layer(network: Network, node: Node, kind: str) -> tuple[Recurrence, list[str]]:
-    """What the node computes and the values that it reads."""
+    """Returns a description of what the node computes, and the values that it reads."""
     x = node.args[0]["ref"]
     states = [value["ref"] for value in (node.args[1] if kind == "lstm" else [node.args[1]])]
     names = [value["ref"] for value in node.args[2]]
@@ -150,8 +151,8 @@ def dense(layout: Layout) -> bool:
 
 
 def choose(recurrence: Recurrence, units: int, wanted: dict[str, int]) -> Cells | None:
-    """How cells are shared out among blocks and warps, so that all blocks run at once and weights stay in registers; None where they do not.
-    As many layers at once as fit. `wanted` fixes numbers."""
+    """Distributes the cells among blocks and warps in such a way that all blocks run concurrently and the weights stay in registers. Returns None if
+    that is impossible. As many layers as fit run concurrently. `wanted` fixes some of the parameters."""
     directions = recurrence.directions
     for layers in range(recurrence.layers, 0, -1) if directions == 1 else (1,):
         chains = layers * directions
@@ -185,16 +186,17 @@ def registers(recurrence: Recurrence, cells: Cells) -> int:
 
 
 def step_us(recurrence: Recurrence, cells: Cells) -> float:
-    """A modelled step: the exchange, behind which the input's product hides, then the hidden state's product, its sums over lanes, and the cell."""
+    """Models the time of a step: the exchange (which hides the product with the input), followed by the product with the hidden state, its sums over
+    lanes, and the cell."""
     warps = cells.threads // 32
 
     def cycles(depth: int) -> float:
-        """The larger of arithmetic (warps take turns on four schedulers) and reads from shared memory (128 bytes a cycle)."""
-        reads = depth // LANES * cells.sequences(recurrence)  # of a lane, floats
+        """Returns the larger of the times for arithmetic (warps take turns on four schedulers) and for shared-memory reads (128 bytes per cycle)."""
+        reads = depth // LANES * cells.sequences(recurrence)  # floats per lane
         return max(-(-warps // 4) * reads * cells.warp_units * recurrence.gates, warps * reads) * 1.3
 
     sums = cells.warp_units * cells.sequences(recurrence) * recurrence.sums * 3.5 * -(-warps // 4)
-    latency = 150 if warps >= 8 else 250  # of reads from shared memory that nothing covers
+    latency = 150 if warps >= 8 else 250  # exposed latency of shared memory reads
     hidden = cycles(recurrence.hidden_depth) + sums + 200 + latency
     return max(EXCHANGE_US, cycles(recurrence.depth) / CYCLES_US + 0.3) + hidden / CYCLES_US
 
@@ -215,7 +217,7 @@ def cells_of(work: Work) -> Cells:
         "units": work.knob("units", usual.units), "warp-units": work.knob("warp-units", usual.warp_units),
         "batch-parts": work.knob("batch-parts", usual.parts),
     }  # fmt: skip
-    for dropped in (0, 1, 2):  # numbers that do not fit together give way to the usual ones
+    for dropped in (0, 1, 2):  # parameters that do not fit together fall back to their defaults, starting with the last one
         found = choose(recurrence, units, dict(list(wanted.items())[: 3 - dropped]))
         if found is not None:
             return found

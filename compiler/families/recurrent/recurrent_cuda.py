@@ -1,4 +1,4 @@
-"""The text of the kernel of a recurrent layer: see recurrent.py for how it works."""
+"""The source text of the recurrent kernel; recurrent.py explains how it works."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from compiler.families.recurrent.recurrent_text import shared
 from compiler.families.text import indented
 from compiler.graph.ir import Argument
 from compiler.graph.network import count
-from compiler.kernel.expressions import CUDA, POINTED
+from compiler.kernel.expressions import POINTED
+from compiler.kernel.functions import CUDA
 
 RESERVED = (
     "x", "h0", "c0", "weights", "memory", "inputs", "before", "warp", "lane", "chain", "first_unit", "first_b", "cell", "unit", "b",
@@ -28,7 +29,7 @@ def printed(work: Work, recurrence: Recurrence, results: dict[int, str], cells: 
 class Kernel:
     def __init__(self, work: Work, recurrence: Recurrence, results: dict[int, str], cells: Cells):
         self.work, self.found, self.cells = work, recurrence, cells
-        self.shown = next(index for index, value in results.items() if value == work.match.value)  # what the tail goes on from
+        self.shown = next(index for index, value in results.items() if value == work.match.value)  # the tail's input
         network = work.network
         named = list(zip(("x", "h0", "c0"), recurrence.names, strict=False))
         rows = [(f"{name}_{at}", value) for at, row in enumerate(recurrence.weights)
@@ -38,7 +39,7 @@ class Kernel:
         own = [(index, name) for index, name in ((1, "last_hidden"), (2, "last_cell")) if index in results and index != self.shown]
         self.extra = [Argument(name, results[i], recurrence.dtype, count(network.spec(results[i])), written=True) for i, name in own]
         self.arguments = [*arguments, *self.extra]
-        self.passed = [argument for argument in self.arguments if argument not in self.weights]  # by itself; weights go in a struct
+        self.passed = [argument for argument in self.arguments if argument not in self.weights]  # not weights: those are in a struct
 
     @property
     def sets(self) -> int:
@@ -103,7 +104,7 @@ class Kernel:
         return [head, *indented([line for line in lines if line]), "}", ""]
 
     def place(self) -> list[str]:
-        """Declares `layer`, `direction` and `row`, the index of the weights."""
+        """Declares `layer`, `direction` and `row` (the index of the weights)."""
         found, cells = self.found, self.cells
         stages = cells.stages(found)
         if found.directions == 2:
@@ -194,7 +195,7 @@ class Kernel:
         return lines
 
     def read_ahead(self) -> list[str]:
-        """The lambda that starts the reads of one step's inputs."""
+        """Returns the lambda that starts the reads of one step's inputs."""
         found = self.found
         own = f"four(x + {address(found.x, ('t', 'i', 'k'))})"
         source = f"layer == 0 ? {own} : read_fresh({self.below()})" if found.layers > 1 else own
@@ -203,7 +204,8 @@ class Kernel:
         return ["const auto read_ahead = [&](int t) {", *indented(self.groups(found.depth, body)), "};"]
 
     def groups(self, depth: int, body: list[str]) -> list[str]:
-        """`body` for each group of four features `k` of sequence `i` that a thread takes care of; `place` counts them in rows of `depth`."""
+        """Returns a loop that runs `body` for each of the thread's groups of four features `k` of sequence `i`. `place` is the flat index into rows
+        of length `depth`."""
         found, threads = self.found, self.cells.threads
         total = found.batch * depth // 4
         return [
@@ -216,12 +218,12 @@ class Kernel:
         ]
 
     def parts_of_place(self, depth: int, body: list[str]) -> str:
-        """Declarations of `i` and `k`, where they are used."""
+        """Returns declarations of `i` and `k`, if they are used."""
         used = [name for name in ("i", "k") if re.search(rf"\b{name}\b", " ".join(body))]
         return "".join(f", {name} = place {'/' if name == 'i' else '%'} {depth}" for name in used)
 
     def inside(self) -> str:
-        """The test that a depth is one of the layer's; "" where all are."""
+        """Returns the condition that a depth index belongs to the layer, or "" if all of them do."""
         found = self.found
         if found.layers == 1:
             return f"k < {found.inputs}" if found.inputs < found.depth else ""
@@ -230,7 +232,8 @@ class Kernel:
         return f"k < (layer == 0 ? {found.inputs} : {found.width})"
 
     def below(self) -> str:
-        """Where the layer below writes what this thread reads of step `t`; without a division where rows follow each other."""
+        """Returns the place where the layer below writes the values that this thread reads for step `t`. No division is needed if rows are
+        contiguous."""
         found = self.found
         rows = f"t * {found.batch * found.width}"
         return f"below + {rows} + place" if found.width == found.depth else f"below + {rows} + i * {found.width} + k"
@@ -243,7 +246,7 @@ class Kernel:
         return [*(again if found.layers > 1 else []), *self.groups(found.depth, store)]
 
     def put_hidden(self) -> list[str]:
-        """The hidden state before this step into shared memory, as soon as all of it is there."""
+        """Returns lines that copy the previous hidden state into shared memory as soon as all of it is available."""
         found, cells = self.found, self.cells
         start, turns = found.states[0], -(-found.batch * found.hidden_depth // 4 // cells.threads)
         last = "(direction == 0 ? t - 1 : t + 1)" if found.directions == 2 else "(t - 1)"
@@ -263,8 +266,9 @@ class Kernel:
         ]
 
     def asked_again(self, when: str, depth: int, test: list[str], held: str, source: str) -> list[str]:
-        """Reads what `held` lacks until nothing is missing. Everything at once: one after another, each would cost a way to the second-level cache
-        and back (a kernel whose blocks came a little too early took 2.8 times as long for it: bench/results/recurrent-caches-h200.json)."""
+        """Returns a loop that keeps reading the missing parts of `held` until all are available. Each round issues all reads together. If it issued
+        them one after the other, each read would cost a round trip to the L2 cache; this made a kernel with slightly early blocks 2.8 times slower
+        (bench/results/recurrent-caches-h200.json)."""
         return [
             f"for (bool missing = {when}; missing;) {{",
             "    missing = false;",
@@ -273,7 +277,7 @@ class Kernel:
         ]
 
     def cell(self) -> list[str]:
-        """From the sums of a cell to its hidden state, which everyone waits for: written first."""
+        """Returns lines that compute a cell's hidden state from its sums. It is written first, because all blocks wait for it."""
         found = self.found
         gates = [f"sum[0][{s}] + bias[{s}]" for s in range(found.sums)]
         if found.kind == "lstm":

@@ -1,15 +1,15 @@
-"""What a recurrent layer computes, and how its cells are shared out among blocks and warps: see recurrent.py."""
+"""Describes what a recurrent layer computes and how its cells are distributed among blocks and warps (see recurrent.py)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-SPAN = 128  # depths that the lanes of a warp take at once, four each
+SPAN = 128  # depth elements that the lanes of a warp process together, four per lane
 
 
 @dataclass(frozen=True)
 class Strided:
-    """Strides (in elements) and offset of a tensor; of `x` over (time, sequence, feature)."""
+    """The strides (in elements) and the offset of a tensor. The strides of `x` are for (time, sequence, feature)."""
 
     strides: tuple[int, ...]
     offset: int
@@ -17,7 +17,8 @@ class Strided:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """`weights`: names of (input, hidden[, input bias, hidden bias]) of each layer and direction, `matrices` how the first two lie."""
+    """The computation of a recurrent layer. For each layer and direction, `weights` holds the names of (input, hidden[, input bias, hidden bias]),
+    and `matrices` holds the layouts of the first two."""
 
     kind: str  # "lstm", "gru", "tanh", "relu"
     steps: int
@@ -28,11 +29,11 @@ class Recurrence:
     directions: int
     batch_first: bool
     x: Strided
-    states: tuple[Strided, ...]  # of (layer and direction, sequence, unit): hidden, cell
+    states: tuple[Strided, ...]  # hidden and cell state, with axes (layer and direction, sequence, unit)
     weights: tuple[tuple[str, ...], ...]
     matrices: tuple[tuple[Strided, Strided], ...]
-    names: tuple[str, ...]  # values: x, hidden state, cell state
-    dtype: str = "float32"  # of all of these; sums, states and what goes from block to block are in fp32
+    names: tuple[str, ...]  # graph values: x, hidden state, cell state
+    dtype: str = "float32"  # type of all these values; sums, states and the values passed between blocks are always fp32
 
     @property
     def gates(self) -> int:
@@ -40,17 +41,17 @@ class Recurrence:
 
     @property
     def sums(self) -> int:
-        """Of a cell: a GRU keeps what input and hidden state give to its candidate apart."""
+        """Number of sums per cell. A GRU keeps the contributions of the input and of the hidden state to its candidate separate."""
         return {"lstm": 4, "gru": 4}.get(self.kind, 1)
 
     @property
     def width(self) -> int:
-        """Features that a layer gives to the next."""
+        """Number of features that a layer passes to the next one."""
         return self.directions * self.hidden
 
     @property
     def depth(self) -> int:
-        """Of the input's product, padded: the longest of all layers."""
+        """Padded depth of the product with the input, which is the largest over all layers."""
         return padded(max(self.inputs, self.width if self.layers > 1 else 0))
 
     @property
@@ -69,7 +70,8 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Cells:
-    """`layers` at once; a block has `units` hidden units of one layer and direction, a warp `warp_units` of them for one of `parts` of the batch."""
+    """Distribution of the cells. `layers` layers run concurrently. A block owns `units` hidden units of one layer and direction, and a warp computes
+    `warp_units` of them for one of the `parts` parts of the batch."""
 
     layers: int
     units: int
@@ -81,7 +83,7 @@ class Cells:
         return 32 * self.units // self.warp_units * self.parts
 
     def sequences(self, recurrence: Recurrence) -> int:
-        """Of a warp."""
+        """Returns the number of sequences per warp."""
         return -(-recurrence.batch // self.parts)
 
     def blocks_a_chain(self, recurrence: Recurrence) -> int:
@@ -94,15 +96,15 @@ class Cells:
         return -(-recurrence.layers // self.layers)
 
     def chain(self, recurrence: Recurrence) -> int:
-        """Steps that depend on each other."""
+        """Returns the number of steps that must run one after the other."""
         return self.stages(recurrence) * (recurrence.steps + self.layers - 1)
 
     def ahead(self, recurrence: Recurrence) -> int:
-        """Groups of four inputs that a thread reads for the next step."""
+        """Returns the number of groups of four inputs that a thread prefetches for the next step."""
         return -(-recurrence.batch * recurrence.depth // 4 // self.threads)
 
     def rows(self, recurrence: Recurrence) -> int:
-        """Of shared memory, with those of sequences that do not exist."""
+        """Returns the number of rows in shared memory, including those of padding sequences."""
         return self.parts * self.sequences(recurrence)
 
     def shared_bytes(self, recurrence: Recurrence) -> int:

@@ -1,4 +1,4 @@
-"""Device functions that kernels of recurrent layers share: see recurrent.py for how they work together."""
+"""Device functions that recurrent kernels share; recurrent.py explains how they work together."""
 
 from __future__ import annotations
 
@@ -120,6 +120,6 @@ __device__ __forceinline__ float gate_open(float x) { return 1.0f / (1.0f + expf
 
 
 def shared(kind: str, dtype: str) -> list[str]:
-    """What a kernel over `dtype` needs."""
+    """Returns the device functions that a kernel over `dtype` needs."""
     texts = [FOUR if dtype == "float32" else FOUR_HALVES, SHARED, *([SIGMOID] if kind in ("lstm", "gru") else [])]
     return [text.replace("TYPE", POINTED[dtype]) for text in texts]

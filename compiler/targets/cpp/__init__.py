@@ -1,1 +1,1 @@
-"""Kernels as C++ with OpenMP."""
+"""Prints kernels as C++ with OpenMP."""

@@ -1,4 +1,4 @@
-"""Numbers of a C++ kernel that can be changed without changing what it computes."""
+"""C++ kernel parameters that affect only the speed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Vectorisable single-precision functions for C++: g++ turns loops over them into SIMD code, which it cannot do with libm's.
+"""Vectorisable single-precision functions for C++. g++ turns loops over them into SIMD code, which is impossible with the functions of libm.
 
-The coefficients are minimax fits of our own (Lawson's iteration on Chebyshev nodes, weighted by the relative error).
+The coefficients are our own minimax fits (Lawson iteration on Chebyshev nodes, weighted by relative error).
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ static inline float log_f(float x) {
 }
 """
 LOG1P = """\
-// log(1 + x): the rounding of 1 + x is put right to first order.
+// log(1 + x): the rounding of 1 + x is put right to first order. Infinity stays infinity.
 static inline float log1p_f(float x) {
     const float u = 1.0f + x;
-    return u == 1.0f ? x : log_f(u) * (x / (u - 1.0f));
+    return u == 1.0f || u == INFINITY ? x : log_f(u) * (x / (u - 1.0f));
 }
 """
 SIGMOID = """\
@@ -156,6 +156,6 @@ SOURCES = {"exp": EXP, "log": LOG, "log1p": LOG1P, "sigmoid": SIGMOID, "tanh": T
 
 
 def sources(kinds: set[str]) -> list[str]:
-    """Definitions of the functions among `kinds`, each after what it calls, once."""
+    """Returns the definitions of the functions in `kinds`, each once and after the functions that it calls."""
     wanted = dict.fromkeys(name for kind in SOURCES if kind in kinds for name in [*NEEDS.get(kind, []), kind])
     return list(dict.fromkeys(SOURCES[name] for name in sorted(wanted, key=list(SOURCES).index)))

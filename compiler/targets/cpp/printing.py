@@ -1,4 +1,4 @@
-"""Kernels as C++ with OpenMP: rows over threads, elements of a row over SIMD lanes."""
+"""Prints kernels as C++ with OpenMP, which distributes rows over threads and the elements of a row over SIMD lanes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from collections.abc import Mapping
 
 from compiler.families import Printed
 from compiler.graph.ir import INNER, Kernel, Op, Store, product
-from compiler.kernel.expressions import C_TYPES, CPP, POINTED, Expressions, address, constant, functions_used, halves_used
+from compiler.kernel.expressions import C_TYPES, POINTED, Expressions, address, constant, functions_used, halves_used
+from compiler.kernel.functions import CPP
 from compiler.kernel.schedule import Pass, Schedule, schedule
 from compiler.kernel.shape import Shape
 from compiler.kernel.text import plain, width
 from compiler.targets.cpp.math_text import STREAM, TYPES, sources
 from compiler.targets.cuda.printing import print_families
 
-STACK_FLOATS = 16384  # longest line kept on a thread's stack
+STACK_FLOATS = 16384  # longest line that is kept on a thread's stack
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
 CLAUSE = {"sum": "+", "max": "max", "min": "min", "amax": "max", "amin": "min"}
 
 
 def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]] = {}) -> str:
-    """The translation unit: the functions that are used, then each kernel under its comment (lines). `printed`: as in print_cuda."""
+    """Returns the translation unit: the functions that are used, then each kernel with its comment lines above it. `printed` is the same as in CUDA's
+    `print_source`."""
     every = [kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside]
     used = set().union(*(functions_used(kernel) for kernel in every))
     includes = ["<cmath>", "<cstddef>"] + (["<immintrin.h>"] if any(shape.stream for _, shape, _ in kernels) else [])
@@ -74,7 +76,7 @@ class CppKernel:
         self.open(f"for (long {name} = 0; {name} < {self.kernel.sizes[axis]}; ++{name})")
 
     def static(self) -> str:
-        """The clauses of a parallel loop: who takes which iterations."""
+        """Returns the OpenMP clauses that assign the iterations of a parallel loop to threads."""
         share = f"schedule(static, {self.shape.chunk})" if self.shape.chunk else "schedule(static)"
         return share + (f" num_threads({self.shape.workers})" if self.shape.workers else "")
 
@@ -82,7 +84,7 @@ class CppKernel:
         return f" simdlen({self.shape.simd})" if self.shape.simd else ""
 
     def outer_loops(self) -> int:
-        """Opens the loops over rows, in parallel; returns how many braces are open."""
+        """Opens the parallel loops over rows and returns the number of open braces."""
         if self.shape.parallel and self.kernel.outer:
             collapse = f" collapse({len(self.kernel.outer)})" if len(self.kernel.outer) > 1 else ""
             self.put(f"#pragma omp parallel for{collapse} {self.static()}")
@@ -96,7 +98,7 @@ class CppKernel:
     def elements(self) -> None:
         kernel = self.kernel
         step = self.plan.passes[0]
-        if not kernel.inner:  # a single number
+        if not kernel.inner:  # a scalar
             self.statements(step, {})
             return
         *rest, last = kernel.inner
@@ -118,7 +120,7 @@ class CppKernel:
         self.close(len(rest) + 1)
 
     def streamed_elements(self, rest: list[int], last: int, step: Pass) -> None:
-        """Lines of elements, finished in the cache and then written past it."""
+        """Computes lines of elements in the cache, then writes each finished line with stores that bypass the cache."""
         kernel, name = self.kernel, self.variables[last]
         size = kernel.sizes[last]
         block = min(size, self.shape.line)
@@ -171,13 +173,13 @@ class CppKernel:
         self.close(len(self.kernel.outer))
 
     def pass_over(self, step: Pass, known: dict[str, str], target: dict[int, str], parallel: bool = False) -> None:
-        """One loop nest over the elements of a row, the innermost loop in SIMD lanes and, where rows are long, in blocks."""
+        """Prints one loop nest over the elements of a row. The innermost loop runs in SIMD lanes and, for long rows, in blocks."""
         kernel = self.kernel
         *rest, last = kernel.inner
         size, name, block = kernel.sizes[last], self.variables[last], self.shape.block
         blocked = size > block and bool(step.reduces) or (parallel and not rest and size > block)
         nested = blocked or bool(rest)
-        if any(op.attr == "argmax" for op in step.reduces):  # one element after another: the first of equal ones is wanted
+        if any(op.attr == "argmax" for op in step.reduces):  # one element at a time, to find the first of several equal elements
             self.ordered_pass(step, known, target)
             return
         for op in step.reduces:
@@ -234,7 +236,7 @@ class CppKernel:
             self.put(f"{kind} {op.name} = {START[op.attr] if kind == 'float' else '0.0'};")
 
     def lanes(self) -> None:
-        """Each SIMD lane has a row of its own: the last row axis is the vector loop, a row's elements are walked through in turn."""
+        """Assigns one row to each SIMD lane: the last row axis becomes the vector loop, which visits the elements of its rows one by one."""
         kernel = self.kernel
         *rest, last = kernel.outer
         if self.shape.parallel and rest:
@@ -258,7 +260,7 @@ class CppKernel:
         self.close(len(rest) + 1)
 
     def scan(self) -> None:
-        """Rows whose running sums advance together hide each other's latency; the sums are in double precision, as PyTorch's are."""
+        """Prints running sums. Several rows advance together to hide latency. The sums are in double precision, as in PyTorch."""
         kernel, lanes = self.kernel, self.shape.lanes
         step = self.plan.passes[0]
         rows = kernel.rows
@@ -303,7 +305,8 @@ class CppKernel:
     # -- statements ---------------------------------------------------------------------------------------------------------
 
     def row_values(self, ops: list[Op], known: dict[str, str]) -> None:
-        """Row values before a loop: one line each, constants and single uses within the expression that needs them."""
+        """Declares row values before a loop, one per line. Constants and values that are used only once are inlined in the expression that needs
+        them."""
         for op in ops:
             printer = Expressions(self.kernel, CPP, self.variables, known)
             if op.kind == "const":
@@ -320,7 +323,7 @@ class CppKernel:
 
     def statements(self, step: Pass, known: dict[str, str], target: dict[int, str] | None = None,
                    names: dict[str, str] | None = None, ordered: bool = False) -> None:  # fmt: skip
-        """The body of the innermost loop. `ordered`: a lane sees its elements one after another, so that NaN can win a maximum."""
+        """Prints the body of the innermost loop. `ordered` means that a lane visits its elements one by one, so that NaN can win a maximum."""
         at = self.plan.passes.index(step)
         local = dict(known)
         position = self.flat_inner() if self.plan.caches else ""
@@ -366,7 +369,7 @@ class CppKernel:
         return f"{name} = {wrapped} {sign} {name}{nan} ? {wrapped} : {name};"
 
     def flat_inner(self) -> str:
-        """Position of the current element within the row, counted over all inner axes."""
+        """The position of the current element in its row, counted over all inner axes."""
         terms = []
         for at, axis in enumerate(self.kernel.inner):
             step = product(self.kernel.sizes[a] for a in self.kernel.inner[at + 1 :])

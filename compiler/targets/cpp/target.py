@@ -31,7 +31,7 @@ class Cpp(Library[Shape]):
         return knobs_of(kernel, shape, figures)
 
     def steps(self, kernel: Kernel, shape: Shape) -> list[Step]:
-        """Rows whose running sums advance together."""
+        """Offers the number of rows whose running sums advance together."""
         if shape.style != "scan":
             return []
         others = [n for n in (4, 16) if kernel.rows % n == 0]

@@ -1,32 +1,35 @@
-"""The body of a printed CUDA kernel: index arithmetic, the loops of a thread over its elements, the statements within them."""
+"""The body of a printed CUDA kernel: index arithmetic, a thread's loops over its elements, and the statements in these loops."""
 
 from __future__ import annotations
 
 import re
 
 from compiler.graph.ir import FLOATS, HALVES, INNER, SIZES, Access, Kernel, Op, product
-from compiler.kernel.expressions import C_TYPES, CUDA, Expressions, address, constant, widened
+from compiler.kernel.expressions import C_TYPES, Expressions, address, constant, widened
+from compiler.kernel.functions import CUDA
 from compiler.kernel.schedule import Pass, Schedule, schedule
 from compiler.kernel.shape import Shape
 from compiler.kernel.text import below, beyond, times, width
-from compiler.kernel.vectors import COUNTS, copy_vector, index_type, store_vector, vector_access, vector_width
+from compiler.kernel.vectors import COUNTS, copy_vector, gathered_vector, index_type, store_vector, summed_vector, vector_access, vector_width
 
 HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
-REGISTERS = 32  # values of a row that one thread keeps
-BATCH = 4  # elements of a row that it overwrites, of which it has the loads in flight at once
+REGISTERS = 32  # number of row values that one thread keeps
+BATCH = 4  # loads in flight per thread in a loop over row elements that it overwrites
 
 
 class Body:
-    """Collects the lines of one kernel at a time; `team` threads share a row, each takes `width` neighbouring elements at once."""
+    """Collects the lines of one kernel at a time. `team` threads share a row, and each processes `width` neighbouring elements at a time."""
 
     def __init__(self, kernel: Kernel, shape: Shape):
         self.kernel, self.shape = kernel, shape
         self.team = 32 if shape.warp_rows else shape.threads * max(shape.cluster, 1)
-        self.shared = shape.style == "rows" and shape.cluster > 0  # what more than one pass reads of a row lies in shared memory
+        self.shared = shape.style == "rows" and shape.cluster > 0  # whether shared memory holds the row data that several passes read
         self.width = vector_width(kernel, shape.vector) if shape.style in ("elements", "rows", "split") else 1
+        if shape.warp_rows and kernel.length < 32 * self.width and any(op.kind == "gather" and op.level == "full" for op in kernel.ops.values()):
+            self.width = 1  # every thread of the warp must have an element
         read = {kernel.arguments[op.access.argument].dtype for op in kernel.ops.values() if op.kind == "load" and op.level == "full"}
-        self.narrow = bool(read & HALVES) and "float32" not in read  # the elements of a row are of 16 bits
+        self.narrow = bool(read & HALVES) and "float32" not in read  # the elements of a row have 16 bits
         per_thread = -(-kernel.length // self.team)
         self.resident = shape.style == "rows" and not self.shared and shape.cache and per_thread <= REGISTERS
         self.plan: Schedule = schedule(kernel, self.resident)
@@ -38,12 +41,16 @@ class Body:
         self.depth = 1
 
     def take(self) -> list[str]:
-        """The lines so far; the next kernel begins."""
+        """Returns the lines collected so far and starts the next kernel."""
         lines, self.lines, self.depth = self.lines, [], 1
         return lines
 
     def put(self, line: str) -> None:
         self.lines.append(line if line.startswith("#") else "    " * self.depth + line)
+
+    def put_all(self, lines: list[str]) -> None:
+        for line in lines:
+            self.put(line)
 
     def open(self, line: str) -> None:
         self.put(line + " {")
@@ -69,7 +76,7 @@ class Body:
             self.put(f"const {kind} {self.variables[axis]} = {text};")
 
     def open_rows(self) -> None:
-        """Declares the row (or its axes) of this team of threads."""
+        """Declares the row of this team of threads, or the axes of the row."""
         kernel = self.kernel
         if self.shape.warp_rows:
             per_block = self.shape.threads // 32
@@ -87,8 +94,7 @@ class Body:
     # -- loops over a row ---------------------------------------------------------------------------------------------------
 
     def row_arrays(self) -> list[str]:
-        """Operations whose values a thread keeps (in registers, or in shared memory): what is loaded in one pass and read in another, and dear
-        results."""
+        """Returns the operations whose values a thread keeps in registers or shared memory: loads that several passes read, and expensive results."""
         if not self.resident and not self.shared:
             return []
         counts: dict[str, int] = {}
@@ -108,7 +114,7 @@ class Body:
             self.put(f"{'double' if wide else 'float'} {op.name}_part = {'0.0' if wide else START[op.attr]};")
 
     def combine(self, op: Op, known: dict[str, str], keep: bool = False) -> None:
-        """The result over all threads of the row (of the block); `keep`: in the precision of the sums."""
+        """Declares the result over all threads of the row or block. `keep` means that it keeps the precision of the sums."""
         if op.attr == "argmax":
             rank = f"ranked({op.name}_best_part, {op.name}_part)"
             over = f"over_warp<Max>({rank})" if self.shape.warp_rows else f"over_block<Max, {self.shape.threads}>({rank}, ranked(-INFINITY, 0))"
@@ -126,11 +132,11 @@ class Body:
         known[op.name] = op.name
 
     def sums_wide(self, op: Op) -> bool:
-        """Whether a thread adds up in double precision: long rows of fp32, not those of which 16 bits were stored."""
+        """True if a thread adds up in double precision, which is the case for long fp32 rows but not for rows that are stored with 16 bits."""
         return op.dtype == "float64" or op.attr == "sum" and not (self.resident or self.shared or self.narrow)
 
     def items_loop(self, step: Pass, known: dict[str, str], team: int, length: int, thread: str = "thread") -> None:
-        """Each thread of the team takes every `team`-th group of `width` elements."""
+        """Prints a loop in which each thread of the team takes every `team`-th group of `width` elements."""
         if not (step.elements or step.stores or step.reduces):
             return
         stride = team * self.width
@@ -159,13 +165,13 @@ class Body:
             self.close()
 
     def overwritten(self, step: Pass) -> list[Op]:
-        """Loads of elements of tensors that the same pass stores to."""
+        """Returns the loads from tensors to which the same pass stores."""
         stored = {store.access.argument for store in step.stores}
         return [op for op in step.elements if op.kind == "load" and op.level == "full" and op.access.argument in stored]
 
     def batches(self, step: Pass, known: dict[str, str], again: list[Op], first: str, length: int, stride: int) -> None:
-        """The loop of a thread over single elements of a row that it overwrites. The compiler does not know that no store meets a later load, so it
-        would have one load in flight at a time: several elements are read before the first of them is stored."""
+        """Prints a thread's loop over single elements of a row that it overwrites. The compiler cannot know that no store aliases a later load, so it
+        would keep only one load in flight. The printed loop therefore reads several elements before it stores the first of them."""
         kernel, count = self.kernel, self.shape.unroll or BATCH
         kind = index_type(kernel, kernel.inner, length + count * stride)
         self.open(f"for ({kind} start = {first}; start < {length}; start += {count * stride})")
@@ -189,7 +195,8 @@ class Body:
         self.close()
 
     def vector_body(self, step: Pass, known: dict[str, str], at: str, kind: str) -> None:
-        """Loads groups of neighbouring elements at once, computes them one by one, stores them at once."""
+        """Loads each group of neighbouring elements with one instruction, computes its elements one by one, and stores the group with one
+        instruction."""
         kernel = self.kernel
         axes = kernel.inner
         local = dict(known)
@@ -221,7 +228,9 @@ class Body:
                 self.put(f"alignas(16) {self.kept_type(op.name)} {name}[{self.width}];")
                 self.load(op.access, name, first)
                 local[op.name] = self.widened(op.access, f"{name}[lane]")
-        vector_stores = [store for store in step.stores if self.width > 1 and self.takes_vector(store.access)]
+        self.gathers(step, local, first)
+        sums = self.sums(step, local, first, target)
+        vector_stores = [store for store in step.stores if self.width > 1 and not store.how and self.takes_vector(store.access)]
         for store in vector_stores:
             name = f"{store.access.argument}_to"
             self.put(f"alignas(16) {C_TYPES[self.stored(store.access)]} {name}[{self.width}];")
@@ -243,10 +252,52 @@ class Body:
             argument, place = store.access.argument, self.vector_address(store.access, first)
             for line in store_vector(self.stored(store.access), self.width, argument, place, f"{argument}_to"):
                 self.put(line)
+        self.put_all(sums)
         self.drop_unused(begin)
 
+    def gathers(self, step: Pass, local: dict[str, str], first: str) -> None:
+        """Loads neighbours at a shared computed position with one instruction, after declaring the operations that determine the position."""
+        for op in step.elements if self.width > 1 else ():
+            if op.kind == "gather" and op.level == "full" and op.name not in local and gathered_vector(self.kernel, op.access, self.width):
+                place = self.shared_element(op.access, op.args[0], local, first)
+                name = f"{op.name}_{COUNTS[self.width]}"
+                self.put(f"alignas(16) {C_TYPES[self.stored(op.access)]} {name}[{self.width}];")
+                self.put_all(copy_vector(self.stored(op.access), self.width, name, f"&{place}"))
+                local[op.name] = self.widened(op.access, f"{name}[lane]")
+
+    def sums(self, step: Pass, local: dict[str, str], first: str, target: dict[int, str]) -> list[str]:
+        """Returns the statements that add neighbours to neighbours in memory with one instruction. `target` specifies where their terms are
+        stored."""
+        found = []
+        for store in step.stores if self.width > 1 else ():
+            if summed_vector(self.kernel, store, self.width):
+                name = f"{store.access.argument}_to"
+                place = self.shared_element(store.access, self.kernel.ops[store.op].args[1], local, first)
+                self.put(f"alignas(16) float {name}[{self.width}];")
+                target[id(store)] = f"{name}[lane]"
+                found.append(f"join_sums(&{place}, {name});")
+        return found
+
+    def shared_element(self, access: Access, position: str, local: dict[str, str], first: str) -> str:
+        """Returns the first of several neighbours at a shared position, and declares the operations that determine the position."""
+        printer = Expressions(self.kernel, CUDA, self.first_variables(first), local)
+
+        def declare(name: str) -> None:
+            op = self.kernel.ops[name]
+            if name in local:
+                return
+            for arg in op.args:
+                declare(arg)
+            local[name] = text = printer.expression(op)
+            if op.kind != "const":
+                self.put(f"const {C_TYPES[op.dtype]} {name} = {text};")
+                local[name] = name
+
+        declare(position)
+        return printer.element(access, position)
+
     def drop_unused(self, begin: int) -> None:
-        """Takes out index variables declared since line `begin` that nothing reads."""
+        """Removes unused index variables that were declared since line `begin`."""
         for at in range(len(self.lines) - 1, begin - 1, -1):
             declared = re.match(r"\s*const (?:int|long) (\w+) = ", self.lines[at])
             name = declared[1] if declared else ""
@@ -256,7 +307,7 @@ class Body:
                 del self.lines[at]
 
     def unravel_lane(self, flat: str, axes: list[int], kind: str, suffix: str, lane: bool = False) -> None:
-        """Axis variables of the first of neighbouring elements (with a suffix), or of the element of this lane."""
+        """Declares the axis variables of this lane's element or, with a suffix, of the first of several neighbouring elements."""
         left = product(self.kernel.sizes[axis] for axis in axes)
         for at, axis in enumerate(axes):
             size = self.kernel.sizes[axis]
@@ -272,26 +323,29 @@ class Body:
                 text = text if at == 0 else f"({text}) % {size}" if "/" in text else f"{text} % {size}"
             self.put(f"const {kind} {name}{suffix} = {text};")
 
-    def vector_address(self, access: Access, first: str) -> str:
+    def first_variables(self, first: str) -> dict[int, str]:
+        """Returns the axis variables of the first of several neighbouring elements."""
         inner = self.kernel.inner
-        names = {axis: (first if len(inner) == 1 else f"{name}_0") if axis in inner else name for axis, name in self.variables.items()}
-        return address(self.kernel, access, names)
+        return {axis: (first if len(inner) == 1 else f"{name}_0") if axis in inner else name for axis, name in self.variables.items()}
+
+    def vector_address(self, access: Access, first: str) -> str:
+        return address(self.kernel, access, self.first_variables(first))
 
     def stored(self, access: Access) -> str:
-        """The type in memory."""
+        """Returns the type in memory."""
         return self.kernel.arguments[access.argument].dtype
 
     def takes_vector(self, access: Access) -> bool:
         return self.stored(access) in FLOATS and (self.width == 1 or vector_access(self.kernel, access, self.width))
 
     def load(self, access: Access, into: str, first: str) -> None:
-        """Neighbouring elements into an array, as they are in memory."""
+        """Loads neighbouring elements into an array without conversion."""
         source = f"({access.argument} + {self.vector_address(access, first)})"
         for line in copy_vector(self.stored(access), self.width, into, source):
             self.put(line)
 
     def kept_type(self, name: str) -> str:
-        """Of an array that holds operation `name`: elements in memory stay as they are, results are floats."""
+        """Returns the element type of an array that holds operation `name`. Loaded elements keep their type in memory; results are floats."""
         op = self.kernel.ops[name]
         return C_TYPES[self.stored(op.access)] if op.kind == "load" else "float"
 
@@ -319,12 +373,13 @@ class Body:
         self.row_values(self.plan.tail, known)
         for store in self.plan.row_stores:
             printer = Expressions(self.kernel, CUDA, self.variables, known)
-            self.put(f"{store.access.argument}[{address(self.kernel, store.access, self.variables)}] = {printer.text(store.op)};")
+            self.put(printer.stored(store))
         if guard:
             self.close()
 
     def statements(self, step: Pass, known: dict[str, str], target: dict[int, str], suffix: str = "_part", stored: str = "") -> None:
-        """What is computed of an element. `suffix`: of the variables that reductions are collected in; `stored`: the condition for stores."""
+        """Prints the computation for one element. `suffix` is appended to the variables that accumulate reductions, and `stored` is the condition for
+        stores."""
         at = self.plan.passes.index(step)
         local = dict(known)
         printer = Expressions(self.kernel, CUDA, self.variables, local)
@@ -357,12 +412,13 @@ class Body:
                 nan = f" || {simple} != {simple}" if op.attr in ("amax", "amin") else ""
                 self.put(f"{name} = {simple} {sign} {name}{nan} ? {simple} : {name};")
         for store in step.stores:
-            place = target.get(id(store)) or f"{store.access.argument}[{address(self.kernel, store.access, self.variables)}]"
-            self.put(f"{f'if ({stored}) ' if stored else ''}{place} = {printer.text(store.op)};")
+            place = target.get(id(store))
+            text = f"{place} = {printer.text(store.op)};" if place else printer.stored(store)
+            self.put(f"{f'if ({stored}) ' if stored else ''}{text}")
 
 
 def array_bytes(shape: Shape, body: Body, name: str) -> int:
-    """Of what a block keeps of a row in shared memory."""
+    """Returns how many bytes a block keeps in shared memory for operation `name` and one row."""
     op = body.kernel.ops[name]
     return body.items * shape.threads * body.width * SIZES[body.stored(op.access)]
 
@@ -372,7 +428,8 @@ def shared_bytes(shape: Shape, body: Body) -> int:
 
 
 def read_again(body: Body, held: set[str]) -> dict[str, int]:
-    """For each tensor, how often more than once it is read from memory: by passes that find it neither in registers nor in shared memory."""
+    """For each tensor, returns how many passes after the first one read it from memory. Passes that read it from registers or shared memory do not
+    count."""
     passes: dict[str, int] = {}
     for step in body.plan.passes:
         for name in {op.access.argument for op in step.elements if op.kind == "load" and op.level == "full" and op.name not in held}:

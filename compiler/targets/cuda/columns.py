@@ -1,8 +1,9 @@
-"""Reductions over long rows that lie side by side (the channels of images with channels innermost): many blocks share a tile of rows.
+"""Reductions over long, interleaved rows (such as the channels of channels-last images), in which many blocks share a tile of rows.
 
-Neighbouring threads have neighbouring rows; the groups of a block, and the blocks of a tile, take every so-many-th element of them. Each pass over
-the rows is a kernel of its own: `scratch` holds a double for each reduction, block of the tile and row, which the next kernel joins. Where many
-blocks would each join what many have found, a small kernel between does it once, and leaves a double for each reduction and row behind the parts.
+Neighbouring threads process neighbouring rows. The elements of a row are distributed round-robin over the groups of a block and the blocks of a tile.
+Each pass over the rows is a separate kernel. `scratch` holds one double for each reduction, block of the tile and row, and the next kernel combines
+them. With many blocks, each of them would have to combine many partial results. Instead, a small kernel between the passes combines them once and
+appends one double for each reduction and row to `scratch`.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from compiler.kernel.shape import Shape
 from compiler.kernel.text import below, end, shift, times
 from compiler.targets.cuda.body import HOW, START, Body
 
-MOST_JOINED = 64  # parts of a row that every block of the next pass joins by itself: 512 bytes a row, of each reduction
+MOST_JOINED = 64  # largest number of row parts that each block of the next pass combines itself (512 bytes per row and reduction)
 
 
 def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], int]]:
-    """Lines and grid of each kernel."""
+    """Returns the lines and the grid of each kernel."""
     groups, chunks, rows = shape.groups, shape.chunks, kernel.rows
     wide = shape.threads // groups
     tiles, ragged = -(-rows // wide), bool(rows % wide)
     steps = body.plan.passes
     slots: dict[str, int] = {}
     finished: list[Op] = []
-    joined: list[Op] = []  # by a kernel between
+    joined: list[Op] = []  # by an intermediate kernel
     found = []
-    last = bool(body.plan.row_stores and steps[-1].reduces)  # what is one a row is left to a kernel of one block a tile
+    last = bool(body.plan.row_stores and steps[-1].reduces)  # values that exist once per row are left to a kernel with one block per tile
     for at in range(len(steps) + last):
         step = steps[at] if at < len(steps) else Pass()
         elements = bool(step.elements or step.stores or step.reduces)
@@ -74,7 +75,7 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
 
 
 def begin(tile: str, wide: int, rows: int, body: Body, chunk: str = "") -> None:
-    """Declares what a thread works on."""
+    """Declares the row and the group of a thread."""
     body.put(f"const int group = threadIdx.x / {wide};")
     if chunk:
         body.put(chunk)
@@ -85,12 +86,12 @@ def begin(tile: str, wide: int, rows: int, body: Body, chunk: str = "") -> None:
 
 
 def whole(kernel: Kernel, shape: Shape, body: Body, slot: int) -> str:
-    """Where a row's result lies once it is joined."""
+    """Returns the position of a row's combined result in `scratch`."""
     return f"{sum(len(step.reduces) for step in body.plan.passes) * kernel.rows * shape.chunks + slot * kernel.rows} + row"
 
 
 def join_chunks(op: Op, slot: int, rows: int, shape: Shape, wide: int, body: Body) -> None:
-    """Declares a row's result out of what the blocks have found; the groups share the work."""
+    """Declares a row's result, which is combined from the blocks' partial results. The groups share this work."""
     kind, start = ("double" if op.dtype == "float64" else "float"), ("0.0" if op.attr == "sum" else f"(double){START[op.attr]}")
     part = f"({shift(slot * shape.chunks)} + part)" if slot else "part"
     body.put(f"double {op.name}_joined = {start};")
@@ -103,7 +104,7 @@ def join_chunks(op: Op, slot: int, rows: int, shape: Shape, wide: int, body: Bod
 
 
 def walk(step: Pass, kernel: Kernel, shape: Shape, body: Body, known: dict[str, str], inside: str) -> None:
-    """The loop of a thread over its elements of the row, with several loads in flight."""
+    """Prints a thread's loop over its elements of the row, with several loads in flight."""
     flat = body.variables[kernel.inner[0]] if len(kernel.inner) == 1 else "at"
     body.put(f"#pragma unroll {shape.unroll or 4}")
     body.open(f"for (long {flat} = (long)chunk * {shape.groups} + group; {flat} < {kernel.length}; {flat} += {shape.chunks * shape.groups})")
@@ -113,6 +114,6 @@ def walk(step: Pass, kernel: Kernel, shape: Shape, body: Body, known: dict[str, 
 
 
 def scratch_floats(kernel: Kernel, shape: Shape, body: Body) -> int:
-    """Length of `scratch` in floats."""
+    """Returns the length of `scratch` in floats."""
     parts = shape.chunks + (shape.chunks > MOST_JOINED)
     return 2 * sum(len(step.reduces) for step in body.plan.passes) * kernel.rows * parts

@@ -1,13 +1,14 @@
-"""Reductions across rows that lie side by side on the GPU: each thread has a row, or a part of it, and its neighbours have the rows beside it.
+"""Reductions over interleaved rows on the GPU. Each thread processes a row or a part of it, and neighbouring threads process neighbouring rows.
 
-`groups` threads share a row: each takes every `groups`-th element of it, and they join what they found in shared memory. A part that is short is
-loaded once, into registers; a long one is read again by every pass, with several loads in flight and as many sums.
+`groups` threads share a row. Each processes every `groups`-th element, and they combine their results in shared memory. If a thread's part is short,
+it is loaded into registers once. If it is long, every pass reads it again, with several loads in flight and just as many separate sums.
 """
 
 from __future__ import annotations
 
 from compiler.graph.ir import Kernel, Op
-from compiler.kernel.expressions import CUDA, Expressions
+from compiler.kernel.expressions import Expressions
+from compiler.kernel.functions import CUDA
 from compiler.kernel.schedule import Pass
 from compiler.kernel.shape import Shape
 from compiler.kernel.text import below, beyond, end, stride, times
@@ -18,8 +19,8 @@ class Lanes:
     def __init__(self, kernel: Kernel, shape: Shape, body: Body):
         self.kernel, self.shape, self.body = kernel, shape, body
         self.groups = shape.groups
-        self.wide = shape.threads // shape.groups  # rows of a block
-        self.each = -(-kernel.length // shape.groups)  # elements of a row that one thread walks through
+        self.wide = shape.threads // shape.groups  # rows per block
+        self.each = -(-kernel.length // shape.groups)  # number of row elements that one thread visits
         self.held = held_loads(kernel, shape, body)
 
     def lines(self) -> list[str]:
@@ -51,13 +52,13 @@ class Lanes:
         return body.take()
 
     def storing(self) -> str:
-        """The condition under which a thread writes what is one a row."""
+        """Returns the condition under which a thread writes values that exist once per row."""
         if self.groups == 1:
             return ""
         return "group == 0" + (f" && {below('mine', self.kernel.rows)}" if self.kernel.rows % self.wide else "")
 
     def parts(self, step: Pass) -> int:
-        """Sums and maxima that a thread keeps apart, so that one need not wait for the other."""
+        """Returns the number of separate sums and maxima that a thread keeps to shorten the dependency chains."""
         if not step.reduces or len(self.kernel.inner) > 1 or self.held:
             return 1
         parts = self.shape.unroll or (8 if self.each >= 64 else 1)
@@ -75,7 +76,7 @@ class Lanes:
         return f"{kind} {op.name}_parts[{parts}] = {{{', '.join([START[op.attr]] * parts)}}};"
 
     def walk(self, at: int, step: Pass, known: dict[str, str], parts: int) -> None:
-        """The loop over the elements of this thread."""
+        """Prints the loop over this thread's elements."""
         kernel, body, size = self.kernel, self.body, self.kernel.length
         local = dict(known)
         first = {name: min(n for n, s in enumerate(body.plan.passes) if any(op.name == name for op in s.elements)) for name in self.held}
@@ -146,7 +147,7 @@ class Lanes:
 
 
 def held_loads(kernel: Kernel, shape: Shape, body: Body) -> list[str]:
-    """Loads that more than one pass reads, where a thread can keep its elements of them in registers."""
+    """Returns the loads that several passes read, if a thread can keep its elements in registers."""
     counts: dict[str, int] = {}
     for step in body.plan.passes:
         for op in step.elements:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TYPES = {  # header and name of what lies in memory with 16 bits; a value is widened by (float), rounded to nearest by a store
+TYPES = {  # header and name of 16-bit types in memory; (float) widens a value, and a store rounds to nearest
     "bfloat16": ("cuda_bf16.h", "using bf16 = __nv_bfloat16;\n"),
     "float16": ("cuda_fp16.h", "using fp16 = __half;\n"),
 }
@@ -111,6 +111,41 @@ __device__ __forceinline__ void bulk_wait(unsigned long long* barrier, int parit
                      (unsigned)__cvta_generic_to_shared(barrier)), "r"(parity) : "memory");
 }
 """
+# The operation with which each of many threads combines its value with an element in memory, in arbitrary order.
+AT_PLACES = {
+    "join_sum": """\
+// Adds to an element in memory, which other threads add to as well.
+__device__ __forceinline__ void join_sum(float* at, float value) { atomicAdd(at, value); }
+__device__ __forceinline__ void join_sum(int* at, int value) { atomicAdd(at, value); }
+__device__ __forceinline__ void join_sum(long long* at, long long value) { atomicAdd((unsigned long long*)at, (unsigned long long)value); }
+""",
+    "join_sums": """\
+// Adds neighbours to neighbours in memory, at an aligned address, four at once where the device can.
+template <int COUNT> __device__ __forceinline__ void join_sums(float* at, const float (&values)[COUNT]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    for (int four = 0; four < COUNT; four += 4) atomicAdd((float4*)(at + four), *(const float4*)(values + four));
+#else
+    for (int lane = 0; lane < COUNT; ++lane) atomicAdd(at + lane, values[lane]);
+#endif
+}
+""",
+    "join_max": """\
+// The larger of an element in memory and a value, NaN above all. Floats order as whole numbers do, those with a sign the other way round.
+__device__ __forceinline__ void join_max(float* at, float value) {
+    const int bits = value == value ? __float_as_int(value) : 0x7fffffff;
+    if (bits >= 0) atomicMax((int*)at, bits);
+    else atomicMin((unsigned*)at, (unsigned)bits);
+}
+""",
+    "join_min": """\
+// The smaller of an element in memory and a value, NaN below all. Floats order as whole numbers do, those with a sign the other way round.
+__device__ __forceinline__ void join_min(float* at, float value) {
+    const int bits = value == value ? __float_as_int(value) : -1;
+    if (bits >= 0) atomicMin((int*)at, bits);
+    else atomicMax((unsigned*)at, (unsigned)bits);
+}
+""",
+}
 SCAN = """\
 // Sum of the values of the threads before this one; `total` becomes the sum over the block.
 template <int THREADS> __device__ __forceinline__ double before_in_block(double value, double& total) {
@@ -135,7 +170,7 @@ template <int THREADS> __device__ __forceinline__ double before_in_block(double 
 
 
 def sources(kinds: set[str], kernels: str) -> list[str]:
-    """What the scalar functions `kinds` and the text of the kernels need."""
+    """Returns the functions that the scalar functions `kinds` and the kernels' text need."""
     parts = [BOUNDS] if kinds & {"max", "min"} else []
     parts += [SIGMOID] if "sigmoid" in kinds else []
     calls = {name for name in (*BUILT_ON, "::join") if f"{name}<" in kernels or f"{name}(" in kernels}
@@ -144,6 +179,7 @@ def sources(kinds: set[str], kernels: str) -> list[str]:
     parts += [JOIN] if calls else []
     parts += [PLACES] if "ranked(" in kernels else []
     parts += [text for name, text in COLLECTIVES.items() if name in calls]
+    parts += [text for name, text in AT_PLACES.items() if f"{name}(" in kernels]
     return parts + ([SCAN] if "before_in_block<" in kernels else []) + ([BULK] if "bulk_wait(" in kernels else [])
 
 

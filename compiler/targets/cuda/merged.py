@@ -1,7 +1,8 @@
-"""Kernels that differ in a few sizes as one kernel that takes them: a network of two hundred layers has a dozen of kernels to read and to compile.
+"""Merges kernels that differ only in a few sizes into one kernel with parameters.
 
-Their printers say which sizes may become parameters (`text.free`): a division by a number that the compiler does not know, or a short loop that it
-cannot unroll, would cost time. Whatever else differs keeps its own kernel.
+With this, even a network with two hundred layers has only about a dozen kernels to read and compile. The kernel printers mark the sizes that may
+become parameters (`text.free`). All other sizes remain constants, since dividing by a number that the compiler does not know, or a short loop that it
+cannot unroll, would cost time. Kernels that differ in anything else stay separate.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from compiler.kernel.text import KernelText, Launch, Launcher, Part, columns, wi
 
 
 def merged(parts: Sequence[Part]) -> list[Part]:
-    """The translation unit with one kernel for those that are alike. The first of them stands where it stood; the others' launchers call it."""
+    """Returns the translation unit with one kernel for each set of similar kernels. The merged kernel takes the position of the first kernel in the
+    set; the launchers of the others call it."""
     groups = alike(parts, lambda kernel: (*what(kernel), kernel.window, *(size.value for size in kernel.sizes if not size.name)))
     return replaced(parts, [as_one(kernels) for kernels in groups])
 
 
 def what(kernel: KernelText) -> tuple[object, ...]:
-    """What a kernel is, but for its sizes."""
+    """Returns a key that identifies a kernel regardless of its sizes."""
     base, _, number = kernel.launcher.rpartition("_")
     return base if number.isdigit() else kernel.launcher, kernel.part, kernel.bounds, kernel.parameters, kernel.template
 
 
 def alike(parts: Sequence[Part], key: Callable[[KernelText], tuple[object, ...]]) -> list[list[KernelText]]:
-    """Kernels of the same key, where there are several; none that a launcher starts in a way of its own."""
+    """Returns the groups of several kernels with equal keys, without kernels that have no ordinary launch."""
     started = {one.kernel for part in parts if isinstance(part, Launcher) for one in part.statements if isinstance(one, Launch)}
     found: dict[tuple[object, ...], list[KernelText]] = {}
     for part in parts:
@@ -35,12 +37,13 @@ def alike(parts: Sequence[Part], key: Callable[[KernelText], tuple[object, ...]]
     return [kernels for kernels in found.values() if len(kernels) > 1]
 
 
-# What takes the place of kernels: by their names, the kernel that stands for each (None: another one's does), and what a launch becomes.
+# Replacements for kernels. The keys are kernel names. The values are the new kernel (None if another kernel's replacement covers it) and the function
+# that rewrites a launch.
 Replacement = dict[str, tuple[KernelText | None, Callable[[Launch], Launch]]]
 
 
 def as_one(kernels: Sequence[KernelText]) -> Replacement:
-    """The first kernel, with what differs as parameters."""
+    """Returns the first kernel with the sizes that differ as parameters."""
     first, differ = kernels[0], columns(kernels)
     taken = words(first.parameters + first.body())
     names: list[str] = []
@@ -59,7 +62,7 @@ def as_one(kernels: Sequence[KernelText]) -> Replacement:
 
 
 def replaced(parts: Sequence[Part], groups: Sequence[Replacement]) -> list[Part]:
-    """The translation unit after these replacements."""
+    """Returns the translation unit after these replacements."""
     by_name = {name: found for group in groups for name, found in group.items()}
 
     def statement(one: str | Launch) -> str | Launch:

@@ -1,4 +1,4 @@
-"""Kernels as CUDA C++ behind a plain C ABI: a launcher takes device pointers and a stream and returns the launch's error."""
+"""Prints kernels as CUDA C++ with a plain C ABI: a launcher takes device pointers and a stream, and returns the launch error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from compiler.families import NAME, Printed
 from compiler.graph.ir import Kernel, product
-from compiler.kernel.expressions import CUDA, POINTED, Expressions, functions_used, halves_used
+from compiler.kernel.expressions import POINTED, Expressions, functions_used, halves_used
+from compiler.kernel.functions import CUDA
 from compiler.kernel.one_pass import one_pass
 from compiler.kernel.shape import Shape
 from compiler.kernel.stripes import stages_bytes
@@ -21,13 +22,13 @@ from compiler.targets.cuda.math_text import TYPES, sources
 from compiler.targets.cuda.merged import merged
 from compiler.targets.cuda.windows import windowed
 
-PASSES = {"split": cuda_split, "columns": cuda_columns}  # styles in which each pass over the rows is a kernel
-UNASKED_SHARED = 46 << 10  # bytes that a launch may add to what the kernel declares, up to 2 KiB of reductions: without asking it has 48 KiB in all
+PASSES = {"split": cuda_split, "columns": cuda_columns}  # styles that use a separate kernel for each pass over the rows
+UNASKED_SHARED = 46 << 10  # bytes of dynamic shared memory per launch without opting in: the limit is 48 KiB, and reductions declare up to 2 KiB
 
 
 def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]] = {}) -> str:
-    """The translation unit: the functions that are used, then each kernel under its comment (lines), with its launcher. `printed`: kernels of
-    families by name, each with what is printed of the IR in it."""
+    """Returns the translation unit: the functions that are used, then each kernel with its launcher, and with its comment lines above it. `printed`
+    holds the family kernels by name, each with the IR kernels that are printed inside it."""
     every = [kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside]
     used = set().union(*(functions_used(kernel) for kernel in every))
     types = [TYPES[dtype] for dtype in halves_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
@@ -40,7 +41,7 @@ def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mappin
 
 
 def family_parts(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> list[Part]:
-    """What several kernels of families share, then each of them under its comment."""
+    """Returns the texts that several family kernels share, then each kernel with its comment above it."""
     parts: list[Part] = [f"\n{text}" for text in dict.fromkeys(text for found, _, _ in printed.values() for text in found.shared)]
     for name, (found, _, comment) in printed.items():
         parts += ["\n", *(f"// {line}\n" for line in comment), *named(found.parts, NAME, name)]
@@ -48,7 +49,7 @@ def family_parts(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]])
 
 
 def print_families(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> list[str]:
-    """As `family_parts`, in C++, which keeps every kernel as it is."""
+    """Like `family_parts`, for C++, which does not merge kernels."""
     parts = list(dict.fromkeys(text for found, _, _ in printed.values() for text in found.shared))
     for name, (found, _, comment) in printed.items():
         parts.append("\n".join([*(f"// {line}" for line in comment), found.source.replace(NAME, name)]))
@@ -56,7 +57,7 @@ def print_families(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]
 
 
 class CudaKernel:
-    """One kernel in the style of its shape, with its launcher."""
+    """Prints one kernel in the style of its shape, with its launcher."""
 
     def __init__(self, kernel: Kernel, shape: Shape):
         body = Body(kernel, shape)
@@ -72,7 +73,7 @@ class CudaKernel:
         return ["".join(f"// {line}\n" for line in comment), *(self.split() if self.shape.style in PASSES else self.whole())]
 
     def whole(self) -> list[Part]:
-        """One kernel and its launcher."""
+        """Returns a single kernel and its launcher."""
         {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "stripes": self.stripes, "scan": self.scan}[self.shape.style]()
         grid = {
             "elements": max(1, -(-product(self.kernel.sizes) // (self.body.width * self.shape.work * self.shape.threads))),
@@ -148,7 +149,8 @@ class CudaKernel:
         body.finish(known, "block == 0 && thread == 0" if self.shape.cluster > 1 else "thread == 0")
 
     def open_cluster(self) -> None:
-        """Declares row and thread, and the part of the row that this block keeps in shared memory, as its threads take it."""
+        """Declares the row, the thread, and the part of the row that this block keeps in shared memory in the order in which its threads access
+        it."""
         kernel, body, blocks = self.kernel, self.body, self.shape.cluster
         if kernel.outer:
             body.put(f"const long row = blockIdx.x{f' / {blocks}' if blocks > 1 else ''};")
@@ -164,7 +166,7 @@ class CudaKernel:
             offset += array_bytes(self.shape, body, name)
 
     def split(self) -> list[Part]:
-        """Each pass is a kernel; what blocks have found of a row lies in `scratch` between them."""
+        """Prints each pass as a separate kernel. Between the kernels, `scratch` holds the blocks' partial results for each row."""
         parameters = [*self.parameters(), "double* __restrict__ scratch"]
         parts: list[Part] = []
         launches: list[tuple[KernelText, int]] = []
@@ -174,12 +176,12 @@ class CudaKernel:
         return [*parts, self.launcher(launches, scratch=True)]
 
     def read_again(self) -> dict[str, int]:
-        """For each tensor, by how many passes more than one it is read from memory."""
+        """For each tensor, returns how many passes after the first one read it from memory."""
         held = held_loads(self.kernel, self.shape, self.body) if self.shape.style == "lanes" else self.body.row_arrays()
         return read_again(self.body, set(held))
 
     def scratch_floats(self) -> int:
-        """Length of the scratch tensor that the launcher takes; 0 where it takes none."""
+        """Returns the length of the scratch tensor that the launcher takes, or 0 if it takes none."""
         return PASSES[self.shape.style].scratch_floats(self.kernel, self.shape, self.body) if self.shape.style in PASSES else 0
 
     def lanes(self) -> None:
@@ -189,7 +191,8 @@ class CudaKernel:
         self.body.lines = cuda_stripes.lines(self.kernel, self.shape, self.body)
 
     def scan(self) -> None:
-        """Tiles of a few elements a thread; what came before a thread is summed over the block, what came before the tile is carried."""
+        """Prints a scan in tiles with a few elements per thread. The block computes the prefix of each thread, and the total of each tile is carried
+        over to the next."""
         kernel, body, step = self.kernel, self.body, self.body.plan.passes[0]
         body.open_rows()
         known: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Reductions over few long rows on the GPU: many blocks share a row, and each pass over the rows is a kernel of its own."""
+"""Reductions over a few long rows on the GPU. Many blocks share a row, and each pass over the rows is a separate kernel."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from compiler.targets.cuda.body import HOW, START, Body
 
 
 def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], int]]:
-    """Lines and grid of each kernel. `scratch` holds a double for each reduction, row and block of the row: the next kernel joins them."""
+    """Returns the lines and the grid of each kernel. `scratch` holds one double for each reduction, row and block of the row, and the next kernel
+    combines them."""
     chunks, steps = shape.chunks, body.plan.passes
     slots: dict[str, int] = {}
     finished: list[Op] = []
     found = []
-    last = bool(body.plan.row_stores and steps[-1].reduces)  # what is one a row is left to a kernel of one block a row
+    last = bool(body.plan.row_stores and steps[-1].reduces)  # values that exist once per row are left to a kernel with one block per row
     for at in range(len(steps) + last):
         step = steps[at] if at < len(steps) else Pass()
         elements = bool(step.elements or step.stores or step.reduces)
@@ -53,11 +54,11 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
 
 
 def part(kernel: Kernel, chunks: int, slot: int, row: str) -> str:
-    """Where the parts of a row begin in `scratch`."""
+    """Returns the start position of a row's parts in `scratch`."""
     first = f"({shift(slot * kernel.rows)} + {row})" if slot else row
     return times(first, chunks) if first != "0" else "0"
 
 
 def scratch_floats(kernel: Kernel, shape: Shape, body: Body) -> int:
-    """Length of `scratch` in floats."""
+    """Returns the length of `scratch` in floats."""
     return 2 * sum(len(step.reduces) for step in body.plan.passes) * kernel.rows * shape.chunks

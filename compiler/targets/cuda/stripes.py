@@ -1,8 +1,9 @@
-"""Reductions over the lines of planes on the GPU: a block has a plane, its threads have columns, lines come through shared memory in bulk copies.
+"""Reductions over the lines of planes on the GPU. Each block processes a plane, its threads process columns, and bulk copies bring lines into shared
+memory.
 
-A plane is one stretch of memory, whatever the width of its lines: copies of whole lines by the bulk copy engine (compute capability 9.0) need no
-alignment of each, keep more bytes in flight than registers could, and read memory in its order. An H200 reads 4.35 TB/s so, and 3.4 to 4.0 TB/s
-where each thread walks down its column.
+A plane is contiguous in memory, regardless of the width of its lines. Bulk copies of whole lines (compute capability 9.0) do not require every line
+to be aligned, keep more bytes in flight than registers could, and read memory sequentially. On an H200 they read 4.35 TB/s, compared with 3.4 to 4.0
+TB/s if each thread loops down its column.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def lines(kernel: Kernel, shape: Shape, body: Body) -> list[str]:
 
 
 def open_columns(body: Body, shape: Shape, parts: int, width: int) -> bool:
-    """Opens the loop over the columns of a thread; true where a condition is opened with it."""
+    """Opens a thread's loop over its columns; returns True if it also opened a condition."""
     body.put("#pragma unroll")
     body.open(f"for (int part = 0; part < {parts}; ++part)")
     body.put(f"const int across = {times('part', shape.threads)} + thread;")

@@ -1,4 +1,4 @@
-"""CUDA C++ for NVIDIA's GPUs."""
+"""CUDA C++ for NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Cuda(Library[Shape]):
         return printing.print_source(kernels, printed)
 
     def begin(self, tensor: str | None) -> list[str]:
-        # As PyTorch's own compiler asks for it: torch.cuda.current_stream makes an object for it.
+        # Requests the raw stream in the same way as PyTorch's own compiler, because torch.cuda.current_stream would create an object.
         raw = f"torch._C._cuda_getCurrentRawStream({tensor}.get_device())"
         return [f"stream = {raw if tensor else 'torch.cuda.current_stream().cuda_stream'}"]
 

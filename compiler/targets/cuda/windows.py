@@ -1,6 +1,7 @@
-"""Convolutions of 16 bits that differ by their window alone as one template: a network of two hundred layers has a dozen of kernels to read.
+"""Merges 16-bit convolutions that differ only in their windows into one template.
 
-What the compiler must know stays known to it: the window's sizes are the template's `Window`, other sizes its parameters.
+With this, even a network with two hundred layers has only about a dozen kernels to read. Sizes that the compiler must know remain compile-time
+constants: the window's sizes become the template's `Window`, and the other sizes become template parameters.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from compiler.targets.cuda.merged import Replacement, alike, replaced, what
 
 
 def windowed(parts: Sequence[Part]) -> list[Part]:
-    """The translation unit with one template for such kernels. The first of them stands where it stood; the others' launchers call it."""
+    """Returns the translation unit with one template for each set of such kernels. The template takes the position of the first kernel in the set;
+    the launchers of the others call it."""
     groups = alike(parts, lambda kernel: (*what(kernel), *(() if kernel.window else (kernel.name,))))
     return replaced(parts, [as_template([(kernel, kernel.window) for kernel in kernels if kernel.window]) for kernels in groups])
 
 
 def as_template(kernels: Sequence[tuple[KernelText, Window]]) -> Replacement:
-    """The first kernel as a template."""
+    """Returns the first kernel as a template."""
     first, differ = kernels[0][0], columns([kernel for kernel, _ in kernels])
     windows = [window for _, window in kernels]
     taken = {"Window", *words(first.parameters + first.body())}

@@ -1,4 +1,4 @@
-"""Scalar operations as Triton expressions over blocks, and the names that a printed Triton kernel keeps for itself."""
+"""Prints scalar operations as Triton expressions over blocks, and lists the names that are reserved for a printed Triton kernel's own use."""
 
 from __future__ import annotations
 
@@ -9,27 +9,22 @@ from collections.abc import Iterable
 from compiler.graph.ir import Access, Kernel, Op
 from compiler.kernel.builder import Refused
 from compiler.kernel.expressions import INFIX, address
+from compiler.kernel.functions import LIBDEVICE
 from compiler.kernel.text import plain
 
 TYPES = {"float32": "tl.float32", "int64": "tl.int64", "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8",
          "bool": "tl.int1"}  # fmt: skip
-# Functions of CUDA's own library, as accurate as the operators of PyTorch; those of `tl` are approximations of the hardware.
-LIBDEVICE = {
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "tanh": "tanh", "erf": "erf",
-    "erfc": "erfc", "sin": "sin", "cos": "cos", "tan": "tan", "sinh": "sinh", "cosh": "cosh", "asin": "asin", "acos": "acos", "atan": "atan",
-    "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc", "pow": "pow",
-}  # fmt: skip
 PLAIN = {"const", "load", "gather", "coord", "cast", "spread", "where", "neg", "not", "invert", "reciprocal", "rsqrt", "sqrt", "div", "abs", "sign",
          "max", "min", "sigmoid", "isnan", "isinf", "reduce", "scan"}  # fmt: skip
 REDUCES = {"sum", "max", "min", "amax", "amin"}
 RESERVED = frozenset({*keyword.kwlist, "tl", "triton", "libdevice", "float", "range", "row", "at", "inside", "in_rows", "in_columns", "start", "step",
                       "chunk", "scratch", "BLOCK", "ROWS", "CHUNKS", "i", "j", "k", "l", "m", "n", "at_least", "at_most", "sigmoid_of", "cut",
                       "product_of", "row0", "row1", "row2", "row3", "row4"})  # fmt: skip
-LONG = 2**31 - 2**20  # elements from which an index with a block's overshoot needs 64 bits
+LONG = 2**31 - 2**20  # with this many elements or more, an index that can exceed the tensor by a block needs 64 bits
 
 
 def check_covered(kernel: Kernel) -> None:
-    """Raises `Refused` for an operation that has no form in Triton."""
+    """Raises `Refused` for an operation that cannot be expressed in Triton."""
     for op in kernel.ops.values():
         if op.kind not in PLAIN and op.kind not in INFIX and op.kind not in LIBDEVICE:
             raise Refused(f"{op.kind} is not printed in Triton")
@@ -52,15 +47,15 @@ def constant(value: bool | int | float, dtype: str) -> str:
 
 
 class Expressions:
-    """`variables`: an expression for each axis; `masks`: for each axis the mask of the block's elements that lie inside, "" where all do;
-    `known`: operations that have a variable already."""
+    """Prints operations as expressions. `variables` holds an expression for each axis. `masks` holds, for each axis, the mask of those elements of
+    the block that are inside the domain, or "" if all are inside. `known` maps operations that already have a variable."""
 
     def __init__(self, kernel: Kernel, variables: dict[int, str], masks: dict[int, str], known: dict[str, str]):
         self.kernel, self.variables, self.masks, self.known = kernel, variables, masks, known
         self._axes: dict[str, set[int]] = {}
 
     def axes(self, name: str) -> set[int]:
-        """Along which axes the value of an operation varies."""
+        """Returns the axes along which the value of an operation varies."""
         if name not in self._axes:
             op = self.kernel.ops[name]
             found = set().union(*(self.axes(a) for a in op.args)) if op.args else set()
@@ -72,7 +67,7 @@ class Expressions:
         return self._axes[name]
 
     def mask(self, axes: Iterable[int]) -> str:
-        """As a further argument of a load or store; "" where nothing has to be kept out."""
+        """Returns the mask as an additional argument of a load or store, or "" if nothing needs masking."""
         names = list(dict.fromkeys(self.masks[axis] for axis in sorted(axes) if self.masks[axis]))
         return f", mask={' & '.join(names)}" if names else ""
 
@@ -89,7 +84,7 @@ class Expressions:
         return self.known[name] if name in self.known else self.expression(self.kernel.ops[name])
 
     def inner(self, name: str) -> str:
-        """As an operand of an infix operator: in parentheses where it is one itself."""
+        """Returns the value as an operand of an infix operator, with parentheses if it contains an infix operator itself."""
         text, op = self.text(name), self.kernel.ops[name]
         bare = text.isidentifier() or (op.kind == "const" and not text.startswith("-")) or _is_call(text)
         return text if bare else f"({text})"
@@ -148,14 +143,16 @@ class Expressions:
         return f"libdevice.{LIBDEVICE[kind]}({', '.join(self.text(a) for a in args)})"
 
     def _widened(self, access: Access) -> str:
-        """Kernels compute with float32 whatever the type in memory; a store rounds."""
+        """Converts a loaded value to float32, the type in which kernels compute regardless of the type in memory. Stores round to the type in
+        memory."""
         return ".to(tl.float32)" if self.kernel.arguments[access.argument].dtype in ("bfloat16", "float16") else ""
 
     def _infix(self, op: Op, sign: str) -> str:
         return f"{self.inner(op.args[0])} {sign} {self.inner(op.args[1])}"
 
     def declare(self, ops: Iterable[Op], uses: dict[str, int]) -> list[str]:
-        """Assignments for what is loaded, used more than once or long; the rest is printed where it is used."""
+        """Returns assignments for loads, and for expressions that are long or used more than once. Other expressions are printed where they are
+        used."""
         lines = []
         for op in ops:
             if op.name in self.known or op.kind in ("reduce", "scan"):
@@ -170,7 +167,7 @@ class Expressions:
 
 
 def uses(kernel: Kernel) -> dict[str, int]:
-    """How often each operation is used; two sides of a comparison with itself count as one."""
+    """Returns how many times each operation is used. An operation on both sides of one comparison counts once."""
     found: dict[str, int] = {}
     for name in [a for op in kernel.ops.values() for a in (*op.args, *(op.args if op.kind in ("sign", "isnan") else ()))] + [
         store.op for store in kernel.stores
@@ -180,7 +177,7 @@ def uses(kernel: Kernel) -> dict[str, int]:
 
 
 def _is_call(text: str) -> bool:
-    """Whether `text` is one call such as `tl.where(...)`: its first parenthesis is closed by its last character."""
+    """True if `text` is a single call such as `tl.where(...)`, in which the last character closes the first parenthesis."""
     head = text.split("(")[0]
     if not text.endswith(")") or not head or not head.replace(".", "").isidentifier():
         return False

@@ -1,4 +1,4 @@
-"""Kernels as Triton: each a function over blocks and a launcher `launch_NAME` that says its grid, its blocks and its warps."""
+"""Prints kernels in Triton. Each kernel is a function over blocks with a launcher `launch_NAME` that specifies the grid, blocks and warps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ REDUCE = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
 
 
 def print_source(kernels: list[tuple[Kernel, TritonShape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]] = {}) -> str:
-    """The functions that are used, then each kernel under its comment (lines), with its launcher. `printed`: kernels of families by name, each
-    with what is printed of the IR in it."""
+    """Returns the functions that are used, then each kernel with its launcher, and with its comment lines above it. `printed` holds the family
+    kernels by name, each with the IR kernels that are printed inside it."""
     parts = sources([kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside])
     parts += list(dict.fromkeys(text for found, _, _ in printed.values() for text in found.shared))
     parts += [TritonKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]
@@ -57,7 +57,7 @@ class TritonKernel:
         return "\n".join([*head, *lines, *launcher(self.kernel.name, self.pointers, [launch]), ""])
 
     def scratch_floats(self) -> int:
-        """Length of the scratch tensor that the launcher takes; 0 where it takes none."""
+        """Returns the length of the scratch tensor that the launcher takes, or 0 if it takes none."""
         return sum(len(step.reduces) for step in self.plan.passes) * self.kernel.rows * self.shape.chunks if self.shape.style == "split" else 0
 
     # -- writing ------------------------------------------------------------------------------------------------------------
@@ -71,14 +71,14 @@ class TritonKernel:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Compile-time numbers of the kernel."""
+        """The kernel's compile-time constants."""
         shape = self.shape
         found = {"BLOCK": shape.block} if self.kernel.inner else {}
         found |= {"ROWS": shape.rows} if shape.rows > 1 else {}
         return found | ({"CHUNKS": shape.chunks} if shape.style == "split" else {})
 
     def function(self, name: str, grid: int) -> tuple[list[str], str]:
-        """The lines so far as a kernel, and its launch."""
+        """Returns the lines collected so far as a kernel, and the kernel's launch."""
         pointers = named(self.pointers, self.lines)
         numbers = {number: value for number, value in self.numbers.items() if named([number], self.lines)}
         lines = function(name, [*pointers, *(f"{number}: tl.constexpr" for number in numbers)], self.lines)
@@ -94,7 +94,7 @@ class TritonKernel:
         return [axis for axis in axes if axis in read]
 
     def unravel(self, flat: str, axes: list[int]) -> None:
-        """Variables of those of `axes` that are read, from a flat index over all of them."""
+        """Declares variables for those `axes` that are read, computed from a flat index over all of them."""
         used = self.used(axes)
         left = product(self.kernel.sizes[axis] for axis in axes)
         for at, axis in enumerate(axes):
@@ -123,7 +123,7 @@ class TritonKernel:
             self.unravel("row", kernel.outer)
 
     def open_block(self, start: str) -> None:
-        """The positions of a block in its row, from `start`."""
+        """Declares the positions of a block in its row, beginning at `start`."""
         across = "tl.arange(0, BLOCK)" + ("" if self.shape.flat else "[None, :]") + (".to(tl.int64)" if self.far else "")
         self.put(f"{self.flat} = {start} + {across}" if start else f"{self.flat} = {across}")
         size = product(self.kernel.sizes) if self.shape.style == "elements" else self.kernel.length
@@ -141,7 +141,7 @@ class TritonKernel:
         self.store(printer, self.kernel.stores)
 
     def rows(self) -> None:
-        """Whole rows in registers, or block after block."""
+        """Prints a kernel that keeps whole rows in registers or processes rows block by block."""
         self.open_rows()
         if not self.whole:
             self.blocks()
@@ -171,7 +171,7 @@ class TritonKernel:
         self.store(self.printer(known), self.plan.row_stores)
 
     def split(self) -> list[str]:
-        """Each pass is a kernel: programs sum up their chunk of a row into `scratch`, the next pass sums up the chunks."""
+        """Prints each pass as a separate kernel. Programs reduce their chunk of a row into `scratch`, and the next pass combines the chunks."""
         kernel, lines, launches = self.kernel, [], []
         slots: dict[str, int] = {}
         finished: list[Op] = []
@@ -207,13 +207,13 @@ class TritonKernel:
         return [*lines[:-2], *launcher(kernel.name, self.pointers, launches)]
 
     def slot(self, number: int) -> str:
-        """Where the parts of a sum over each row begin."""
+        """Returns the start of a reduction's parts for each row."""
         if not self.kernel.outer:
             return f"scratch + {number} * CHUNKS" if number else "scratch"
         return f"scratch + ({number * self.kernel.rows} + row) * CHUNKS" if number else "scratch + row * CHUNKS"
 
     def steps(self) -> int:
-        """Blocks of a chunk."""
+        """Returns the number of blocks in a chunk."""
         return -(-self.kernel.length // (self.shape.block * self.shape.chunks))
 
     # -- a row, block after block -------------------------------------------------------------------------------------------
@@ -274,14 +274,14 @@ class TritonKernel:
         return Expressions(self.kernel, self.variables, self.masks, known)
 
     def full(self, printer: Expressions, op: Op) -> str:
-        """What a reduction runs over, as a block of the whole row where nothing else makes it one."""
+        """Returns the operand of a reduction, broadcast to the whole row if it does not vary along the row."""
         text = printer.text(op.args[0])
         if self.inside or printer.axes(op.args[0]) & set(self.kernel.inner):
             return text
         return f"{printer.inner(op.args[0])} + tl.zeros({'[BLOCK]' if self.shape.flat else '[ROWS, BLOCK]'}, tl.float32)"
 
     def kept(self, op: Op, value: str) -> str:
-        """Without what lies beyond the end of the row."""
+        """Masks elements past the end of the row."""
         return f"tl.where(inside, {value}, {START[op.attr]})" if self.inside else value
 
     def reduced(self, op: Op, value: str) -> str:
@@ -295,5 +295,5 @@ class TritonKernel:
 
 
 def extent(kernel: Kernel, access: Access) -> int:
-    """Elements from the first of a row to its last; within that, positions are multiplied by strides."""
+    """Returns the span of a row in memory, in elements, since positions in a row are multiplied by strides."""
     return abs(access.offset) + sum((kernel.sizes[axis] - 1) * abs(access.strides[axis]) for axis in kernel.inner)

@@ -1,4 +1,4 @@
-"""How a Triton kernel runs: blocks, rows of a program, warps. Decided from its domain, the device and the options."""
+"""Chooses how a Triton kernel runs: blocks, rows per program and warps. The choice depends on the kernel's domain, the device and the options."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ from compiler.graph.ir import Kernel, product
 from compiler.options import Options
 
 Style = Literal["elements", "rows", "split", "scan"]
-RESIDENT = 16384  # elements of a row that a program holds at once, unless the options say otherwise
-LARGEST = 65536  # elements of a block: beyond it compiling takes minutes and every value is spilled
-EACH = 16  # elements that a thread has of a block
-MOST_EACH = 64  # beyond which registers are spilled
-LONG_ROW = 1 << 14  # elements from which a row is worth several programs
+RESIDENT = 16384  # number of row elements that a program holds at a time, unless the options specify it
+LARGEST = 65536  # elements per block; larger blocks take minutes to compile and spill every value
+EACH = 16  # block elements per thread
+MOST_EACH = 64  # number of block elements per thread above which registers spill
+LONG_ROW = 1 << 14  # row length from which several programs per row pay off
 
 
 @dataclass(frozen=True)
 class TritonShape:
-    """`elements`: no reduction. `rows`: a program has `rows` rows, whole where `block` is as long as a row, else block after block.
-    `split`: few long rows, each shared by `chunks` programs. `scan`: running sums. Blocks, rows and chunks are powers of two."""
+    """Execution plan by style. `elements`: no reduction. `rows`: each program has `rows` rows, which it processes whole if `block` covers a row,
+    otherwise block by block. `split`: there are few long rows, and `chunks` programs share each row. `scan`: running sums. Blocks, rows and chunks
+    are powers of two."""
 
     style: Style
     block: int
     rows: int = 1
     warps: int = 4
-    unroll: int = 1  # blocks of a loop over a row that are in flight together
+    unroll: int = 1  # number of concurrent blocks in a loop over a row
     chunks: int = 1
-    cache: bool = False  # what is dear is computed anew in each pass over a long row; a whole row stays in registers anyway
-    stream: bool = False  # no store goes past the cache
+    cache: bool = False  # each pass over a long row recomputes expensive values; whole rows stay in registers anyway
+    stream: bool = False  # no store bypasses the cache
 
     @property
     def flat(self) -> bool:
-        """Whether a program has one row, so that its blocks have one axis."""
+        """True if a program has only one row, so that its blocks have only one axis."""
         return self.rows == 1
 
     def describe(self, cuda: bool = True) -> str:
-        """The launch shape in words."""
+        """Describes the launch shape in words."""
         rows = f"{self.rows} rows" if self.rows > 1 else "one row"
         return {
             "elements": f"blocks of {self.block}, {self.warps} warps",
@@ -80,7 +81,7 @@ def triton_shape_of(kernel: Kernel, figures: DeviceFigures, options: Options, gr
 
 
 def knobs_of(kernel: Kernel, shape: TritonShape) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Numbers that change nothing but the speed: name -> (values worth trying, value now)."""
+    """Returns the parameters that affect only the speed: name -> (values worth trying, current value)."""
     if shape.style == "elements":
         blocks = tuple(n for n in (256, 512, 1024, 2048, 4096) if n <= ceiling(product(kernel.sizes)))
         return {"block": (blocks, shape.block), "warps": ((2, 4, 8), shape.warps)}
@@ -104,7 +105,7 @@ def knobs_of(kernel: Kernel, shape: TritonShape) -> dict[str, tuple[tuple[int, .
 
 
 def rows_side_by_side(kernel: Kernel) -> bool:
-    """Whether neighbouring elements of memory belong to neighbouring rows."""
+    """True if elements that are neighbours in memory belong to neighbouring rows."""
     if not kernel.outer or not kernel.inner:
         return False
     loads = [op.access.strides for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
@@ -112,5 +113,5 @@ def rows_side_by_side(kernel: Kernel) -> bool:
 
 
 def ceiling(count: int) -> int:
-    """The least power of two that is not below `count`."""
+    """Returns the smallest power of two that is not less than `count`."""
     return 1 << max(count - 1, 0).bit_length()

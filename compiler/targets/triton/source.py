@@ -1,4 +1,4 @@
-"""Pieces of a printed Triton module: imports, functions that kernels share, a kernel, its launcher."""
+"""The building blocks of a printed Triton module: imports, shared functions, kernels and launchers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def sigmoid_of(x):
 
 
 def sources(kernels: Iterable[Kernel]) -> list[str]:
-    """The functions that these kernels call; a maximum that a softmax takes needs none, as NaN comes back by what follows."""
+    """Returns the functions that these kernels call. The maximum in a softmax needs none of these functions, since the operations that follow it
+    propagate NaN anyway."""
     ops = [op for kernel in kernels for op in kernel.ops.values()]
     called = {op.attr if op.kind == "reduce" else op.kind for op in ops if op.dtype == "float32"}
     scalar = {op.kind for op in ops if op.dtype == "float32" and op.kind != "reduce"}
@@ -40,7 +41,7 @@ def sources(kernels: Iterable[Kernel]) -> list[str]:
 
 
 def named(pointers: Iterable[str], body: list[str]) -> list[str]:
-    """Those of the pointers that the lines of a kernel name."""
+    """Returns the pointers that occur in a kernel's lines."""
     return [name for name in pointers if any(re.search(rf"\b{re.escape(name)}\b", line) for line in body)]
 
 

@@ -1,4 +1,4 @@
-// Keeps <time data-ago datetime="..."> current, in the words that the server uses (webapp/ui/tags.py).
+// Keeps <time data-ago datetime="..."> current, with the server's wording (webapp/ui/tags.py).
 export function ago(date, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - date.getTime()) / 1000));
   if (seconds < 10) return "just now";
@@ -9,7 +9,7 @@ export function ago(date, now = Date.now()) {
   return date.toISOString().slice(0, 10);
 }
 
-// "00:42", "1:02:03": the clock of something that is going on.
+// Formats the time elapsed since the start of something that is still running, such as "00:42" or "1:02:03".
 export function clock(seconds) {
   const s = Math.max(0, Math.floor(seconds));
   const two = (n) => String(n).padStart(2, "0");

@@ -1,9 +1,9 @@
-// <button data-copy="text"> or <button data-copy-from="#selector">: copies, and says so in the button and to screen readers.
+// <button data-copy="text"> or <button data-copy-from="#selector">: copies the text and confirms it on the button and to screen readers.
 import { say } from "./say.js";
 
 export async function copyText(text) {
   if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
-  // Plain http on another host has no clipboard API.
+  // The clipboard API is not available over plain http from another host.
   const area = document.createElement("textarea");
   area.value = text;
   area.className = "visually-hidden";

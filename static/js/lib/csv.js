@@ -1,4 +1,4 @@
-// A table as a CSV file (RFC 4180), made in the browser. A cell that a spreadsheet would take for a formula is kept a text.
+// Writes a table as a CSV file (RFC 4180) in the browser. A cell that a spreadsheet would interpret as a formula is quoted as text.
 export function csvText(head, rows) {
   const cell = (value) => {
     const text = value == null ? "" : String(value);

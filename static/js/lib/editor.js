@@ -1,4 +1,4 @@
-// <textarea data-editor="python" id="..."> becomes an editor; the textarea stays the form's field and works alone without this module.
+// <textarea data-editor="python" id="..."> becomes an editor. The textarea remains the form's field and still works without this module.
 import {
   bracketMatching,
   closeBrackets,
@@ -63,8 +63,8 @@ const look = EditorView.theme({
   ".cm-placeholder": { color: "var(--text-3)" },
 });
 
-// What is typed over a selection goes in by a transaction: Chromium's own editing would keep the look of what was selected in a style attribute,
-// which the pages' policy refuses.
+// Text typed over a selection is inserted by a transaction. Chromium's own editing would keep the selection's formatting in a style attribute, which
+// the content security policy forbids.
 function typeOver(event, view) {
   const { from, to, empty } = view.state.selection.main;
   if (event.inputType !== "insertText" || event.data == null || empty || view.composing || view.state.readOnly) return false;
@@ -74,7 +74,7 @@ function typeOver(event, view) {
   return true;
 }
 
-// Makes `textarea` an editor. `onChange(text)` is called after each change by the person or by `setText`.
+// Turns `textarea` into an editor. `onChange(text)` is called after each change by the person or by `setText`.
 export function attachEditor(textarea, { label, readOnly = false, onChange = () => {} } = {}) {
   const host = document.createElement("div");
   host.className = "editor-host";
@@ -103,7 +103,7 @@ export function attachEditor(textarea, { label, readOnly = false, onChange = () 
         syntaxHighlighting(highlight),
         look,
         EditorView.contentAttributes.of({ "aria-label": `${label ?? textarea.getAttribute("aria-label") ?? "Source"}. Escape, then Tab leaves the editor.`, spellcheck: "false", tabindex: "0" }),
-        // Escape, then Tab leaves the editor: with Tab indenting, the keyboard would otherwise be trapped.
+        // Escape followed by Tab leaves the editor. Tab alone indents, so keyboard users would otherwise be trapped.
         keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...lintKeymap, indentWithTab]),
         EditorView.domEventHandlers({ beforeinput: typeOver }),
         EditorView.updateListener.of((update) => {
@@ -125,7 +125,7 @@ export function attachEditor(textarea, { label, readOnly = false, onChange = () 
       view.dispatch({ selection: { anchor: Math.min(at.from + column - 1, at.to) }, effects: EditorView.scrollIntoView(at.from, { y: "center" }) });
       view.focus();
     },
-    // `problems`: [{line, column, message, hint}] as verifier.source.Problem; those without a line belong to the whole source.
+    // `problems` is [{line, column, message, hint}], as in verifier.source.Problem. A problem without a line concerns the whole source.
     showProblems(problems) {
       const diagnostics = problems
         .filter((p) => p.line)
@@ -144,7 +144,7 @@ export function attachEditor(textarea, { label, readOnly = false, onChange = () 
 
 export const editorOf = (id) => editors.get(id);
 
-// Places in an error box lead into the editor ({% problems list target="id" %}).
+// Locations in an error box link into the editor ({% problems list target="id" %}).
 document.addEventListener("click", (event) => {
   const place = event.target.closest("[data-goto]");
   if (place) editors.get(place.dataset.goto)?.goto(Number(place.dataset.line), Number(place.dataset.column || 1));

@@ -1,5 +1,5 @@
 // Keyboard shortcuts. A page adds its own with `shortcut("x", "what it does", action)`; they appear in the help (?).
-// A shortcut of two keys, such as "g r", is typed one after the other. None fires while somebody types.
+// The two keys of a shortcut such as "g r" are pressed one after the other. Shortcuts don't fire while somebody is typing in a field.
 const shortcuts = new Map();
 let pending = "";
 let pendingTimer = null;
@@ -8,7 +8,7 @@ export function shortcut(keys, what, action, group = "This page") {
   shortcuts.set(keys, { what, action, group });
 }
 
-// What can be done here, as a palette lists it.
+// The actions available on this page, in the form that the palette lists.
 export const commands = () => [...shortcuts].map(([keys, { what, action }]) => ({ keys, what, action })).filter(({ keys }) => !keys.startsWith("Ctrl+"));
 
 const typing = (target) => target.isContentEditable || target.closest?.("input:not([type=checkbox], [type=radio]), select, textarea, .cm-editor, [data-editor]");

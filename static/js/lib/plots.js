@@ -1,6 +1,6 @@
-// Charts by Plotly in the page's own colours. A page gives a box of fixed height and a function that builds the chart from the theme; this module
-// loads Plotly when the box comes into view, draws again in the other theme, follows the box's width, and gives the same figures as a table and
-// to the keyboard.
+// Draws Plotly charts in the page's colours. A page provides a box of fixed height and a function that builds the chart for a theme. This module
+// loads Plotly when the box comes into view, redraws when the theme changes or the box is resized, and makes the figures available as a table and by
+// keyboard.
 //
 //   draw(element, figure), with styleOf(name) for its colours
 //   draw(box, (theme) => ({ data: [...], layout: {...} }), {
@@ -8,7 +8,8 @@
 //     points: () => [{ trace: 0, index: 3, text: "stitch: $0.12, 2.31 times", href: "/leaderboard/..." }],
 //   })
 //
-// The box: <div class="plot" aria-label="..."></div>, its height from the stylesheet of the page. `points`: arrow keys go through them, Enter opens.
+// The box is <div class="plot" aria-label="..."></div>, with a height set in the page's stylesheet. Arrow keys move through `points`, and Enter opens
+// one.
 import { say } from "./say.js";
 
 const SERIES = 5;
@@ -19,13 +20,13 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 
 let loading = null;
 
-// Five megabytes: only where a chart is seen, and once a page.
+// Plotly is five megabytes, so it is loaded only when a chart comes into view, and once per page.
 function plotly() {
   loading ??= import("../../vendor/plotly.min.js").then(() => globalThis.Plotly);
   return loading;
 }
 
-// The tokens as colours that a chart understands: they are written for both themes, so an element has to resolve them.
+// Resolves the tokens to colours that Plotly understands. A token holds the values for both themes, so an element has to resolve it.
 export function themeOf() {
   const probe = document.createElement("i");
   probe.hidden = true;
@@ -42,7 +43,8 @@ export function themeOf() {
   return theme;
 }
 
-// The look of the n-th series, counted from 0: colour first, then dash and symbol, so that no two of the first 25 are told apart by colour alone.
+// The style of the n-th series (0-based). The colour varies first, then the dash and symbol. Colour is never the only difference between two of the
+// first 25.
 export function styleOf(theme, at) {
   return { colour: theme.series[at % SERIES], dash: DASHES[Math.floor(at / SERIES + at) % DASHES.length], symbol: SYMBOLS[at % SYMBOLS.length] };
 }
@@ -84,7 +86,7 @@ function seen(box) {
   });
 }
 
-// Draws once the box is in view; resolves to {box, Plotly, redraw}. `redraw` is for figures that have changed.
+// Draws the chart once the box is in view, and resolves to {box, Plotly, redraw}. Call `redraw` when the figures have changed.
 export async function draw(box, build, { table, points } = {}) {
   if (table) tabulate(box, table);
   await seen(box);
@@ -98,7 +100,7 @@ export async function draw(box, build, { table, points } = {}) {
   }
   if (!box.isConnected) return null;
   const redraw = () => {
-    if (!box.isConnected) return; // swapped away: what listens for it goes with the next change
+    if (!box.isConnected) return; // removed by a swap; its listeners are dropped at the next change
     const { data, layout } = build(themeOf());
     return Plotly.react(box, data, layoutOf(themeOf(), layout), QUIET);
   };
@@ -128,7 +130,7 @@ function follow(box, Plotly, redraw) {
   sizes.observe(box);
 }
 
-// Arrow keys go from point to point in the order given, and what is under the pointer shows for them too.
+// Arrow keys move from point to point in the given order, and show the same label as the pointer.
 function walk(box, Plotly, points) {
   let at = -1;
   box.tabIndex = 0;
@@ -154,7 +156,7 @@ function walk(box, Plotly, points) {
   box.addEventListener("blur", () => Plotly.Fx.unhover(box));
 }
 
-// <details class="plot-table"> after the box, filled when it is opened. A page that brings the element itself keeps its place free from the start.
+// Adds <details class="plot-table"> after the box and fills it when it is opened. A page can include the element to reserve its space from the start.
 function tabulate(box, table) {
   let details = box.parentElement.querySelector("details.plot-table");
   if (!details) {

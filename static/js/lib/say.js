@@ -1,4 +1,4 @@
-// Tells screen readers what changed without moving focus. One polite region for the page, in base.html.
+// Announces changes to screen readers without moving the focus, through the page's single polite live region (base.html).
 export function say(text) {
   const region = document.getElementById("live-region");
   if (!region) return;

@@ -1,5 +1,5 @@
-// <div class="tabs" role="tablist"> of <button role="tab" aria-controls="id">: arrow keys move, the selected tab is in the URL's hash
-// where the tablist has data-hash. Works for content that is swapped in later.
+// <div class="tabs" role="tablist"> of <button role="tab" aria-controls="id">: arrow keys move between tabs. If the tablist has data-hash, the URL's
+// hash names the selected tab. Works for content that is swapped in later, too.
 export function selectTab(tab, { focus = false } = {}) {
   const list = tab.closest("[role=tablist]");
   for (const other of list.querySelectorAll("[role=tab]")) {

@@ -1,4 +1,4 @@
-// The theme toggle: system -> the other one -> back. Remembered on this machine only.
+// The theme toggle: from the system's theme to the other one and back. The choice is remembered only in this browser.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 export const currentTheme = () => document.documentElement.dataset.theme || (dark.matches ? "dark" : "light");
@@ -12,8 +12,8 @@ export function toggleTheme() {
     if (isSystem) localStorage.removeItem("theme");
     else localStorage.setItem("theme", next);
   } catch {
-    // Not remembered, then.
+    // Then the choice is not remembered.
   }
-  // Canvases cannot follow CSS variables by themselves.
+  // A canvas doesn't follow CSS variables automatically.
   document.dispatchEvent(new CustomEvent("themechange", { detail: next }));
 }

@@ -1,4 +1,4 @@
-// An exchange with a model: one line in the conversation, and opened, its figures, its prompts and its answer.
+// Shows an exchange with a model: one line in the conversation that expands to its figures, prompts and reply.
 import { counted } from "../lib/words.js";
 import { codeBlock } from "./colours.js";
 import { h } from "./dom.js";
@@ -7,11 +7,11 @@ import { count, seconds } from "./format.js";
 const NAMES = { system: "System prompt", user: "Prompt", assistant: "Earlier reply", reply: "Reply", reasoning: "Reasoning" };
 const FINISHES = { stop: "finished", length: "cut off at its longest", filter: "stopped by a filter", other: "ended otherwise" };
 
-// Profiles whose requests are answered by a person.
+// Profiles whose requests a person answers.
 let byPerson = null;
 const config = () => JSON.parse(document.getElementById("run-config")?.textContent ?? "{}");
 const mailboxes = () => (byPerson ??= new Set(config().mailboxes));
-const mayReplay = () => Boolean(config().control); // whoever may steer the run
+const mayReplay = () => Boolean(config().control); // only people who may steer the run may replay its requests
 
 export function callLine(item, agent, open) {
   const { usage } = item;
@@ -29,7 +29,7 @@ export function callLine(item, agent, open) {
   return h("p", null, parts.join(" · "), byHand ? [" ", h("a", { href: "reply" }, "reply")] : null, details ? [" ", details] : null);
 }
 
-// `opened` is {texts, settings, loading, error}.
+// `opened` has the form {texts, settings, loading, error}.
 export function callDetails(item, opened) {
   const { usage } = item;
   const facts = [

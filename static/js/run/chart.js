@@ -1,4 +1,4 @@
-// Speedup over attempts: each point with its interval; a cross is a program that was refused or wrong, with its reason.
+// Plots the speedup over the attempts. Each point has its interval, and a cross marks a program that was refused or wrong, with the reason.
 import { svg } from "./dom.js";
 import { bestCandidate } from "./store.js";
 import { interval, ms, statusOf, times } from "./format.js";
@@ -9,6 +9,7 @@ const LEFT = 68;
 const RIGHT = 16;
 const TOP = 14;
 const BOTTOM = 26;
+const NARROW = 400; // px: a short sentence fits
 const MIN_STEP = 14;
 const MAX_STEP = 96;
 
@@ -25,14 +26,14 @@ export class Chart {
     box.addEventListener("keydown", (event) => this.step(event));
   }
 
-  // Tab reaches one point, the selected or the best; the arrows go on from there.
+  // Tab reaches only one point, the selected or the best one. The arrow keys move from there.
   step(event) {
     const points = [...this.box.querySelectorAll(".point")];
     const at = points.indexOf(document.activeElement);
     const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: points.length - 1 }[event.key];
     if (at < 0 || to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    event.stopPropagation(); // the page's own keys
+    event.stopPropagation(); // keeps the page's shortcuts from firing
     const next = points[Math.min(points.length - 1, Math.max(0, to))];
     points[at].setAttribute("tabindex", "-1");
     next.setAttribute("tabindex", "0");
@@ -78,7 +79,8 @@ export class Chart {
     const reached = candidates.find((one) => one.number === selected) ?? champion ?? candidates.at(-1);
     const focused = this.box.contains(document.activeElement) ? document.activeElement.dataset?.number : null;
     candidates.forEach((candidate, index) => children.push(this.point(candidate, x(index), y, floor, candidate === champion, candidate.number === selected, step, candidate === reached)));
-    if (!candidates.length) children.push(svg("text", { class: "tick", x: LEFT + 12, y: HEIGHT / 2 }, state.run.state === "finished" ? "no attempt was made" : "attempts appear here, each with its interval"));
+    const none = state.run.state === "finished" ? "no attempt was made" : `attempts appear here${width < NARROW ? "" : ", each with its interval"}`;
+    if (!candidates.length) children.push(svg("text", { class: "tick", x: LEFT + 12, y: HEIGHT / 2 }, none));
 
     this.box.replaceChildren(
       svg("svg", { width: total, height: HEIGHT, viewBox: `0 0 ${total} ${HEIGHT}`, role: "group", "aria-label": "Speedup against eager, by candidate" }, children),
@@ -113,8 +115,8 @@ export class Chart {
   }
 }
 
-// From below the slowest interval, or eager, to above the fastest, so that intervals are wide enough to be compared; 1 is always a tick.
-// `intervals`: [low, high] of each program.
+// The axis extends from below the slowest interval (or eager) to above the fastest, so intervals are wide enough to compare. 1 is always a tick.
+// `intervals` holds [low, high] for each program.
 export function scaleOf(intervals) {
   const low = Math.min(1, ...intervals.map((one) => one[0]));
   const high = Math.max(1.25, ...intervals.map((one) => one[1]));
@@ -124,7 +126,7 @@ export function scaleOf(intervals) {
   const ticks = [1];
   for (let at = Math.ceil(base / step); at * step <= top; at++) {
     const tick = Number((at * step).toFixed(2));
-    if (Math.abs(tick - 1) > 0.6 * step) ticks.push(tick); // a label beside that of eager would lie on it
+    if (Math.abs(tick - 1) > 0.6 * step) ticks.push(tick); // its label would overlap that of eager
   }
   return { base, top, ticks };
 }

@@ -1,12 +1,12 @@
-// Colours for code in messages. The parsers are fetched when the first code comes into view.
+// Highlights code in messages. The parsers are loaded when the first code comes into view.
 import { h } from "./dom.js";
 
 const LANGUAGES = { python: "python", py: "python", cpp: "cpp", "c++": "cpp", c: "cpp", cuda: "cpp", cu: "cpp", triton: "python" };
-const MOST = 60000; // characters; more stays plain, and quick
+const MOST = 60000; // in characters; longer code stays plain so that it renders quickly
 
 let parsers = null;
 
-// A <pre> with the code as text at once, and with its colours as soon as they are known.
+// Returns a <pre> that shows the code as plain text immediately, and with colours as soon as they are known.
 export function codeBlock(code, language) {
   const block = h("pre", { class: "fence", tabindex: "0" }, code);
   const known = LANGUAGES[language.toLowerCase()] ?? guess(code);
@@ -25,6 +25,6 @@ async function paint(block, code, language) {
     const { pieces } = await parsers;
     block.replaceChildren(...pieces(code, language).map(([text, name]) => (name ? h("span", { class: name }, text) : document.createTextNode(text))));
   } catch {
-    // Plain code is code too.
+    // The code then stays plain.
   }
 }

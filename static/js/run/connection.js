@@ -1,19 +1,20 @@
-// Brings the events of a run, each exactly once and in order, whatever the network does.
+// Receives the events of a run, each exactly once and in order, even if the network fails.
 //
-// Websocket: {"type":"open","since":N} -> {"type":"events","events":[...],"last":M,"head":H}, answered now and then by {"type":"ack","seq":M}.
-// The cursor is the store's own last seq, so a reconnect asks for exactly what is missing. While no socket stands, the same
-// events come over HTTP.
+// Websocket: {"type":"open","since":N} -> {"type":"events","events":[...],"last":M,"head":H}, acknowledged from time to time by
+// {"type":"ack","seq":M}. The cursor is the last seq in the store, so a reconnect requests exactly the missing events. While no socket is open, the
+// same events are fetched over HTTP.
 
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000, 8000];
-const POLL_MS = 3000; // while there is no socket
-const SAFETY_POLL_MS = 20000; // a lost wake-up must not stop the page
+const POLL_MS = 3000; // interval while no socket is open
+const SAFETY_POLL_MS = 20000; // finds events if a wake-up was lost
 const REFUSED = { 4401: "signed out: reload the page to sign in", 4404: "you no longer have access to this run" }; // close codes of webapp/runs/live/consumers.py
-const ACK_FRAMES = 8; // taken without a word: the server stops at 32 frames or 131,072 characters (webapp/runs/live/audience.py)
+const ACK_FRAMES = 8; // frames per acknowledgement; the server stops at 32 frames or 131,072 characters (webapp/runs/live/audience.py)
 const ACK_CHARACTERS = 65536;
-const SILENCE_MS = 45000; // a socket that says nothing for so long is helped by a poll
+const SILENCE_MS = 45000; // a socket that has been silent for this long is backed up by a poll
 
 export class Connection {
-  // `take(events, head)` folds them and returns false at a gap; `status(name, words)` hears "live", "polling", "offline", "refused".
+  // `take(events, head)` applies the events and returns false at a gap. `status(name, words)` is called with "live", "polling", "offline" or
+  // "refused".
   constructor({ socketUrl, eventsUrl, cursor, take, status, random = Math.random }) {
     Object.assign(this, { socketUrl, eventsUrl, cursor, take, status, random });
     this.tries = 0;
@@ -31,7 +32,7 @@ export class Connection {
     });
   }
 
-  // A finished run has nothing more to say: the socket is let go.
+  // Call this when the run has finished, because no more events will arrive.
   stop() {
     this.stopped = true;
     clearInterval(this.safety);
@@ -63,7 +64,7 @@ export class Connection {
       socket.send(JSON.stringify({ type: "open", since: this.cursor() }));
     };
     socket.onmessage = (message) => {
-      if (socket !== this.socket) return; // an older socket's last words; the newer one tells them again
+      if (socket !== this.socket) return; // a late message from an older socket; the newer socket delivers it again
       this.heard();
       this.tries = 0;
       this.status("live");
@@ -71,14 +72,15 @@ export class Connection {
       if (frame.type !== "events") return;
       const contiguous = this.take(frame.events, frame.head);
       if (!contiguous) {
-        socket.close(); // something is missing before this batch: a new socket opens at the cursor
+        socket.close(); // events before this batch are missing, so a new socket starts at the cursor
         return;
       }
       frames += 1;
       characters += message.data.length;
       if (frames < ACK_FRAMES && characters < ACK_CHARACTERS) return;
       [frames, characters] = [0, 0];
-      // Of what came over this socket: the cursor may be further, by a poll, and would vouch for frames that are still on their way.
+      // Acknowledge only what came over this socket. A poll may have moved the cursor further, and acknowledging it would include frames still in
+      // transit.
       socket.send(JSON.stringify({ type: "ack", seq: frame.last }));
     };
     socket.onclose = ({ code }) => {
@@ -121,7 +123,7 @@ export class Connection {
         if (!events.length || this.cursor() >= head) return;
       }
     } catch {
-      // The network is away: the next poll or socket asks again from the same cursor.
+      // The network is down. The next poll or socket starts again from the same cursor.
     } finally {
       this.polling = false;
     }

@@ -1,4 +1,4 @@
-// The conversation: entries in the order of the trace, streaming texts, following the end until the reader scrolls away.
+// The conversation shows the entries in the order of the trace, streams texts, and follows the end until the reader scrolls away.
 import { AGENTS, cutLines, ENTRIES, QUIET, summaryOf, tickStage } from "./entries.js";
 import { CopyMenu } from "./copying.js";
 import { h, setText } from "./dom.js";
@@ -8,22 +8,22 @@ import { Reading } from "./reading.js";
 import { write } from "./selection.js";
 import { VirtualList } from "./virtual.js";
 
-const HEIGHTS = { llm: 30, span: 44, artefact: 30, profile: 30, state: 30, control: 30, verification: 86, candidate: 96, diagnosis: 150, decision: 84, way: 84, note: 92, plan: 320 }; // pixels, until measured
+const HEIGHTS = { llm: 30, span: 44, artefact: 30, profile: 30, state: 30, control: 30, verification: 86, candidate: 96, diagnosis: 150, decision: 84, way: 84, note: 92, plan: 320 }; // estimates in pixels, used until the rows are measured
 
 export class Conversation {
   constructor({ state, scroller, list, follow, newer, now, forks }) {
-    Object.assign(this, { state, scroller, list, follow, newer, now, forks }); // forks: the reader may fork the run
+    Object.assign(this, { state, scroller, list, follow, newer, now, forks }); // `forks` says whether the reader may fork the run
     this.unseen = 0;
     this.following = true;
-    this.selected = null; // id of the entry that a link or a step leads to
+    this.selected = null; // id of the entry that a link or a step has selected
     this.allCollapsed = false;
-    this.collapsed = new Map(); // id -> whether, where the reader decided otherwise
-    this.needles = null; // what is marked: {words, exact}
+    this.collapsed = new Map(); // id -> true or false, if the reader has overridden the default
+    this.needles = null; // the text to highlight: {words, exact}
     this.reading = new Reading((item) => this.refresh(item));
     this.copies = new CopyMenu((id) => this.source(id));
     this.rows = new VirtualList({ scroller, list, estimate: (index) => this.estimate(state.items[index]), build: (index) => this.build(state.items[index]), drawn: () => this.mark() });
 
-    // A scroll that the reader makes upward ends the following; reaching the end takes it up again.
+    // Following stops when the reader scrolls up, and resumes at the end.
     this.lastTop = 0;
     scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
     follow.addEventListener("click", () => this.setFollowing(!this.following));
@@ -68,7 +68,7 @@ export class Conversation {
     setText(this.newer, `${this.unseen.toLocaleString("en")} new ↓`);
   }
 
-  // Draws the items that changed where they stand in the document, and those that are new.
+  // Redraws the changed items that are in the document, and adds the new ones.
   draw(ids) {
     const before = this.rows.count;
     for (const id of ids) {
@@ -141,7 +141,7 @@ export class Conversation {
     if (focused) body.querySelector(focused)?.focus();
   }
 
-  // A streaming text only grows: its text node is appended to, so that a selection within it survives.
+  // A streaming text only grows, so new text is appended to its text node and a selection in it survives.
   streams(body, item) {
     const shown = body.firstElementChild;
     if (item.done || !shown?.classList.contains("streaming")) return false;
@@ -185,7 +185,7 @@ export class Conversation {
     if (this.following) this.toEnd();
   }
 
-  // What the copy menu needs of an entry.
+  // The data of an entry that the copy menu needs.
   source(id) {
     const item = this.state.itemById.get(id);
     const seqs = [item.seq, ...[...this.state.told].filter(([, told]) => told === item).map(([seq]) => seq)];
@@ -202,7 +202,7 @@ export class Conversation {
     };
   }
 
-  // Brings an entry into view, opens it and marks it. False where it has not come yet.
+  // Brings an entry into view, opens it and marks it. Returns false if the entry has not arrived yet.
   reveal(item) {
     if (!item || item.index >= this.rows.count) return false;
     this.setFollowing(false);
@@ -217,7 +217,7 @@ export class Conversation {
     return true;
   }
 
-  // The same for a hit of the search: opens the text that it stands in, and goes to the place.
+  // Does the same for a search hit: opens the text that contains it and scrolls to the place.
   async revealHit(item, hit, needles) {
     if (!this.reveal(item)) return;
     const inside = () => rangesIn(this.rows.rows.get(item.index), needles, 1)[0];
@@ -230,7 +230,7 @@ export class Conversation {
       for (let index = 0; index < texts.length && !inside(); index += 1) await this.reading.callNext(item, index);
       for (const text of this.rows.rows.get(item.index)?.querySelectorAll("details.call-text") ?? []) text.open = text.open || rangesIn(text, needles, 1).length > 0;
     } else if (item.cut && !inside()) await this.reading.openStrings(item);
-    if (this.selected !== item.id) return; // the reader went on meanwhile
+    if (this.selected !== item.id) return; // the reader has selected something else in the meantime
     const range = inside();
     if (range) this.rows.scrollTo(firstLine(range), 0.3);
     this.lastTop = this.scroller.scrollTop;
@@ -245,7 +245,7 @@ export class Conversation {
     paint(this.needles ? this.rows.rows.values() : [], this.needles);
   }
 
-  // The first item of which something is in view, or the selected one while it is: where a step begins.
+  // The item that a step starts from: the selected one if it is in view, otherwise the first visible one.
   get place() {
     const chosen = this.selected ? this.state.itemById.get(this.selected) : null;
     const box = this.scroller.getBoundingClientRect();
@@ -262,7 +262,7 @@ export class Conversation {
   }
 }
 
-// A selector for the focused thing of a body that is drawn anew.
+// A selector for the focused element in a body that is about to be redrawn.
 function addressOf(element) {
   const name = [...element.attributes].find(({ name }) => name === "href" || name.startsWith("data-"));
   return name ? `[${name.name}="${CSS.escape(name.value)}"]` : null;

@@ -1,4 +1,4 @@
-// Copies of an entry: its text, Markdown, JSON, or the link to it. One menu serves all entries; it lies in the top layer, so that no pane cuts it.
+// Copies an entry as text, Markdown, JSON or a link. One menu serves all entries. It is in the top layer, so no pane clips it.
 import { h } from "./dom.js";
 import { write } from "./selection.js";
 import { copyText } from "../lib/copy.js";
@@ -12,7 +12,7 @@ const CHOICES = [
 ];
 
 export class CopyMenu {
-  // `source(id)` gives {item, text(), events()} of an entry.
+  // `source(id)` returns {item, text(), events()} for an entry.
   constructor(source) {
     this.source = source;
     this.menu = h("div", { class: "copy-menu", role: "menu", popover: "auto", "aria-label": "Copy this entry" }, CHOICES.map(([name, label]) => h("button", { type: "button", role: "menuitem", "data-as": name }, label)));

@@ -1,6 +1,7 @@
-// The tree of decisions stands in the page as the server drew it; where a newer one is told of, it is asked for again, one request at a time.
+// The server renders the decision tree into the page. When an event announces a newer tree, it is requested again, with at most one request in
+// flight.
 export class Decisions {
-  // `box` is null where the run's workflow keeps no tree.
+  // `box` is null if the run's workflow keeps no tree.
   constructor(box) {
     this.box = box;
     this.shown = Number(box?.querySelector("[data-seq]")?.dataset.seq ?? 0);
@@ -14,7 +15,7 @@ export class Decisions {
     try {
       const response = await fetch(this.box.dataset.url, { credentials: "same-origin" });
       if (response.ok) this.replace(await response.text());
-      this.shown = wanted; // a page that cannot be had now is had with the next change
+      this.shown = wanted; // if the request fails, the next change tries again
     } catch {
       this.shown = wanted;
     } finally {
@@ -23,7 +24,7 @@ export class Decisions {
     this.draw(state);
   }
 
-  // Where the reader stands in the list is kept: the place of scrolling, and the link that has the focus.
+  // The reader's scroll position in the list and the focused link are kept.
   replace(markup) {
     const list = this.box.querySelector("[data-scroll]");
     const [top, left] = [list?.scrollTop ?? 0, list?.scrollLeft ?? 0];

@@ -1,10 +1,10 @@
-// A diff wherever it is shown: parts that come as they are scrolled to, folds, hunks, lines by keyboard, copying without the gutter.
+// Shared behaviour of all diffs: loading parts as the reader scrolls, folds, hunks, keyboard navigation by line, and copying without the gutter.
 import { say } from "../lib/say.js";
 import { counted } from "../lib/words.js";
 
-const STEP = 20; // lines that a fold shows at a time
-const AHEAD = "1200px"; // parts are asked for so far before they are seen
-const ROW = 18; // px of a line that does not wrap
+const STEP = 20; // number of lines that a fold reveals at a time
+const AHEAD = "1200px"; // parts are requested this far before they become visible
+const ROW = 18; // height in pixels of a line that does not wrap
 
 export function wireDiffs(root) {
   const parts = new IntersectionObserver((entries) => entries.forEach((entry) => entry.isIntersecting && loadPart(entry.target)), { rootMargin: `${AHEAD} 0px` });
@@ -29,7 +29,7 @@ export function wireDiffs(root) {
 
 const rowsOf = (html) => {
   const frame = document.createElement("template");
-  frame.innerHTML = `<table><tbody>${html}</tbody></table>`; // from our own server, which escapes what a program says
+  frame.innerHTML = `<table><tbody>${html}</tbody></table>`; // from our own server, which escapes the text of programs
   return [...frame.content.querySelector("tbody").rows];
 };
 
@@ -147,14 +147,14 @@ function focusRow(row) {
   row.focus({ preventScroll: true });
 }
 
-// The first row of each hunk that is there, in order.
+// The first row of each hunk that has been loaded, in order.
 function heads(diff) {
   const found = new Map();
   for (const row of diff.querySelectorAll("tr[data-hunk]")) if (!found.has(row.dataset.hunk)) found.set(row.dataset.hunk, row);
   return [...found.values()];
 }
 
-// The row that the keys are at; none where the reader has scrolled away from it.
+// The current row for the keyboard, or none if the reader has scrolled away from it.
 function seenCursor(diff) {
   const row = diff.querySelector("tr.cursor");
   const box = row?.getBoundingClientRect();
@@ -222,7 +222,7 @@ export function openFold(diff) {
   });
 }
 
-// #L12 is line 12 of the older side, #R40 line 40 of the newer: also where it is folded, or has not been loaded.
+// #L12 is line 12 of the old side and #R40 is line 40 of the new side. Works even if the line is folded or has not been loaded.
 export async function openLine(diff, id) {
   if (!/^[LR]\d+$/.test(id)) return;
   const there = () => diff.querySelector(`#${id}`);
@@ -254,7 +254,7 @@ export function diffKeys(root, shortcut) {
   hash();
 }
 
-// Copying: only code, of one side. A selection that begins on a side stays on it.
+// Copying takes only code, and only from one side. A selection stays on the side where it begins.
 
 function chooseSide(event) {
   const table = event.target.closest?.(".diff-table.split");
@@ -268,13 +268,13 @@ function copied(event) {
   if (!table) return;
   const side = table.classList.contains("split") ? table.dataset.selects ?? "new" : "";
   const cells = selection.getRangeAt(0).cloneContents().querySelectorAll(`td.src${side ? `.${side}` : ""}`);
-  if (cells.length < 2) return; // within one line the browser's own copy is right
+  if (cells.length < 2) return; // in a single line, the browser's own copy is right
   for (const cell of cells) for (const extra of cell.querySelectorAll(".sign, .visually-hidden")) extra.remove();
   event.preventDefault();
   event.clipboardData.setData("text/plain", [...cells].map((cell) => cell.textContent).join("\n"));
 }
 
-// What the list of a measured diff says of its hunks stands at their heads too.
+// Notes on hunks from the list of a measured diff are shown at the head of each hunk as well.
 function putEffects(root) {
   for (const chip of root.querySelectorAll("[data-measured] [data-of]")) {
     for (const number of chip.dataset.of.split(" ")) {

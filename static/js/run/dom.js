@@ -1,4 +1,4 @@
-// Elements from data. Text always goes in as text: what a transcript says can never become markup.
+// Builds elements from data. Text is always inserted as text, so the content of a transcript can never become markup.
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(element, attributes, children) {
@@ -14,7 +14,7 @@ function fill(element, attributes, children) {
 export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 export const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-// Writes only what differs, so that nothing flickers and no selection is lost.
+// Writes only if the text differs, so that nothing flickers and no selection is lost.
 export function setText(element, text) {
   if (element && element.textContent !== text) element.textContent = text;
 }

@@ -1,4 +1,4 @@
-// One entry of the conversation for each thing that happened. Each function gives the children of the entry's body.
+// Renders the entries of the conversation, one per occurrence. Each function returns the children of the entry's body.
 import { h, setText } from "./dom.js";
 import { callDetails, callLine } from "./calls.js";
 import { chip, figure, interval, ms, seconds, size, speedupText, statusOf, times } from "./format.js";
@@ -14,12 +14,12 @@ const STAGES = {
   verify: ["static", "build", "correctness", "timing", "integrity"],
   profile: ["profile"],
 };
-const WORTH_SAYING = 0.5; // seconds in the queue
+const WORTH_SAYING = 0.5; // in seconds; shorter waits in the queue are not shown
 const JOBS = { admit: "Is the task sound?", capture: "Capture of the model's graph", verify: "Verification", profile: "Profile" };
 const ROUTES = { repair: "Repair", optimise: "Optimise further", "next-step": "Next step", "re-plan": "Plan again", stop: "Stop" };
 const WAYS = { begun: "begins", leads: "takes the lead", trails: "does not take the lead", migrated: "migrates", ended: "ends" };
 
-// Kinds that read as one quiet line, without an author's name.
+// Kinds that are shown as one quiet line without an author's name.
 export const QUIET = new Set(["span", "llm", "artefact", "profile", "state", "control"]);
 
 export const ENTRIES = {
@@ -225,7 +225,7 @@ export const ENTRIES = {
   },
 };
 
-// A passage of a team's document; one of a folder, in a trace from the command line, has nothing to lead to.
+// A passage from a team's document. A passage from a folder, in a trace from the command line, has no page to link to.
 function citation(cited) {
   const [, document, index] = /^([0-9a-f-]{36})\/(\d+)$/.exec(cited.id ?? "") ?? [];
   return document ? h("a", { href: `/documents/${document}/#p${index}` }, cited.title) : h("span", null, cited.title);
@@ -241,13 +241,13 @@ const operators = (value) => listed(value).replaceAll("aten.", "").replaceAll(".
 
 const listed = (value) => (Array.isArray(value) ? value.map(shown).join(", ") : shown(value));
 
-// What a step takes at the least on this device, what bounds it, and what its plan promises.
+// The least time that a step can take on this device, the bound behind it, and the plan's expectation.
 function floorCell(step) {
   const more = [step.bound ? `bound by ${step.bound}` : "", step.expected_ms == null ? "" : `expected ${ms(step.expected_ms)}`].filter(Boolean).join(", ");
   return h("td", { class: "nowrap" }, ms(step.floor_ms), more ? h("span", { class: "cell-sub" }, more) : null);
 }
 
-// Whatever a writer put there, as words.
+// Converts any value that a writer put there to text.
 function shown(value) {
   if (value == null) return "";
   if (typeof value === "number") return `${times(value)}×`;
@@ -271,7 +271,7 @@ function verdictOf(item) {
   return item.message ? chip("infrastructure_error") : chip("ok", "done");
 }
 
-// Stages as one row: those that are over, the one that runs with its clock, those to come.
+// The stages in one row: finished ones, the running one with its clock, and those to come.
 function stageList(item, state, now) {
   const told = item.stages.filter((stage) => stage.name !== "queue" || stage.status !== "passed" || stage.seconds >= WORTH_SAYING);
   const known = new Map(told.map((stage) => [stage.name, stage]));
@@ -303,7 +303,7 @@ export function tickStage(time, now) {
   setText(time, progressText(spent, time.dataset.expected == null ? null : Number(time.dataset.expected)));
 }
 
-// One line of an entry that is collapsed.
+// The single line of a collapsed entry.
 export function summaryOf(item, state) {
   const words = {
     message: () => item.text,
@@ -324,7 +324,7 @@ export function summaryOf(item, state) {
   return (words?.() ?? "").slice(0, 200).replaceAll(/\s+/g, " ");
 }
 
-// Strings that came as a preview say so, with the server's count.
+// A string that arrived as a preview says so, with the server's count.
 export function cutLines(item, reading) {
   const opened = reading.strings.get(item.id);
   if (opened?.error) return [h("p", { class: "small" }, `The rest could not be loaded: ${opened.error}.`)];

@@ -91,13 +91,14 @@
  */
 
 /**
- * The run begins, with these settings.
+ * The run begins with these settings.
  * @typedef {Object} RunStarted
  * @property {string} [workflow] - name of the workflow
  * @property {string} [planner] - "built-in", or a profile's name
  * @property {string} [coder] - "built-in", or a profile's name
  * @property {string} [coder_mode] - "one" or "frontend+mid-end"
  * @property {string} [judge] - the Verifier's agent: "built-in", or a profile's name
+ * @property {string} [first_program] - "coder", or "built-in": the compiler's program is the first candidate
  * @property {string|null} [language] - "cuda", "triton" or "cpp"; null: the usual one of the device
  * @property {string} [device] - "cpu", "cuda" or one device, such as "cuda:0"
  * @property {string} [precision] - such as "fp32-strict"
@@ -116,10 +117,11 @@
  */
 
 /**
- * The run stands still. `kind` says why where no person paused it.
+ * The run stands still. `kind` gives the reason if no person paused the run.
  *
- * "configuration", "refused", "too-long", "busy", "unreachable" and "protocol": a model did not answer. "review": the plan waits to be read.
- * "asked": a request waits in the run's directory for its reply. "device": the next step needs a device that is not on this host.
+ * "configuration", "refused", "too-long", "busy", "unreachable" and "protocol" mean that a model did not answer. "review": the plan is waiting for a
+ * person to read it. "asked": a request in the run's directory is waiting for its reply. "device": the next step needs a device that this host does
+ * not have.
  * @typedef {Object} RunPaused
  * @property {string} [reason] - a sentence
  * @property {string} [kind] - what the run waits for; empty where a person paused it
@@ -130,13 +132,13 @@
  */
 
 /**
- * The run goes on after a pause or an interruption.
+ * The run continues after a pause or an interruption.
  * @typedef {Object} RunResumed
  * @property {string} [reason] - who resumed it, or that it had been interrupted
  */
 
 /**
- * All events before this one are another run's; from here on these settings hold.
+ * All events before this one belong to another run; the settings given here apply from now on.
  * @typedef {Object} RunForked
  * @property {Origin} [from] - what it was forked from
  * @property {number} [asked] - the event that a person named
@@ -155,13 +157,13 @@
  */
 
 /**
- * A stretch of work begins; the event's `span` is its path.
+ * A span of work begins; the event's `span` is its path.
  * @typedef {Object} SpanOpened
  * @property {string} [title] - what it is about
  */
 
 /**
- * A stretch of work has ended.
+ * A span of work has ended.
  * @typedef {Object} SpanClosed
  * @property {string} [status] - "ok", "failed" or "skipped"
  * @property {number|null} [seconds] - that it took, pauses left out; null where the end of the run closed it
@@ -169,7 +171,7 @@
  */
 
 /**
- * A model is asked. The same request may be asked again under its key, after an interruption.
+ * A model is asked. After an interruption, the same request may be asked again under its key.
  * @typedef {Object} LlmRequested
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [profile] - name of the model's profile
@@ -198,7 +200,7 @@
  */
 
 /**
- * A model did not answer. The run pauses, and asks again under the same key.
+ * A model did not answer. The run pauses, and later asks again under the same key.
  * @typedef {Object} LlmFailed
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [profile] - name of the model's profile
@@ -212,7 +214,8 @@
  */
 
 /**
- * A piece of a message while it is written. One that begins before the end of what a reader has replaces the rest from there.
+ * A piece of a message that is still being written. A piece that begins before the end of the text that a reader already has replaces the text
+ * from there on.
  * @typedef {Object} MessageDelta
  * @property {string} [message] - the message's journal key; for a model's reply the key of its exchange, which `llm.completed` ends
  * @property {number|null} [characters] - of the whole text, where a page is given its beginning; in no trace
@@ -232,7 +235,7 @@
  */
 
 /**
- * A person writes to the agents.
+ * A person writes a note to the agents.
  * @typedef {Object} NoteAdded
  * @property {string} [text] - the note
  * @property {string} [to] - "all", "planner", "coder" or "verifier"
@@ -249,7 +252,7 @@
  */
 
 /**
- * The plan as a person changed it.
+ * The plan after a person has edited it.
  * @typedef {Object} PlanEdited
  * @property {string} [summary] - a sentence
  * @property {Array<PlanStep>} [steps] - in order
@@ -259,7 +262,7 @@
  */
 
 /**
- * A strategy for the whole program, apart from code.
+ * A strategy for the whole program, independent of code.
  * @typedef {Object} IdeaProposed
  * @property {string} [situation] - "ideas": one of a list; "cross": out of two; "align": what the surviving program does; "tree": a node
  * @property {number} idea - number within the run, from 1; of a node that of its id
@@ -272,7 +275,7 @@
  */
 
 /**
- * A tree of decisions, whole, with what is believed of every open node.
+ * A complete decision tree, with the belief about every open node.
  * @typedef {Object} TreeChanged
  * @property {string} [what] - "edited": by a script; "chosen": which node is tried next; "learned": after the attempt
  * @property {number} [revision] - of the tree; a script names the one that it is about
@@ -287,7 +290,7 @@
  */
 
 /**
- * A program is put on record.
+ * A program is recorded.
  * @typedef {Object} CandidateProposed
  * @property {string} [key] - journal key of the effect, `SPAN#n`
  * @property {number} candidate - number within the run, from 1
@@ -304,7 +307,7 @@
  */
 
 /**
- * A verifier is asked for a job.
+ * A verifier is asked to do a job.
  * @typedef {Object} VerificationQueued
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [job] - "admit", "capture", "verify" or "profile"
@@ -318,7 +321,7 @@
  */
 
 /**
- * A stage of a job begins, goes on, or has ended.
+ * A stage of a job begins, makes progress, or has ended.
  * @typedef {Object} VerificationStage
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {number} [attempt] - of the job
@@ -329,7 +332,7 @@
  */
 
 /**
- * A job has ended. A verdict's figures are there for `job` "verify", `ok` and `flags` for "admit".
+ * A job has ended. For `job` "verify" the event has the verdict's figures; for "admit" it has `ok` and `flags`.
  * @typedef {Object} VerificationFinished
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [job] - "admit", "capture", "verify" or "profile"
@@ -365,14 +368,14 @@
  */
 
 /**
- * A file belongs to the run.
+ * A file that belongs to the run.
  * @typedef {Object} ArtefactAttached
  * @property {ArtefactRef|null} [artefact] - the file
  * @property {string} [title] - what it is
  */
 
 /**
- * What holds a program back.
+ * What limits a program's speed.
  * @typedef {Object} DiagnosisMade
  * @property {number|null} [candidate] - number of the candidate
  * @property {string} [bottleneck] - "memory", "compute", "latency", "launch", "occupancy", "defect" or "none"
@@ -389,7 +392,7 @@
  */
 
 /**
- * What is done next, and why. A second event, with `of`, says what it brought.
+ * What will be done next, and why. A second event, with `of`, records the result.
  * @typedef {Object} DecisionMade
  * @property {number|null} [of] - seq of the decision whose result this is; absent in a decision itself
  * @property {string} [route] - "repair", "optimise", "next-step", "re-plan" or "stop"
@@ -400,10 +403,11 @@
  */
 
 /**
- * One of several ways that a workflow goes at once has begun, leads, trails, has migrated, or has ended.
+ * One of the several ways that a workflow follows concurrently has begun, leads, trails, has migrated, or has ended.
  *
- * "begun": a new way. "leads": its program is the fastest of all ways, by one measurement beside the one that led. "trails": it seemed faster, and
- * beside that one is not. "migrated": it stood still, and goes on from another way's program. "ended": it has nothing to gain, or lost too often.
+ * "begun": a new way. "leads": its program is the fastest of all ways, according to one measurement that also timed the previous leader. "trails":
+ * it seemed faster, but that joint measurement showed that it is not. "migrated": it made no progress, and continues from another way's program.
+ * "ended": it has nothing left to gain, or it lost too often.
  * @typedef {Object} WayChanged
  * @property {number} way - number within the run, from 1
  * @property {string} [what] - "begun", "leads", "trails", "migrated" or "ended"
@@ -417,10 +421,10 @@
  */
 
 /**
- * A small effect was had: the clock, a random number, a search.
+ * The result of a small effect: the clock, a random number, a search.
  *
- * "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that a prompt placed itself; agent
- * "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
+ * "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that were placed in a prompt itself; the
+ * agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
  * @typedef {Object} EffectCompleted
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [name] - what was done
@@ -435,7 +439,7 @@
  */
 
 /**
- * A person asks something of the run.
+ * A person requests something from the run.
  * @typedef {Object} ControlRequested
  * @property {string} [action] - "pause", "resume", "cancel" or "raise-budget"
  * @property {string} [by] - who asks

@@ -1,16 +1,16 @@
-// Search over the whole trace. The server looks, so that rows which do not stand in the document are found too; the page jumps.
+// Searches the whole trace. The server searches, so rows that are not in the document are found too, and the page jumps to them.
 import { h, setText } from "./dom.js";
 import { needlesOf } from "./findings.js";
 import { shortcut } from "../lib/keys.js";
 import { say } from "../lib/say.js";
 import { counted } from "../lib/words.js";
 
-const PAUSE_MS = 220; // after the last key
-const AGAIN_MS = 2500; // a run that goes on is searched again at most so often
+const PAUSE_MS = 220; // delay after the last key press
+const AGAIN_MS = 2500; // shortest interval between searches of a run in progress
 const WHERE = { prompt: "in its prompt", reply: "in its reply", reasoning: "in its reasoning", program: "in its program" };
 
 export class Finder {
-  // `entryOf(seq)` is the item of an event; `go(item, hit, needles)` selects it; `url` is where the server searches.
+  // `entryOf(seq)` returns the item of an event, `go(item, hit, needles)` selects an item, and `url` is the server's search endpoint.
   constructor({ root, url, state, conversation, entryOf, go }) {
     Object.assign(this, { url, state, conversation, entryOf, go });
     this.part = (name) => root.querySelector(`[data-part="${name}"]`);
@@ -18,7 +18,7 @@ export class Finder {
     this.input = this.form.elements.q;
     this.places = [];
     this.at = -1;
-    this.searched = 0; // head of the trace when it was searched last
+    this.searched = 0; // head of the trace at the last search
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.answered === this.query()) this.step(1);
@@ -92,7 +92,7 @@ export class Finder {
     this.enable();
   }
 
-  // `go`: jump to the first hit at once.
+  // `go` jumps to the first hit immediately.
   async search(go = false, again = false) {
     clearTimeout(this.timer);
     const query = this.query();
@@ -160,7 +160,7 @@ export class Finder {
   step(by) {
     if (!this.places.length) return;
     if (this.at < 0) {
-      // From what is in view, and around.
+      // Starts from the entry in view and wraps around.
       const { place } = this.conversation;
       const first = this.places.findIndex((seq) => (this.entryOf(seq)?.index ?? -1) >= place);
       this.stepTo(by > 0 ? Math.max(0, first) : first <= 0 ? this.places.length - 1 : first - 1);
@@ -178,7 +178,7 @@ export class Finder {
     if (item) this.go(item, this.found.shown[at] ?? null, this.needles);
   }
 
-  // While the run goes on, what came since is searched too.
+  // While the run is in progress, newer events are searched too.
   tick() {
     if (this.found && this.state.last > this.searched && Date.now() - this.searchedAt > AGAIN_MS && !document.hidden) this.search(false, true);
   }

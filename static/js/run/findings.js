@@ -1,7 +1,7 @@
-// Marks what was searched for, in the rows that stand in the document. The CSS Custom Highlight API changes no element.
+// Highlights search hits in the rows that are in the document. The CSS Custom Highlight API leaves the elements unchanged.
 const MOST = 2000;
 
-// Ranges of the needles {words, exact} in the text of `row`, across its elements.
+// Returns the ranges of the needles {words, exact} in the text of `row`, across its elements.
 export function rangesIn(row, { words, exact }, most = MOST) {
   const nodes = [];
   let text = "";
@@ -44,10 +44,10 @@ export function paint(rows, needles) {
   CSS.highlights.set("found", new Highlight(...ranges));
 }
 
-// A range can be scrolled to like an element.
+// Scrolls to a range as if it were an element.
 export const firstLine = (range) => ({ getBoundingClientRect: () => range.getClientRects()[0] ?? range.startContainer.parentElement.getBoundingClientRect() });
 
-// The words of a query as the server reads it (webapp/runs/trace/search.py): phrases in quotation marks letter for letter, words in any case.
+// Splits a query like the server (webapp/runs/trace/search.py): quoted phrases are matched literally, words in upper or lower case.
 export function needlesOf(query) {
   const exact = [...query.matchAll(/"([^"]+)"/g)].map(([, phrase]) => phrase);
   const words = query.replaceAll(/"[^"]*"?/g, " ").toLowerCase().split(/\s+/).filter(Boolean);

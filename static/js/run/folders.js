@@ -1,4 +1,4 @@
-// What each kind of event does to the state. The same events in the same order always give the same state.
+// Applies each kind of event to the state. The same events in the same order always give the same state.
 import { addItem, addText, candidateOf, ensureSpan, finishText, messageItem, numbered, spend, stageName, takeSettings, takeTimeline, takeVerdict, tell, usageOf, verificationItem } from "./state.js";
 import { characters, newlines } from "./preview.js";
 
@@ -36,7 +36,7 @@ export const FOLDERS = {
     Object.assign(run, { state: "running", waiting: "", pause: null, forked: payload.from ?? null, refused: false });
     if (payload.settings) takeSettings(run, payload.settings);
     if (payload.settings?.budget) state.limits = payload.settings.budget;
-    // What the parent's verifiers and models were in the middle of is not ours.
+    // Work that the parent's verifiers and models had in progress does not belong to the fork.
     for (const item of state.items) if (item.kind === "verification" && !item.finishedAt) Object.assign(item, { finishedAt: event.at, message: "left to the parent" });
     for (const item of state.items) if (item.kind === "llm" && !item.done) Object.assign(item, { done: true, endedAt: event.at });
     changes.header = true;
@@ -74,7 +74,7 @@ export const FOLDERS = {
       usage: null, dollars: null, done: false,
     });
     state.calls.set(payload.key, item);
-    const before = state.messages.get(payload.key); // a fork asks again what its parent had been told
+    const before = state.messages.get(payload.key); // a fork repeats requests that its parent already had an answer to
     if (before?.done) Object.assign(before, { done: false, answer: "" });
     changes.header = true;
   },
@@ -86,7 +86,7 @@ export const FOLDERS = {
     });
     tell(state, event, item);
     changes.items.add(item.id);
-    const message = state.messages.get(payload.key); // the text that was streamed is whole now
+    const message = state.messages.get(payload.key); // the streamed text is now complete
     if (message) {
       Object.assign(message, { done: true, answer: item.profile });
       finishText(message);
@@ -166,13 +166,13 @@ export const FOLDERS = {
   "verification.queued"(state, event, payload, changes) {
     const item = verificationItem(state, event, payload, changes);
     Object.assign(item, { job: payload.job ?? item.job, candidate: numbered(payload.candidate) ?? item.candidate, tier: payload.tier ?? item.tier });
-    if (payload.attempt > item.attempt) Object.assign(item, { attempt: payload.attempt, stages: [], startedAt: null }); // its verifier died: it waits again
+    if (payload.attempt > item.attempt) Object.assign(item, { attempt: payload.attempt, stages: [], startedAt: null }); // its verifier died, so it waits again
     if (item.candidate != null && item.job === "verify") candidateOf(state, item.candidate, changes).running = item.id;
   },
   "verification.stage"(state, event, payload, changes) {
     const item = verificationItem(state, event, payload, changes);
     if (payload.attempt && payload.attempt > item.attempt) {
-      item.attempt = payload.attempt; // the job was rescued: its stages are told again
+      item.attempt = payload.attempt; // the job was rescued, so its stages are reported again
       item.stages = [];
     }
     item.startedAt ??= event.at;

@@ -1,4 +1,4 @@
-// Figures and verdicts in the same words as webapp/ui/tags.py.
+// Formats figures and verdicts with the same wording as webapp/ui/tags.py.
 import { h } from "./dom.js";
 
 export const STATUSES = {
@@ -67,13 +67,13 @@ export function size(bytes) {
   return bytes < 1024 ? `${bytes} B` : bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1048576).toFixed(1)} MiB`;
 }
 
-// A number as evidence gives it: short, without losing what matters.
+// Formats a number from the evidence: integers in full, others with three or four significant digits.
 export function figure(value) {
   if (typeof value !== "number") return String(value ?? "");
   if (Number.isInteger(value)) return value.toLocaleString("en");
   return Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 }
 
-// One word for a place that has no room for more.
+// A single word for places without room for more.
 const SHORT = { wrong_result: "wrong", build_failed: "build", crashed: "crash", timed_out: "timeout", inconclusive: "unclear", infrastructure_error: "host" };
 export const shortStatus = (name) => SHORT[name] ?? statusOf(name)[2];

@@ -1,4 +1,4 @@
-// What a visitor asks first: is it getting anywhere, how sure is that, and what has it cost?
+// The header answers a visitor's first questions: is the run making progress, how certain is that, and what has it cost?
 import { chip, count, interval, ms, seconds, statusOf } from "./format.js";
 import { h, setText } from "./dom.js";
 import { figuresOf, headlineOfRun, NAMES, outcomeChip, toGoOn, useful } from "./headline.js";
@@ -46,7 +46,7 @@ export class Header {
     this.tick();
   }
 
-  // Why it stands still, where it was not a person who stopped it, and what to do.
+  // The reason why the run is paused, if no person paused it, and what to do.
   drawPause(state) {
     const pause = state.run.state === "paused" && state.run.pause?.kind ? state.run.pause : null;
     this.part("pause").hidden = !pause;
@@ -84,7 +84,7 @@ export class Header {
     );
   }
 
-  // The best so far: over the best baseline that was measured, once its report says which that is.
+  // The best speedup so far, over the best measured baseline as soon as the report names it.
   drawBest(state) {
     const best = bestCandidate(state);
     const { run } = state;
@@ -122,7 +122,7 @@ export class Header {
     this.part("spent").replaceChildren(...rows.flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
   }
 
-  // The line under the title: what is going on at this moment, or how it ended.
+  // The line below the title, which says what is happening now or how the run ended.
   tick() {
     const { state } = this;
     if (!state) return;
@@ -138,7 +138,7 @@ export class Header {
     if (document.title !== title) document.title = title;
   }
 
-  // What the browser's tab says before the run's name: how long it still takes, or how it stands.
+  // The text before the run's name in the browser tab: the time left, or the state.
   inBrief(left) {
     const { run } = this.state;
     if (run.state === "finished") return `${statusOf(endOf(run))[1]} `;
@@ -166,10 +166,10 @@ export class Header {
   }
 }
 
-// How it stands: the outcome is said beside the figure, and only what cut the run short is said here too.
+// The state of the run. The outcome appears next to the figure, so this shows only outcomes that cut the run short.
 const endOf = (run) => (run.state !== "finished" ? run.state : ["cancelled", "out_of_budget"].includes(run.outcome) ? run.outcome : "finished");
 
-// What is under Evidence: which candidate, how it was measured, its class and how near it is to the floor.
+// The contents of Evidence: the candidate, how it was measured, its class, and how close it is to the floor.
 function factsOf(best, report) {
   const parts = [h("a", { href: `#candidate=${best.number}&tab=report` }, `Report of candidate ${best.number}`)];
   if (best.programMs != null) parts.push(h("span", null, `${ms(best.programMs)} a call`));

@@ -1,5 +1,5 @@
-// What a run or a candidate comes to: the speedup over the best baseline that was measured, and an outcome with its confidence. The same as
-// webapp/runs/pages/headline.py says of one that is not being watched.
+// Computes the headline of a run or candidate: its outcome, and how certain it is, with the speedup over the best measured baseline.
+// webapp/runs/pages/headline.py computes the same for a run that is not being watched.
 import { h } from "./dom.js";
 import { speedupText } from "./format.js";
 
@@ -24,7 +24,7 @@ const NOTHING = { outcome: "", first: null, against: "", eager: null, provisiona
 
 const outcomeOf = (figure, confirmed) => (!(figure.low > 1) ? "none" : confirmed ? "faster" : "promising");
 
-// `verdict` is {status, speedup (over eager), tier}; `report` its report where that is known: it names the other baselines.
+// `verdict` is {status, speedup (over eager), tier}. `report` is its report, if known, which names the other baselines.
 export function headlineOf(verdict, report = null) {
   if (!verdict?.status) return NOTHING;
   if (verdict.status !== "passed") return { ...NOTHING, outcome: UNMEASURED[verdict.status] ?? "wrong" };
@@ -39,7 +39,7 @@ export function headlineOf(verdict, report = null) {
   return { outcome: outcomeOf(best.speedup, confirmed), first: best.speedup, against: NAMES[best.baseline] ?? best.baseline, eager: verdict.speedup, provisional: false };
 }
 
-// `best` is the run's best candidate, null where none passed.
+// `best` is the run's best candidate, or null if none has passed.
 export function headlineOfRun(state, best, report = null) {
   const found = headlineOf(best, report);
   const { run } = state;
@@ -54,28 +54,28 @@ export function headlineOfRun(state, best, report = null) {
 
 export const useful = ({ outcome }) => outcome === "faster" || outcome === "promising";
 
-// As templates/partials/headline.html.
+// Renders the same as templates/partials/headline.html.
 export function figuresOf({ first, against, eager, provisional }, brief = false) {
   if (!first) return [h("span", { class: "speedup" }, h("b", null, "–"))];
   const named = h("span", { class: "muted over" }, `over ${against}${provisional ? " (provisional)" : ""}`);
   return [speedupText(first), " ", named, !brief && eager ? [" ", h("span", { class: "muted over second" }, speedupText(eager), " over eager")] : null].flat().filter(Boolean);
 }
 
-// As templates/partials/outcome.html.
+// Renders the same as templates/partials/outcome.html.
 export function outcomeChip({ outcome }) {
   if (!outcome) return null;
   const [tone, sign, word] = OUTCOMES[outcome];
   return h("span", { class: `chip ${tone} outcome` }, h("span", { class: "sign", "aria-hidden": "true" }, sign), word);
 }
 
-// What a run that ended early needs to continue, as webapp.runs.pages.headline.to_go_on says it.
+// What a run that ended early needs in order to continue, with the wording of webapp.runs.pages.headline.to_go_on.
 export function toGoOn({ state, outcome, reason, workflow }) {
   if (state !== "finished" || workflow === "verify") return "";
   if (outcome === "out_of_budget") return "To continue, raise the budget.";
   return /stopped early/.test(reason ?? "") ? "To continue, fork the run with another workflow, a language model or more strategies." : "";
 }
 
-// Reports by the hash of their result; each is fetched once.
+// Reports, keyed by the hash of their result. Each is fetched once.
 export class Reports {
   constructor(base) {
     this.base = base;

@@ -1,7 +1,7 @@
-// A trace that is there already comes over HTTP in stretches, several at a time, folded in their order; what happens from then on is live.
+// Loads the existing trace over HTTP in stretches, several at a time, and applies them in order. Later events arrive over the live connection.
 const AT_ONCE = 3;
 
-// `take(stretch)` folds one and returns false where it does not follow what is there. Resolves to whether all came.
+// `take(stretch)` applies a stretch and returns false if it leaves a gap. Resolves to whether everything was loaded.
 export async function loadTrace({ url, head, length, take }) {
   const starts = Array.from({ length: Math.ceil(head / length) }, (_, index) => index * length);
   const asked = [];
@@ -11,7 +11,7 @@ export async function loadTrace({ url, head, length, take }) {
       if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
       return answer.json();
     });
-    asked[index].catch(() => {}); // said when its turn comes
+    asked[index].catch(() => {}); // reported when its turn comes
   };
   for (let index = 0; index < AT_ONCE; index += 1) ask(index);
   try {
@@ -21,7 +21,7 @@ export async function loadTrace({ url, head, length, take }) {
       if (!take(stretch)) return false;
     }
   } catch {
-    return false; // the connection goes on from where this came to
+    return false; // the live connection continues from here
   }
   return true;
 }

@@ -1,5 +1,5 @@
-// The text of a message: code between fences as code, everything else as written. Long texts fold; of very long ones the page has a
-// preview and the counts, and asks the server for the rest.
+// Shows the text of a message, with fenced code as code and everything else as written. Long texts are folded. For very long ones, the page has a
+// preview and the counts, and requests the rest from the server.
 import { codeBlock } from "./colours.js";
 import { h } from "./dom.js";
 import { size } from "./format.js";
@@ -11,12 +11,12 @@ const REPLY_LINES = 3;
 
 const whole = (number) => number.toLocaleString("en");
 
-// A model's own words, as they came: the agent says below what it made of them.
+// A model's own words, unchanged. The agent's conclusions follow below.
 const isAnswer = (item) => Boolean(item.answer) && item.newlines + 1 > REPLY_LINES;
 
 export const folds = (item) => item.done && (!item.whole || item.characters > LONG_CHARACTERS || item.newlines + 1 > LONG_LINES || isAnswer(item));
 
-// What the server counted, in words.
+// The server's counts in words.
 export function extent(item) {
   if (item.artefact && !item.characters) return size(item.artefact.bytes ?? 0);
   return `${counted(item.newlines + 1, "line")}, ${counted(item.characters, "character")}`;
@@ -36,7 +36,7 @@ export function textBlocks(text) {
 
 const inline = (text) => text.split(/`([^`\n]+)`/).map((part, index) => (index % 2 ? h("code", null, part) : part));
 
-// `reading` is null (folded), or {text, next, loading, error}: what the reader has opened of it.
+// `reading` is null if the text is folded. Otherwise it is {text, next, loading, error}, the part that the reader has opened.
 export function messageBody(item, reading) {
   const body = h("div", { class: "message-text" });
   if (!item.done) {

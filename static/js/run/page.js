@@ -1,4 +1,4 @@
-// The live page of a run: its trace comes in, is folded into the state, and what changed is drawn in the next frame.
+// The live page of a run. Events are applied to the state as they arrive, and changes are drawn in the next frame.
 import { Connection } from "./connection.js";
 import { Chart } from "./chart.js";
 import { Conversation } from "./conversation.js";
@@ -19,24 +19,24 @@ import { shortcut } from "../lib/keys.js";
 import { say } from "../lib/say.js";
 import { counted } from "../lib/words.js";
 
-const SHORT = 200; // events that the live connection brings as quickly
+const SHORT = 200; // up to this many events, the live connection is just as fast
 
 const root = document.getElementById("run");
 const config = { ...JSON.parse(document.getElementById("run-config").textContent), timelineWorker: root.dataset.timelineWorker };
 const part = (name) => root.querySelector(`[data-part="${name}"]`);
 
-// Elapsed times follow the server's clock, whatever this machine's says.
+// Elapsed times follow the server's clock, even if this machine's clock is wrong.
 const skew = Date.parse(config.now) - Date.now();
 const now = () => Date.now() + skew;
 
 const state = createState();
 let changes = createChanges();
-let selectedHash = location.hash; // what the selection was read from
+let selectedHash = location.hash; // the hash that the selection was read from
 let selection = parse(selectedHash);
-let wanted = selection.event ?? selection.span; // to be scrolled to as soon as it is there
+let wanted = selection.event ?? selection.span; // to be scrolled to as soon as it has arrived
 let head = config.lastSeq;
 let scheduled = false;
-let caughtUp = head === 0; // until then header, chart and panes keep what the server drew: nobody needs to see a replay
+let caughtUp = head === 0; // until then the header, chart and panes keep the server's version, because nobody needs to see a replay
 
 const reports = new Reports(config.base);
 const header = new Header(root, config, now, reports);
@@ -108,7 +108,7 @@ function draw() {
   }
 }
 
-// What the right pane shows: the selected thing, else the best of a finished run, else the newest candidate.
+// The subject of the right pane: the selection or, by default, the best candidate of a finished run, otherwise the newest candidate.
 function subject() {
   if (selection.reference) return { subject: "reference", number: null, followed: false };
   if (selection.candidate != null) return { subject: selection.candidate, number: selection.candidate, followed: false };
@@ -127,7 +127,7 @@ function readSelection() {
   selection = parse(selectedHash);
 }
 
-// An event opens its entry, and the span that it belongs to; a span opens its first entry.
+// Selecting an event opens its entry and its span. Selecting a span opens its first entry.
 function reveal() {
   const item = selection.event != null ? itemOf(state, selection.event) : state.itemById.get(state.spans.get(selection.span)?.firstItem);
   const path = selection.span ?? item?.span;
@@ -135,7 +135,7 @@ function reveal() {
   return conversation.reveal(item);
 }
 
-// The next key may be there before the browser tells of the new address: it goes on from here.
+// The next key press can arrive before the browser reports the new URL, so it has to continue from here.
 function go(next) {
   const hash = write(next);
   const again = hash === location.hash || (hash === "#" && !location.hash);
@@ -143,7 +143,7 @@ function go(next) {
   select(again);
 }
 
-// Steps through hits leave one entry of the history, not one each.
+// Stepping through hits adds only one entry to the browser history.
 function goToHit(item, hit, needles) {
   history.replaceState(history.state, "", write({ ...selection, event: item.seq, span: null }));
   readSelection();
@@ -183,7 +183,7 @@ function showConnection(name, said = "") {
   setText(label.querySelector("span:last-child"), said || (words[name] ?? name));
 }
 
-// On a narrow screen one pane is shown at a time.
+// On a narrow screen, only one pane is shown at a time.
 function showView(name, wish = true) {
   if (!wish) return;
   root.dataset.view = name;

@@ -1,5 +1,5 @@
-// The right pane: the selected candidate's diff, report, timeline and kernels. Diff, report and kernels are fragments that the
-// server renders (and escapes); the timeline is drawn here.
+// The right pane shows the selected candidate's diff, report, timeline and kernels. The server renders and escapes the fragments for the diff, report
+// and kernels. The timeline is drawn here.
 import { chip } from "./format.js";
 import { figuresOf, headlineOf } from "./headline.js";
 import { h, setText } from "./dom.js";
@@ -17,7 +17,7 @@ export class Pane {
     this.part = (name) => root.querySelector(`[data-part="${name}"]`);
     this.body = this.part("pane-body");
     this.shownKey = "";
-    this.diffQuery = new Map(); // what the reader chose in the diff: against, view
+    this.diffQuery = new Map(); // the reader's choices for the diff: against, view
     this.scrolls = new Map();
     this.buildTabs();
     this.body.addEventListener("click", (event) => this.clicked(event));
@@ -29,11 +29,11 @@ export class Pane {
     this.tabs = new Map(TABS.map((name) => [name, h("button", { type: "button", role: "tab", id: `tab-${name}`, "data-tab": name }, NAMES[name])]));
     const list = this.part("pane-tabs");
     list.replaceChildren(...this.tabs.values());
-    // lib/tabs.js moves the selection by click and by arrow keys; all tabs share one panel, so none names it by aria-controls.
+    // lib/tabs.js moves the selection by click and arrow keys. All tabs share one panel, so no tab has aria-controls.
     list.addEventListener("tabselect", (event) => this.onTab(event.target.dataset.tab));
   }
 
-  // `subject` is a candidate's number, "reference", or null before there is anything.
+  // `subject` is a candidate's number or "reference", or null if there is nothing to show yet.
   draw(state, subject, tab, followed) {
     this.state = state;
     const candidate = typeof subject === "number" ? (state.candidates.get(subject) ?? null) : null;
@@ -82,7 +82,7 @@ export class Pane {
     this.body.replaceChildren(h("p", { class: "pane-note muted" }, text));
   }
 
-  // Leaves what is shown for `key`; remembers how far it was scrolled.
+  // Switches to `key`, and remembers the scroll position of the current content.
   leave(key) {
     if (this.shownKey) this.scrolls.set(this.shownKey, this.body.scrollTop);
     this.timeline?.destroy();
@@ -122,7 +122,7 @@ export class Pane {
     this.body.scrollTop = top ?? this.firstKernel();
   }
 
-  // How far a diff is scrolled when it is opened: its first kernel is in sight, near the top.
+  // The initial scroll position of a diff, which shows its first kernel near the top.
   firstKernel() {
     const line = this.body.querySelector("[data-opens-at]")?.dataset.opensAt;
     const row = line && this.body.querySelector(`[id="R${line}"]`)?.closest("tr");
@@ -156,7 +156,7 @@ export class Pane {
     this.timeline = new TimelineView(box, { url: `artefacts/${found.sha}`, worker: this.config.timelineWorker, name: subject === "reference" ? "the reference" : `candidate ${subject}` });
   }
 
-  // Links and selects of a fragment that lead to another form of it stay within the pane.
+  // Links and selects that lead to another version of a fragment stay in the pane.
   clicked(event) {
     const link = event.target.closest("a[data-diff-query]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;

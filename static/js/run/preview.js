@@ -1,9 +1,10 @@
-// Long strings are kept as a preview with their count; the server cuts the traces that it sends at the same place (webapp/runs/trace/condense.py).
-export const PREVIEW = 2000; // characters, that is code points
+// Keeps only a preview of long strings, with their length. The server cuts the traces that it sends at the same place
+// (webapp/runs/trace/condense.py).
+export const PREVIEW = 2000; // in characters (code points)
 
 export const preview = (text) => (text.length <= PREVIEW ? text : [...text.slice(0, 2 * PREVIEW)].slice(0, PREVIEW).join(""));
 
-// Code points, as Python counts them; a string of JavaScript counts UTF-16 units.
+// Counts code points, like Python. The length of a JavaScript string is in UTF-16 units.
 export function characters(text) {
   let pairs = 0;
   for (let index = 0; index < text.length; index += 1) {
@@ -19,7 +20,7 @@ export function newlines(text) {
   return count;
 }
 
-// A live event as the server would send it later: strings of its payload cut to previews, their lengths in `cut`.
+// Converts a live event to the form in which the server would send it later, with payload strings cut to previews and their lengths in `cut`.
 export function shorten(event) {
   if (event.cut || event.kind === "message.delta" || event.kind === "message.completed") return event;
   let cut = null;

@@ -1,18 +1,19 @@
-// How long something will take: one estimate, made from what such things took, and corrected as it goes.
+// Estimates how long something will take, based on similar past durations, and corrects the estimate over time.
 import { counted } from "../lib/words.js";
 import { seconds } from "./format.js";
 
-const OF_THE_PAST = 2; // candidates of this run that weigh as much as what finished runs took
-const LEAST_LEFT = 0.1; // of what has passed: something that outlasts its estimate is not over at once
+const OF_THE_PAST = 2; // number of this run's candidates that weigh as much as the durations of finished runs
+const LEAST_LEFT = 0.1; // as a fraction of the elapsed time, because something that outlasts its estimate is not about to end
 const POLL = 5000; // ms
 
-// "12 s of about 20 s"; what takes longer than it usually does says so instead of going on counting.
+// Formats progress as "12 s of about 20 s". If it takes longer than usual, say so.
 export function progressText(spent, expected) {
   if (expected == null) return seconds(spent, 0);
   return spent <= expected ? `${seconds(spent, 0)} of about ${seconds(expected)}` : `${seconds(spent, 0)}, longer than the usual ${seconds(expected)}`;
 }
 
-// Seconds that a run still takes, or null. `usual` is what finished runs like it took, null where there are too few; `passed` what this one has.
+// The seconds until a run ends, or null if unknown. `usual` is the duration of similar finished runs, or null if there are too few. `passed` is the
+// time since this run began.
 export function secondsLeft({ run, candidates, limits }, usual, passed) {
   if (run.state !== "running") return null;
   const verified = [...candidates.values()].filter((candidate) => candidate.status).length;
@@ -23,7 +24,7 @@ export function secondsLeft({ run, candidates, limits }, usual, passed) {
   return Math.min(cap, Math.max(total - passed, passed * LEAST_LEFT));
 }
 
-// Rounded as one would say it: an estimate to the second would promise too much.
+// Rounds an estimate the way people would say it, because an estimate to the second would suggest too much precision.
 export function roughly(value) {
   if (value < 60) return `${Math.max(10, Math.ceil(value / 10) * 10)} s`;
   if (value < 5400) return `${Math.round(value / 60)} min`;
@@ -32,7 +33,7 @@ export function roughly(value) {
 
 export const leftText = (value) => (value == null ? "" : `About ${roughly(value)} left.`);
 
-// The place in the queue in words, from what the server answers (webapp/runs/workers/standing.py).
+// Describes the place in the queue, given the server's response (webapp/runs/workers/standing.py).
 export function standingText({ what, before, at_work: busy, seconds: wait, online, device, needs_sandbox: needs }) {
   if (!what) return "";
   if (what === "verifier" && needs) return `Needs a sandbox: ${needs}. The run starts by itself once the verifier's host has one.`;
@@ -43,7 +44,7 @@ export function standingText({ what, before, at_work: busy, seconds: wait, onlin
   return `Waiting for a free ${whom}: ${place}${until}.`;
 }
 
-// Asks the server for the place while something waits.
+// Requests the place in the queue from the server while something waits.
 export class Standing {
   constructor(url) {
     this.url = url;
@@ -51,7 +52,7 @@ export class Standing {
     this.text = "";
   }
 
-  // The text that is known; asks for a newer one where that is old.
+  // Returns the latest text, and requests a new one if it is old.
   say(fallback) {
     if (this.url && !document.hidden && Date.now() - this.asked > POLL) {
       this.asked = Date.now();
@@ -63,7 +64,7 @@ export class Standing {
     return this.text || fallback;
   }
 
-  // Nothing waits any more.
+  // Call this when nothing waits any more.
   rest() {
     this.asked = 0;
     this.text = "";

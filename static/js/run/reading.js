@@ -1,4 +1,4 @@
-// What the reader has opened: whole texts of messages, exchanges with models, cut strings. Rows come and go, this stays.
+// Keeps the full texts that the reader has opened: messages, exchanges with models, and cut strings. Rows come and go, but this data stays.
 async function ask(url) {
   const answer = await fetch(url, { credentials: "same-origin", headers: { accept: "application/json" } });
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `the server answered ${answer.status}`);
@@ -6,12 +6,12 @@ async function ask(url) {
 }
 
 export class Reading {
-  // `changed(item)` draws the item anew.
+  // `changed(item)` redraws the item.
   constructor(changed) {
     this.changed = changed;
     this.messages = new Map(); // item id -> {text, next, characters, loading, error}
     this.calls = new Map(); // item id -> {texts, settings, loading, error}
-    this.strings = new Map(); // item id -> {fields: {name: text}} of what came cut
+    this.strings = new Map(); // item id -> {fields: {name: text}} for strings that arrived cut
   }
 
   of(item) {
@@ -50,7 +50,7 @@ export class Reading {
     this.changed(item);
   }
 
-  // The whole text, for copying and searching, however long it is.
+  // The full text of any length, for copying and searching.
   async whole(item) {
     if (item.whole || !item.done) return item.text;
     let text = "";
@@ -92,7 +92,7 @@ export class Reading {
     this.changed(item);
   }
 
-  // The events as they were written, for whoever copies them or wants a string that came cut.
+  // The events as they were written, for copying and for strings that arrived cut.
   async events(seqs) {
     const found = await Promise.all(seqs.map((seq) => ask(`events?since=${seq - 1}&limit=1`)));
     return found.flatMap(({ events }) => events);

@@ -1,5 +1,5 @@
-// The selected thing lives in the URL: #candidate=4&tab=report, #event=123, #span=step-1/attempt-2, #reference&tab=timeline.
-// Without a candidate the page follows the newest one; the tab is kept apart from it.
+// The selection is stored in the URL: #candidate=4&tab=report, #event=123, #span=step-1/attempt-2, #reference&tab=timeline. If no candidate is
+// selected, the page follows the newest one. The tab is independent of the candidate.
 
 export const TABS = ["diff", "report", "timeline", "kernels"];
 

@@ -1,43 +1,43 @@
-// What a run is made of, as its events tell it: the shapes, and what the folders (folders.js) share. No DOM here.
+// The state of a run derived from its events: the data structures, and helpers that the folders (folders.js) share. It doesn't use the DOM.
 import { PREVIEW, characters, newlines, preview } from "./preview.js";
 
 export function createState() {
   return {
-    last: 0, // seq of the last event folded
+    last: 0, // seq of the last event applied
     run: {
       state: "queued", outcome: "", reason: "", best: null, speedup: null, startedAt: null, finishedAt: null,
       pause: null, forked: null, refused: false, planned: 0,
       workflow: "", planner: "", coder: "", judge: "", device: "", precision: "", mode: "", target: null, task: null, waiting: "",
     },
     spans: new Map(), // path -> span
-    roots: [], // paths of spans without a parent, as they were opened
-    items: [], // the conversation, in order of first appearance; an item's `index` is its place
+    roots: [], // paths of spans without a parent, in the order in which they were opened
+    items: [], // the conversation, in order of first appearance; `index` of an item is its position here
     itemById: new Map(),
     messages: new Map(), // message id -> its item
     candidates: new Map(), // number -> candidate
     verifications: new Map(), // journal key -> its item
     calls: new Map(), // journal key of an exchange with a model -> its item
     decisions: new Map(), // seq -> its item
-    ways: new Set(), // numbers of those that the run goes at once; empty where it goes one
-    told: new Map(), // seq of an event that tells more of an earlier item -> that item
-    bestLow: 1, // the greatest lower bound of a passing candidate so far: what a next one has to improve on
-    timelines: [], // {seq, candidate, title, tool, timeline}; candidate null is the reference
-    stageSeconds: new Map(), // "job/stage/tier" -> seconds of those that ended, for what to expect
-    tree: 0, // seq of the last event that shows a tree of decisions
-    usage: new Map(), // "role/profile" -> what that model did for that role
+    ways: new Set(), // numbers of the ways that the run follows concurrently; empty if there is only one
+    told: new Map(), // seq of an event that adds to an earlier item -> that item
+    bestLow: 1, // the highest lower bound of a passing candidate so far, which the next one has to exceed
+    timelines: [], // {seq, candidate, title, tool, timeline}; `candidate` is null for the reference
+    stageSeconds: new Map(), // "job/stage/tier" -> seconds of the stages that have ended, for estimates
+    tree: 0, // seq of the last event with a decision tree
+    usage: new Map(), // "role/profile" -> what the model has done in this role
     spent: {},
     limits: {},
   };
 }
 
-// What changed since the last draw: ids of items, paths of spans, numbers of candidates, and flags for the rest.
+// The changes since the last draw: ids of items, paths of spans, numbers of candidates, and flags for the rest.
 export function createChanges() {
   return { items: new Set(), spans: new Set(), candidates: new Set(), header: false, chart: false, tree: false, timelines: false, ways: false, notices: [] };
 }
 
 export function addItem(state, changes, event, kind, fields = {}) {
   const item = { id: `e${event.seq}`, seq: event.seq, index: state.items.length, kind, at: event.at, agent: event.agent || "engine", span: event.span || "", ...fields };
-  if (event.cut) item.cut = event.cut; // {field: characters} of strings that came as a preview
+  if (event.cut) item.cut = event.cut; // {field: characters} of strings that arrived as previews
   state.items.push(item);
   state.itemById.set(item.id, item);
   changes.items.add(item.id);
@@ -68,22 +68,22 @@ export function messageItem(state, event, id, changes) {
   return item;
 }
 
-// A text that is finished keeps a preview and its counts: the page asks for the rest when somebody wants to read it.
+// A finished text keeps only a preview and its counts. The page requests the rest when somebody wants to read it.
 export function finishText(item) {
   if (item.characters > PREVIEW) item.text = preview(item.text);
   item.whole = !item.gap && !item.artefact && characters(item.text) === item.characters;
 }
 
-// A piece of a streamed text. A stretch of the trace brings many pieces as one, with counts of the whole beside a preview.
+// Adds a piece of a streamed text. A stretch of the trace contains many pieces as one, with a preview and the counts of the full text.
 /** @param {import("./events.js").MessageDelta} payload */
 export function addText(item, payload) {
   const text = payload.text ?? "";
   if (payload.offset > item.characters) {
-    item.gap = true; // the finished message brings the whole text
+    item.gap = true; // the finished message contains the full text
     return;
   }
   if (payload.offset < item.characters) {
-    // The call was in flight when its writer died, and is told again from here.
+    // The call was in flight when its writer died, and its text starts again from here.
     item.text = [...item.text].slice(0, payload.offset).join("");
     item.characters = payload.offset;
     item.newlines = newlines(item.text);
@@ -93,12 +93,12 @@ export function addText(item, payload) {
   item.newlines += payload.newlines ?? newlines(text);
 }
 
-// The event `seq` says more of an item that is there already: a link to the event leads to it.
+// The event `seq` adds to an existing item, so a link to the event leads to that item.
 export function tell(state, event, item) {
   if (item.seq !== event.seq) state.told.set(event.seq, item);
 }
 
-// What a span took by itself; the tree adds up what is below it.
+// The usage of a span without its children. The tree adds up the spans below it.
 export function spend(state, event, changes, amounts) {
   if (!event.span) return;
   const { own } = ensureSpan(state, event.span, changes);
@@ -106,7 +106,7 @@ export function spend(state, event, changes, amounts) {
   changes.tree = true;
 }
 
-// The item that shows an event: its own, or the one that it says more of; a piece of a text belongs to the text.
+// The item that shows an event: its own, or the earlier item that it adds to. A piece of a text belongs to the item of the text.
 export function itemOf(state, seq) {
   if (!(seq <= state.last)) return null;
   const told = state.told.get(seq);
@@ -137,7 +137,7 @@ export function candidateOf(state, number, changes) {
   return candidate;
 }
 
-// A verifier names the candidate of its job as it was asked: as a number or as its digits.
+// A verifier identifies the candidate of a job as in the request, by a number or by its digits as a string.
 export const numbered = (candidate) => (candidate == null || candidate === "" ? null : Number(candidate));
 
 /** @param {import("./events.js").VerificationQueued | import("./events.js").VerificationStage | import("./events.js").VerificationFinished} payload */
@@ -155,7 +155,7 @@ export function verificationItem(state, event, payload, changes) {
   return item;
 }
 
-// The full measurement is the result; a quick one only guides the search.
+// The full measurement is the result, and a quick one only guides the search.
 /** @param {import("./events.js").VerificationFinished} payload */
 export function takeVerdict(candidate, payload, seq) {
   if (candidate.tier === "full" && payload.tier === "quick" && candidate.status) return;
@@ -170,7 +170,7 @@ export function takeVerdict(candidate, payload, seq) {
   candidate.resultSeq = seq;
 }
 
-// The best so far: of those that passed, the one with the greatest lower bound; what the run itself names comes first.
+// The best candidate so far is the one that the run names or, if it names none, the passing one with the highest lower bound.
 export function bestCandidate(state) {
   if (state.run.state === "finished") return state.run.best == null ? null : (state.candidates.get(state.run.best) ?? null);
   let best = null;
@@ -181,10 +181,10 @@ export function bestCandidate(state) {
   return best;
 }
 
-// A full measurement takes several times as long as a quick one: each tier has an estimate of its own.
+// A full measurement takes several times as long as a quick one, so each tier has its own estimate.
 export const stageName = (item, stage) => `${item.job}/${stage}/${item.tier}`;
 
-// Median seconds of a stage in this run, of the same kind of job; null before one has ended.
+// The median seconds of a stage in this run for the same kind of job, or null if none has ended yet.
 export function expectedSeconds(state, item, stage) {
   const seen = state.stageSeconds.get(stageName(item, stage));
   if (!seen?.length) return null;

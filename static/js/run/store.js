@@ -1,13 +1,13 @@
-// A run as its events tell it. `fold` is the only way in: the same events in the same order always give the same state,
-// so live, late, reconnected and replayed pages cannot differ. No DOM here.
+// Builds the state of a run from its events. All events enter through `fold`, and the same events in the same order always give the same state, so
+// live, late, reconnected and replayed pages cannot differ. It doesn't use the DOM.
 import { FOLDERS } from "./folders.js";
 import { shorten } from "./preview.js";
 import { createChanges } from "./state.js";
 
 export { bestCandidate, createChanges, createState, expectedSeconds, itemOf } from "./state.js";
 
-// Folds `events` into `state`, noting what changed. Events seen before are passed over; at a gap it stops and returns false,
-// so that the caller asks again from `state.last`.
+// Applies `events` to `state` and records the changes. Events that were already applied are skipped. At a gap it stops and returns false, so the
+// caller can request events from `state.last` again.
 export function fold(state, events, changes = createChanges()) {
   for (const event of events) {
     if (event.seq <= state.last) continue;
@@ -18,7 +18,7 @@ export function fold(state, events, changes = createChanges()) {
   return true;
 }
 
-// Folds a stretch of the trace as the server condensed it: it lacks events that others stand for, and covers all up to `last`.
+// Applies a stretch of the trace that the server has condensed. Some events are merged into others, and the stretch covers everything up to `last`.
 export function foldStretch(state, { since, last, events }, changes = createChanges()) {
   if (since !== state.last) return false;
   for (const event of events) {

@@ -1,4 +1,4 @@
-// The tree of spans: what the run is made of, how each part ended, and what it took, added up to its parents.
+// The tree of spans shows the parts of the run, how each ended, and its usage, which is added up to the parents.
 import { h, setText } from "./dom.js";
 import { count, seconds, shortStatus, statusOf, times } from "./format.js";
 import { write } from "./selection.js";
@@ -14,7 +14,7 @@ export class Tree {
     this.foldButton = fold;
     this.now = now; // () => server time in ms
     this.folded = new Set(); // paths
-    this.rows = new Map(); // path -> elements, of those in the document
+    this.rows = new Map(); // path -> elements, for rows in the document
     this.visible = []; // [{path, depth, place, siblings}]
     this.active = null;
     this.typed = "";
@@ -42,7 +42,7 @@ export class Tree {
     this.flatten();
   }
 
-  // What a span took with all that is below it.
+  // The usage of a span, including all spans below it.
   add(path) {
     const span = this.state.spans.get(path);
     const sum = { ...span.own, inside: 0 };
@@ -73,7 +73,7 @@ export class Tree {
     return this.measured || (this.measured = this.list.querySelector(".line")?.offsetHeight || 0) || 28;
   }
 
-  // Puts the rows near the view into the document; all have one height.
+  // Puts the rows near the view into the document. All rows have the same height.
   place() {
     if (!this.state || !this.list.isConnected) return;
     const { height } = this;
@@ -172,7 +172,7 @@ export class Tree {
     this.flatten();
   }
 
-  // Unfolds what is above the span and brings it into view.
+  // Unfolds the parents of the span and brings it into view.
   reveal(path) {
     const cut = path.lastIndexOf("/");
     if (cut > 0) {
@@ -182,7 +182,7 @@ export class Tree {
         if (!above.includes("/")) break;
         above = above.slice(0, above.lastIndexOf("/"));
       }
-      if (this.state) this.flatten(); // else it is about to be drawn for the first time
+      if (this.state) this.flatten(); // otherwise it is about to be drawn for the first time
     }
     const index = this.visible.findIndex((entry) => entry.path === path);
     if (index >= 0) this.scrollTo(index);
@@ -239,7 +239,7 @@ export class Tree {
     else keys[event.key]();
   }
 
-  // Type-ahead: the next row whose title begins with what was typed just now.
+  // Type-ahead finds the next row whose title begins with the letters just typed.
   type(key, at) {
     clearTimeout(this.typing);
     this.typing = setTimeout(() => (this.typed = ""), TYPING_MS);

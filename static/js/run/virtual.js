@@ -1,11 +1,11 @@
-// A long list of which only the rows near the view stand in the document. Rows have heights of their own: they are estimated until they are
-// measured, and the browser's scroll anchoring keeps what is read in its place while heights above it become known.
+// A virtual list, which keeps only the rows near the view in the document. Row heights differ and are estimated until they are measured. The
+// browser's scroll anchoring keeps the visible text in place while the heights above it become known.
 import { h } from "./dom.js";
 
-const FEW = 300; // so many rows all stand in the document: the browser's own search and its printing see them
+const FEW = 300; // up to this many rows, all are in the document, so the browser's own search and printing include them
 const OVERSCAN = 1; // screens above and below the view
 
-// Heights of rows with their sums (a Fenwick tree): all in O(log n).
+// Row heights and their sums, stored in a Fenwick tree. Every operation is O(log n).
 export class Heights {
   constructor() {
     this.count = 0;
@@ -38,7 +38,7 @@ export class Heights {
     for (let at = index + 1; at <= this.count; at += at & -at) this.tree[at] += more;
   }
 
-  // Of the first `count` rows.
+  // The total height of the first `count` rows.
   sum(count) {
     let sum = 0;
     for (let at = count; at > 0; at -= at & -at) sum += this.tree[at];
@@ -60,7 +60,7 @@ export class Heights {
 }
 
 export class VirtualList {
-  // `estimate(index)` is a height in pixels, `build(index)` an element, `drawn()` is called when rows came or went.
+  // `estimate(index)` returns a height in pixels and `build(index)` an element. `drawn()` is called after rows were added or removed.
   constructor({ scroller, list, estimate, build, drawn = () => {} }) {
     Object.assign(this, { scroller, list, estimate, build, drawn });
     this.heights = new Heights();
@@ -83,7 +83,7 @@ export class VirtualList {
     return this.heights.count;
   }
 
-  // There are `count` rows now.
+  // Sets the number of rows to `count`.
   extend(count) {
     while (this.heights.count < count) this.heights.push(this.estimate(this.heights.count));
     this.render();
@@ -131,7 +131,7 @@ export class VirtualList {
     if (changed) this.drawn();
   }
 
-  // The row at `index`, in the document and with its neighbours measured.
+  // Returns the row at `index`, after putting it into the document and measuring its neighbours.
   show(index) {
     if (index >= this.count) return null;
     if (this.count > FEW && !this.rows.has(index)) {
@@ -147,7 +147,7 @@ export class VirtualList {
     return this.rows.get(index);
   }
 
-  // Scrolls so that `element` stands at `share` of the view's height.
+  // Scrolls `element` to the fraction `share` of the view's height.
   scrollTo(element, share = 0) {
     const box = this.scroller.getBoundingClientRect();
     const at = element.getBoundingClientRect();

@@ -1,5 +1,5 @@
-// The ways of a run side by side: the server draws them, here they are asked for anew when something became of one.
-const AGAIN_MS = 1000; // at most so often
+// Shows the ways of a run side by side. The server renders them, and this module requests them again when one has changed.
+const AGAIN_MS = 1000; // shortest interval between requests
 
 export class Ways {
   constructor(box, url) {
@@ -21,12 +21,12 @@ export class Ways {
       const answer = await fetch(this.url, { credentials: "same-origin" });
       if (answer.ok) this.show(await answer.text());
     } catch {
-      // offline: the next change asks again
+      // offline; the next change tries again
     }
     this.waiting = null;
   }
 
-  // What a reader has open or focused stays so.
+  // Anything that the reader has opened or focused stays that way.
   show(html) {
     const open = this.box.querySelector("details")?.open;
     const focused = this.box.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;

@@ -1,4 +1,4 @@
-// Two timelines on one scale: which moments can be laid upon each other, and the difference of their totals by name.
+// Compares two timelines on one scale: finds moments at which they can be aligned, and computes the differences of their totals by name.
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { count, duration, percent, signed } from "./format.js";
@@ -7,7 +7,7 @@ import { groupCell } from "./figures.js";
 const MOST_ANCHORS = 60;
 const TOP = 20;
 
-// Ranges of the program by name and by how often the name came before: what two recordings of one task have in common.
+// The program's ranges, identified by name and occurrence number, which is what two recordings of the same task have in common.
 function ranges(model) {
   const nvtx = model.header.kinds.indexOf("nvtx");
   const { kind, name, start, duration: took } = model.columns;
@@ -27,7 +27,8 @@ function ranges(model) {
   });
 }
 
-// Moments that all models have: [{label, at: [ns in each]}]. The begin of the recording is always one, the first common range the default.
+// The moments that all models share: [{label, at: [ns in each]}]. The start of the recording is always one of them, and the first common range is the
+// default.
 export function anchors(models) {
   const found = [{ label: "the start of the recording", at: models.map(() => 0) }];
   const others = models.map((model) => new Map(ranges(model).map((range) => [range.label, range.at])));
@@ -38,13 +39,14 @@ export function anchors(models) {
   return found;
 }
 
-// The calls of the model that were recorded, ranges named `iter`, the time from the start of one to the next, and the range (ns) that they fill; null where there are none.
+// The recorded calls of the model (ranges named `iter`): their count, the mean time from the start of one to the next, and the range in ns that they
+// fill. Null if there are none.
 export function iterations(model) {
   const found = ranges(model).filter((range) => /^iter \d+$/.test(range.label));
   return found.length ? { count: found.length, wall: (found.at(-1).to - found[0].from) / found.length, from: found[0].from, to: found.at(-1).to } : null;
 }
 
-// Rows of stats.byGroup of two lanes, joined by what they are, each divided by its number of calls; the largest difference first.
+// Joins the rows of stats.byGroup of two lanes by label. Each side is divided by its number of calls. The largest difference comes first.
 export function differences(a, b, divisors) {
   const joined = new Map();
   [a, b].forEach((rows, side) => {
@@ -61,7 +63,7 @@ export function differences(a, b, divisors) {
 
 const number = (value) => (Number.isInteger(value) ? count(value) : value.toFixed(1));
 
-// `walls`: the time of one call in each, or null; `title` and `search` as for figures.groupTable.
+// `walls` holds the time of one call in each lane, or is null. `title` and `search` are the same as for figures.groupTable.
 export function differenceTable(lanes, rows, walls, { title, caption, search }) {
   const totals = [0, 1].map((side) => rows.reduce((sum, row) => sum + row.totals[side], 0));
   const cells = (row) => [0, 1].flatMap((side) => (row.rows[side] ? [number(row.counts[side]), duration(row.totals[side])] : ["–", "–"]));
@@ -89,13 +91,13 @@ export function differenceTable(lanes, rows, walls, { title, caption, search }) 
   );
 }
 
-// The whole table as [head, rows] for a file; times in nanoseconds.
+// The whole table as [head, rows] for a file, with times in nanoseconds.
 export function differenceCsv(lanes, rows, title) {
   const head = [title.toLowerCase(), ...lanes.flatMap((lane) => [`calls, ${lane.name}`, `total_ns, ${lane.name}`]), "difference_ns"];
   return [head, rows.map((row) => [row.name, row.counts[0], row.totals[0], row.counts[1], row.totals[1], row.difference])];
 }
 
-// Less time is better: colour and sign.
+// Less time is better, which decides the colour and sign.
 function change(by, of) {
   const text = `${signed(by)}${of > 0 && by !== 0 ? ` (${by > 0 ? "+" : "−"}${percent(Math.abs(by) / of)})` : ""}`;
   return h("span", { class: by < 0 ? "better" : by > 0 ? "worse" : "" }, text);

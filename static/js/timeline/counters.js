@@ -1,6 +1,6 @@
-// Hardware counters that were sampled beside the events, such as the share of multiprocessors at work.
+// Hardware counters that were sampled along with the events, such as the share of active multiprocessors.
 
-// Index of the first sample at `time` or later.
+// The index of the first sample at `time` or later.
 export function sampleFrom({ times }, time) {
   let [low, high] = [0, times.length];
   while (low < high) {
@@ -11,7 +11,7 @@ export function sampleFrom({ times }, time) {
   return low;
 }
 
-// Mean of the samples in [from, to); where none falls in it, the sample that held there; null outside of what was sampled.
+// The mean of the samples in [from, to). If there are none, the last sample before the range; null outside the sampled time.
 export function mean(counter, from, to) {
   const [first, last] = [sampleFrom(counter, from), sampleFrom(counter, to)];
   if (last > first) {
@@ -28,14 +28,15 @@ export function reading({ unit }, value) {
   return unit ? `${text} ${unit}` : text;
 }
 
-// The scale of a counter's line: 100 for a share, else its highest sample.
+// The upper end of a counter's scale: 100 for a percentage, otherwise its highest sample.
 export function ceiling(counter) {
   if (counter.unit === "%") return 100;
   if (counter.highest === undefined) counter.highest = counter.values.reduce((most, value) => Math.max(most, value), 0) || 1;
   return counter.highest;
 }
 
-// The highest sample of each of `width` columns of [from, to); NaN where none falls. A column without one keeps the value before it.
+// The highest sample in each of `width` columns of [from, to). A column without samples keeps the previous value, and is NaN outside the sampled
+// time.
 export function columns(counter, from, to, width) {
   const found = new Float32Array(width).fill(NaN);
   const scale = width / (to - from);

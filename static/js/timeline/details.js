@@ -1,4 +1,4 @@
-// The selected event in words, with what launched it or what it launched, and the tip at the pointer.
+// Describes the selected event and the events that launched it or that it launched, and shows the tooltip at the pointer.
 import { h } from "../run/dom.js";
 import { mean, reading } from "./counters.js";
 import { duration } from "./format.js";
@@ -20,7 +20,7 @@ export function tooltip(model, event) {
   ];
 }
 
-// When a launched event began, counted from the begin and from the return of the call that launched it, both ns.
+// The launch latency of an event in ns, measured from the start and from the return of the call that launched it.
 export function latency(model, event) {
   const call = model.launch[event] - 1;
   if (call < 0) return null;
@@ -28,7 +28,7 @@ export function latency(model, event) {
   return { call, sinceCall: start[event] - start[call], sinceReturn: start[event] - start[call] - took[call] };
 }
 
-// What was launched, in CUDA's own terms, and the rest of what the profiler noted of the event.
+// The launch configuration in CUDA's terms, and the other details that the profiler recorded for the event.
 function detailPairs(model, event) {
   const at = model.columns.detail[event];
   const found = at ? model.header.details?.table?.[at - 1] : null;
@@ -47,7 +47,7 @@ function threadsPair({ grid, block }) {
   return [["threads", [...grid, ...block].reduce((product, size) => product * size, 1).toLocaleString("en")]];
 }
 
-// What Nsight Compute counted of this kernel (a mean of its launches), and what sampled counters read while the event ran.
+// The counters of Nsight Compute for this kernel (mean over its launches), and the sampled counters while the event ran.
 function counterParts(lane, event) {
   const { model, config } = lane;
   if (kindOf(model, event) !== "kernel") return [];

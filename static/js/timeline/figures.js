@@ -1,5 +1,5 @@
-// The figures of a range as HTML: where the time goes, idle time and gaps by device and stream, and tables by name. They are also what a
-// screen reader gets of the picture.
+// Renders the figures of a range as HTML: where the time goes, idle time and gaps by device and stream, and tables by name. For screen readers, they
+// replace the picture.
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { count, duration, percent } from "./format.js";
@@ -17,7 +17,7 @@ const CAUSES = [
 
 export const categoryName = (category, gpu = true) => (gpu ? WHERE : ON_CPU)[category] ?? category;
 
-// The one line above a lane.
+// The single line above a lane.
 export function headline(found, { span, from, to }, measured) {
   if (!(to > from)) return "Nothing was recorded in this range";
   const what = measured ? "Measured" : from <= 0 && to >= span ? "Whole span" : "Visible";
@@ -32,7 +32,7 @@ export function headline(found, { span, from, to }, measured) {
   return parts.join(" · ");
 }
 
-// Kernels inside graphs that were recorded as a whole are unknown, not none.
+// The kernels inside a graph that was recorded as a whole are unknown, so their number must not be shown as zero.
 function kernelCounts({ kernels }, hidden) {
   if (!hidden) return [counted(kernels, "kernel")];
   const inside = `kernels inside ${counted(hidden, "CUDA graph launch")} not recorded`;
@@ -66,7 +66,7 @@ export function wherePanel(found, title) {
   ];
 }
 
-// `of` names the timeline where there are two; `show(from, to)` leads to a gap.
+// `of` names the timeline if there are two. `show(from, to)` brings a gap into view.
 export function idlePanel(found, of, show) {
   const gpus = found.devices.filter((device) => device.gpu);
   if (!gpus.length) return [];
@@ -112,7 +112,8 @@ function causes(device, named, show) {
   );
 }
 
-// Rows of stats.byGroup; `whole` is the time that a share is of, `title` what the rows are, `search` null where these aren't names of events.
+// A table of rows from stats.byGroup. Shares are fractions of the time `whole`, `title` is the heading of the rows, and `search` is null if the rows
+// aren't names of events.
 export function groupTable(model, rows, whole, title, caption, search) {
   const cells = (row) => [count(row.count), duration(row.total), percent(whole ? row.total / whole : 0), duration(row.total / row.count), duration(row.least), duration(row.most)];
   return h(
@@ -130,7 +131,7 @@ export function groupTable(model, rows, whole, title, caption, search) {
   );
 }
 
-// The whole table as [head, rows] for a file; times in nanoseconds.
+// The whole table as [head, rows] for a file, with times in nanoseconds.
 export function groupCsv(title, rows, whole) {
   const head = [title.toLowerCase(), "calls", "total_ns", "share", "average_ns", "least_ns", "most_ns"];
   return [head, rows.map((row) => [row.label, row.count, row.total, whole ? row.total / whole : 0, row.total / row.count, row.least, row.most])];

@@ -1,4 +1,4 @@
-// What the table of a range can be grouped by: {key(event), label(key)}, for stats.byGroup.
+// The groupings of a range's table, as {key(event), label(key)} for stats.byGroup.
 import { firstFrom } from "./tracks.js";
 
 export const GROUPS = { name: "name", module: "module", stream: "stream", grid: "grid and block" };
@@ -23,7 +23,8 @@ function gridOf(model, event) {
   return grid ? `grid ${grid}${block ? `, block ${block}` : ""}` : "(no grid)";
 }
 
-// For each event, 1 + the name of the innermost module in which it was launched (or ran, on a thread); 0 for none. Kept with the model.
+// For each event, 1 + the name index of the innermost module in which it was launched (or ran, on a thread), or 0 if there is none. Cached in the
+// model.
 export function modulesOf(model) {
   if (model.modules) return model.modules;
   const { start, name, kind } = model.columns;
@@ -39,7 +40,7 @@ export function modulesOf(model) {
   return (model.modules = found);
 }
 
-// The range of these tracks that began last and holds `at`; -1 for none.
+// The range in these tracks that contains `at` and began last, or -1 if there is none.
 function innermost(model, tracks, at) {
   const { start, duration } = model.columns;
   let best = -1;

@@ -1,4 +1,4 @@
-// The list of what a search found: in time, or the longest first.
+// The list of search hits, in order of time or longest first.
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { nameOf } from "./details.js";
@@ -7,7 +7,7 @@ import { duration, shortName } from "./format.js";
 const MOST = 200;
 const ORDERS = { time: "in time", longest: "longest first" };
 
-// The first `most` of the events in an order, without sorting all of them: {time: earliest first, longest: longest first}.
+// The first `most` events in an order, found without sorting all of them: {time: earliest first, longest: longest first}.
 export function firstHits(model, events, order, most = MOST) {
   const { start, duration: took } = model.columns;
   const before = order === "longest" ? (a, b) => took[a] > took[b] || (took[a] === took[b] && start[a] < start[b]) : (a, b) => start[a] < start[b] || (start[a] === start[b] && a < b);
@@ -26,7 +26,7 @@ export function firstHits(model, events, order, most = MOST) {
   return kept;
 }
 
-// `choose(lane, event)` selects a hit, `reorder(order)` lists them otherwise; `named`: there are two lanes to tell apart.
+// `choose(lane, event)` selects a hit, `reorder(order)` changes the order, and `named` says that there are two lanes to tell apart.
 export function hitsPanel(lanes, named, order, choose, reorder) {
   const all = lanes.reduce((sum, lane) => sum + lane.matches.events.length, 0);
   const choice = h("select", { "aria-label": "Order of the hits" }, Object.entries(ORDERS).map(([value, text]) => h("option", { value, selected: value === order }, text)));

@@ -1,15 +1,15 @@
-// What the pointer and the wheel do to a lane. As in Perfetto: drag measures, shift-drag (or the middle button) pans, ctrl-wheel zooms at the
+// Handles the pointer and the wheel on a lane, as in Perfetto: drag measures, shift-drag (or the middle button) pans, ctrl-wheel zooms at the
 // pointer, shift-wheel pans, the plain wheel scrolls the rows. Touch: one finger pans, two zoom, a long press and drag measures.
 import { AXIS } from "./rows.js";
 
 const LONG_PRESS = 450; // ms
-const SNAP = 5; // px: a measured edge sticks to the begin or end of an event
+const SNAP = 5; // in px; a measured edge snaps to the start or end of an event this close
 
 export class Input {
   constructor(box, lane) {
     Object.assign(this, { box, lane });
     this.pointers = new Map();
-    this.at = null; // where the pointer rests over the canvas
+    this.at = null; // the position of the pointer over the canvas
     this.listen();
   }
 
@@ -68,7 +68,7 @@ export class Input {
     try {
       this.lane.canvas.setPointerCapture(event.pointerId);
     } catch {
-      // A pointer that is already gone again.
+      // The pointer has already gone.
     }
     const at = this.point(event);
     this.pointers.set(event.pointerId, at);
@@ -123,7 +123,7 @@ export class Input {
     this.box.set(this.drag.range.from - by, this.drag.range.to - by);
   }
 
-  // The time under a point, or the begin or end of the event there where it is very near.
+  // The time under a point, or the start or end of the event there if it is very close.
   edge({ x, y }) {
     const found = y >= AXIS ? this.lane.under({ x, y }) : -1;
     const time = this.time(x);

@@ -1,4 +1,4 @@
-// The keys of a timeline: on its canvas always, and on a page of its own from anywhere (then they are listed in the help).
+// The keyboard shortcuts of a timeline. They always work on its canvas. On the timeline's own page, they work anywhere and are listed in the help.
 import { shortcut } from "../lib/keys.js";
 
 const STEP = 1.25;

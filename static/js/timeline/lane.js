@@ -1,4 +1,4 @@
-// One timeline within a box: its head, minimap, labels and canvas. The box (view.js) says which range all its lanes show.
+// One timeline in a box: its header, minimap, labels and canvas. The box (view.js) determines the range that all its lanes show.
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { iterations } from "./compare.js";
@@ -18,7 +18,7 @@ export const graphNote = (launches) => `The kernels inside ${counted(launches, "
 export class Lane {
   constructor(box, index, config) {
     Object.assign(this, { box, index, config, name: config.name, sha: config.sha ?? /[0-9a-f]{64}/.exec(config.url)?.[0] ?? "" });
-    this.offset = 0; // where the box's 0 lies on this timeline's own clock, ns
+    this.offset = 0; // position of the box's 0 on this timeline's own clock, in ns
     this.selected = this.hover = -1;
     this.partners = [];
     this.measure = this.matches = null;
@@ -76,7 +76,7 @@ export class Lane {
     this.relayout();
   }
 
-  // What was recorded, in one line.
+  // A one-line summary of the recording.
   get about() {
     const { header, count: events } = this.model;
     const calls = this.calls ? `${counted(this.calls.count, "call")} of ${duration(this.calls.wall)}` : "";
@@ -87,7 +87,7 @@ export class Lane {
     return { from: this.box.range.from + this.offset, to: this.box.range.to + this.offset };
   }
 
-  // Rows anew: after folding, another row height or another size.
+  // Lays out the rows again after folding or a change of the row height or size.
   relayout() {
     const track = HEIGHTS[this.box.rowHeight];
     this.laid = layout(this.model, this.choice, track);
@@ -97,7 +97,7 @@ export class Lane {
     this.resize();
   }
 
-  // The strip shows what the box does at its widest, on this timeline's own clock.
+  // The minimap shows the widest range of the box, on this timeline's own clock.
   overview() {
     const { from, to } = this.box.bounds();
     this.minimap.use(this.model, this.devices, this.span, { from: from + this.offset, to: to + this.offset });
@@ -113,7 +113,7 @@ export class Lane {
     this.overview();
   }
 
-  // Folds, pins or hides a line, or takes that back; the keyboard's place among the labels stays.
+  // Folds, pins or hides a line, or undoes that. The keyboard focus stays on the same label.
   change(set, key) {
     this.choice.toggle(set, key);
     this.changed();
@@ -148,7 +148,7 @@ export class Lane {
     this.partners = event >= 0 ? linked(this.model, event).slice(0, 64) : [];
   }
 
-  // Scrolls the event's row into sight, unfolding its group.
+  // Scrolls the event's row into view and unfolds its group.
   showRow(event) {
     const row = this.model.rows[this.model.columns.row[event]];
     const line = lineOf(this.laid.lines, this.model, event);
@@ -161,7 +161,7 @@ export class Lane {
     if (y != null && (y < scrollTop + AXIS || y > scrollTop + clientHeight - 24)) this.scroller.scrollTop = Math.max(0, y - clientHeight / 2);
   }
 
-  // The event after (1) or before (-1) the selected one in its track; the first visible one of the device where none is selected.
+  // The event after (1) or before (-1) the selected one in its track. If none is selected, the first visible event of the device.
   next(by) {
     const { model } = this;
     if (this.selected < 0) {
@@ -188,7 +188,7 @@ export class Lane {
     return -1;
   }
 
-  // The lines between two heights of the canvas; all where the drag began on the time axis.
+  // The lines between two y positions on the canvas. Empty, which means all lines, if the drag began on the time axis.
   linesBetween(a, b) {
     const top = this.scroller.scrollTop;
     const [low, high] = a < b ? [a, b] : [b, a];

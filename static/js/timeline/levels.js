@@ -1,10 +1,10 @@
-// Levels of detail. For blocks of 16, 256, 4096 ... events of a track the longest one is kept, so that a frame of the whole span steps
-// over blocks that fall into one pixel column instead of over a million events. (Perfetto's rule: the longest event of a column is shown.)
+// Levels of detail. For each block of 16, 256, 4096 ... events in a track, the longest event is stored. A frame that shows the whole span can then
+// skip blocks that fall into one pixel column instead of visiting a million events. (As in Perfetto, a column shows its longest event.)
 import { firstFrom, firstReaching } from "./tracks.js";
 
 const BLOCK = 16;
-const CROWDED = 64; // events a column from which a block of the lowest level is not divided between two columns
-export const NARROW = 1.5; // pixels; what is narrower shares its column with others
+const CROWDED = 64; // events per column above which a block of the lowest level is not split between two columns
+export const NARROW = 1.5; // in pixels; a narrower event shares its column with others
 
 export function buildLevels(model) {
   const { offsets } = model;
@@ -40,8 +40,8 @@ export function buildLevels(model) {
   }
 }
 
-// What a track shows in `width` columns of a frame: `longest[c]` is the event that stands for the narrow ones of column c (-1: none),
-// `cover[c]` the share of the column that they fill; `boxes` are the events that are wide enough to be drawn by themselves.
+// The contents of a track in the `width` columns of a frame. `longest[c]` is the event that represents the narrow ones in column c (-1 if none), and
+// `cover[c]` is the fraction of the column that they fill. `boxes` are the events that are wide enough to be drawn individually.
 export class Frame {
   resize(width) {
     if (width === this.width) return;
@@ -63,7 +63,7 @@ export class Frame {
     const base = offsets[track];
     const end = offsets[track + 1];
     let k = firstReaching(model, track, from);
-    const loose = firstFrom(model, track, to) - k > CROWDED * width ? 1 / scale : 0; // ns by which such a block may reach beyond its column
+    const loose = firstFrom(model, track, to) - k > CROWDED * width ? 1 / scale : 0; // how far in ns such a block may extend beyond its column
     while (k < end && start[k] < to) {
       if (duration[k] >= narrow) {
         if (this.count < this.boxes.length && start[k] + duration[k] > from) this.boxes[this.count++] = k;
@@ -77,7 +77,7 @@ export class Frame {
       let best = k;
       k += 1;
       while (k < end && start[k] < limit && duration[k] < narrow) {
-        // The largest block that begins here, ends in this column and has nothing wide in it.
+        // Choose the largest block that begins here, ends in this column and contains no wide event.
         let chosen = k;
         let size = 1;
         for (const level of levels) {

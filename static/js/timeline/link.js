@@ -1,5 +1,5 @@
-// What a timeline shows, as a fragment of its address: #t=from-to (ns) &m=from-to (measured) &sel=event &q=search &anchor=n
-// In a comparison the second timeline's event is written as b123.
+// The state of a timeline's view in the fragment of its URL: #t=from-to (ns) &m=from-to (measured) &sel=event &q=search &anchor=n. In a comparison,
+// an event of the second timeline is written as b123.
 const RANGE = /^(-?\d+(?:\.\d+)?)-(-?\d+(?:\.\d+)?)$/;
 
 export function readLink(hash) {

@@ -1,7 +1,9 @@
-// Correlation: a CUDA call and what it launched share an id. For the arrows of the selection, launch latencies and causes of idle time.
-const DENSE = 1 << 24; // a table by correlation up to here; the writer numbers them from 1
+// A CUDA call and the work that it launched share a correlation id. It is used for the arrows of the selection, launch latencies and causes of idle
+// time.
+const DENSE = 1 << 24; // highest correlation id in the table; the writer numbers the ids from 1
 
-// Chains of events that share a correlation: head[c] is the first, next[i] the one after i. Index + 1, so that 0 ends a chain.
+// Linked lists of the events that share a correlation id: head[c] is the first event, and next[i] the one after i. Both hold the index + 1, so 0 ends
+// a list.
 export function correlations(correlation) {
   let highest = 0;
   for (let i = 0; i < correlation.length; i += 1) if (correlation[i] > highest) highest = correlation[i];
@@ -17,7 +19,7 @@ export function correlations(correlation) {
   return { head, next };
 }
 
-// Events that share the correlation of `event`, without itself, in time.
+// The other events with the same correlation id as `event`, in order of time.
 export function linked(model, event) {
   const c = model.columns.correlation[event];
   const found = [];
@@ -26,13 +28,13 @@ export function linked(model, event) {
   return found.sort((a, b) => model.columns.start[a] - model.columns.start[b] || a - b);
 }
 
-// For each event on a device, 1 + the call that launched it (the earliest with its correlation); 0 where none was recorded.
+// For each event on a device, 1 + the call that launched it (the earliest one with its correlation id), or 0 if none was recorded.
 export function launches(model) {
   const { kind, correlation, start } = model.columns;
   const api = model.header.kinds.indexOf("api");
   const onDevice = model.header.kinds.map((name) => ["kernel", "memcpy", "memset", "graph"].includes(name));
   const { head, next } = model.links;
-  const call = new Uint32Array(head.length); // by correlation
+  const call = new Uint32Array(head.length); // indexed by correlation id
   for (let c = 1; c < head.length; c += 1) {
     for (let at = head[c]; at !== 0; at = next[at - 1]) if (kind[at - 1] === api && (call[c] === 0 || start[at - 1] < start[call[c] - 1])) call[c] = at;
   }
@@ -41,7 +43,8 @@ export function launches(model) {
   return launch;
 }
 
-// When CUDA graphs were launched whose kernels the recording lacks, ns: graphs recorded as a whole, or of which only the call was recorded.
+// The launch times in ns of CUDA graphs whose kernels are missing from the recording, because only the graph as a whole or only the call was
+// recorded.
 export function hiddenGraphs(model) {
   const { start, kind, name } = model.columns;
   const [api, graph] = ["api", "graph"].map((text) => model.header.kinds.indexOf(text));

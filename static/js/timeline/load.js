@@ -1,7 +1,7 @@
-// Fetches a timeline's bytes, saying how far it is, and parses them: in a worker where they are many.
+// Fetches a timeline's bytes, reports progress, and parses them, in a worker if there are many.
 import { parse } from "./parse.js";
 
-const BIG = 512 * 1024; // bytes that are parsed in a worker
+const BIG = 512 * 1024; // size in bytes above which a worker parses the file
 const SHOW_PROGRESS = 4 * 1024 * 1024;
 
 export async function load(url, { worker, signal, say }) {

@@ -1,5 +1,5 @@
-// Ranges that others mark in a timeline, such as those with comments: `element.marks = [{start_ns, end_ns, label, id, sha?}]`.
-// A mark without `sha` belongs to the first timeline of the box.
+// Ranges that other modules mark in a timeline, such as ranges with comments: `element.marks = [{start_ns, end_ns, label, id, sha?}]`. A mark without
+// `sha` belongs to the first timeline of the box.
 
 export function acceptMarks(box) {
   let marks = box.element.marks ?? [];

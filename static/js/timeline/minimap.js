@@ -1,5 +1,5 @@
-// The whole span at a glance: how busy each device was, which part is on the screen, and where the marks are. In a comparison the span is that
-// of both timelines laid upon each other, so that the same place in two strips is the same moment.
+// The whole span at a glance: how busy each device was, which part is on the screen, and where the marks are. In a comparison, the span covers both
+// aligned timelines, so the same position in the two strips is the same moment.
 import { busyWithin } from "./tracks.js";
 
 const MOST_BANDS = 4; // more devices share one band
@@ -10,7 +10,7 @@ export class Minimap {
     this.context = canvas.getContext("2d");
   }
 
-  // `whole` is what the strip stands for: {from, to} on the timeline's own clock, ns. `span` is what was recorded, from 0.
+  // `whole` is the range of the strip: {from, to} on the timeline's own clock, in ns. The recording goes from 0 to `span`.
   use(model, devices, span, whole) {
     Object.assign(this, { model, span, whole });
     const tracks = devices.map((device) => device.rows.map((row) => model.firstTrack[row.index]));
@@ -41,7 +41,7 @@ export class Minimap {
     this.picture = null;
   }
 
-  // The picture of the load is made once for a size and a theme; a frame copies it and draws the window over it.
+  // The picture of the load is drawn once per size and theme. Each frame copies it and draws the window over it.
   draw(view, palette, marks = []) {
     if (!this.filled) return;
     const { context, width, height, ratio } = this;
@@ -73,7 +73,7 @@ export class Minimap {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = palette.text.surface;
     context.fillRect(0, 0, width, height);
-    context.fillStyle = palette.text.sunken; // what was recorded
+    context.fillStyle = palette.text.sunken; // the recorded part
     context.fillRect(this.x(0), 0, Math.max(1, this.x(this.span) - this.x(0)), height);
     context.fillStyle = palette.text["line-strong"];
     const tall = (height - 6) / this.filled.length;

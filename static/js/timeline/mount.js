@@ -1,4 +1,4 @@
-// Draws the timelines that a page's markup asks for: <div data-timeline data-worker data-lanes='[{"url", "name", "sha", "own"}]'>.
+// Draws the timelines declared in a page's markup: <div data-timeline data-worker data-lanes='[{"url", "name", "sha", "own"}]'>.
 import { TimelineView } from "./view.js";
 
 export function mountTimelines(root) {

@@ -1,4 +1,4 @@
-// The timeline's own page: keys from anywhere, an address that says what is shown, and Open in Perfetto.
+// The timeline's own page: shortcuts that work anywhere, a URL that reflects the view, and Open in Perfetto.
 import { keysOnPage } from "./keys.js";
 import { readLink, writeLink } from "./link.js";
 import { mountTimelines } from "./mount.js";
@@ -32,7 +32,7 @@ function follow() {
   }
 }
 
-// What is shown goes into the address when the view rests, so that it can be copied at any moment.
+// The URL is updated whenever the view comes to rest, so that it can be copied at any time.
 function remember() {
   const bounds = box.bounds();
   const whole = box.range.from <= bounds.from && box.range.to >= bounds.to;

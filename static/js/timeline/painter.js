@@ -1,16 +1,16 @@
-// Draws one timeline on a canvas of the size of what is visible. Boxes are written as pixels: one line of pixels a track, which is then
-// stretched to the height of the track, so that a frame costs the same however many events it stands for.
+// Draws one timeline on a canvas that covers only the visible part. Boxes are written as pixels, one line of pixels per track, which is then
+// stretched to the track's height. A frame therefore costs the same for any number of events.
 import { ceiling, columns } from "./counters.js";
 import { duration, shortName, ticks } from "./format.js";
 import { Frame } from "./levels.js";
 import { colours, Palette } from "./palette.js";
 import { AXIS, lineOf } from "./rows.js";
 
-const LETTER = 7.23; // CSS pixels of the 12 px monospace
-const COUNTER_HUE = 2; // of the palette
+const LETTER = 7.23; // width of a character in the 12 px monospace font, in CSS pixels
+const COUNTER_HUE = 2; // index in the palette
 const LEAST_LABEL = 30;
-const LEAST_TEXT = 16; // px of a track that can hold a line of text
-const MOST_LABELS = 700; // a frame; the widest boxes come first only by luck, so this is far above what is readable
+const LEAST_TEXT = 16; // minimum height in px of a track with a line of text
+const MOST_LABELS = 700; // per frame; boxes are not sorted by width, so this is far more than a person can read
 
 export class Painter {
   constructor(canvas) {
@@ -55,7 +55,7 @@ export class Painter {
     return view.from + (x / this.width) * (view.to - view.from);
   }
 
-  // `scene`: {view, top (scrolled), origin (what the axis calls 0), selected, hover, partners, measure, matches, marks}
+  // `scene` is {view, top (scroll position), origin (the axis's 0), selected, hover, partners, measure, matches, marks}.
   draw(scene) {
     const { context, palette, ratio } = this;
     const { view, top } = scene;
@@ -102,7 +102,7 @@ export class Painter {
       }
       this.stripContext.putImageData(this.image, 0, 0, 0, 0, pixels, tracks);
     }
-    context.save(); // what comes after the boxes is drawn in CSS pixels again
+    context.save(); // everything after the boxes is drawn in CSS pixels again
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.imageSmoothingEnabled = false;
     context.beginPath();
@@ -141,7 +141,7 @@ export class Painter {
     context.restore();
   }
 
-  // Whether the strip already shows this: a frame that only outlines another event needs no new boxes.
+  // Returns whether the strip already shows this. A frame that only outlines another event needs no new boxes.
   filledFor(visible, { view, matches }) {
     const wanted = [view.from, view.to, matches, this.image, this.palette, this.lines, visible[0], visible.length];
     const same = this.strip.shows?.every((value, i) => value === wanted[i]);
@@ -149,7 +149,7 @@ export class Painter {
     return Boolean(same);
   }
 
-  // One track into one line of pixels, and the labels that it wants.
+  // Writes a track into one line of pixels and collects its labels.
   fillTrack(track, line, y, { view, matches }, labelled) {
     const { model, frame, palette, pixels, pixelRows, ratio } = this;
     const { start, duration: took, name } = model.columns;
@@ -171,14 +171,14 @@ export class Painter {
       if (wide <= 0 && left >= pixels) continue;
       const colour = this.colourOf(event);
       const dim = matches && !matches.names.has(name[event]);
-      // A gap of one pixel tells neighbours apart.
+      // A gap of one pixel separates neighbours.
       pixelRows.fill(dim ? palette.dim(colour) : palette.pixel(colour, 1), base + left, base + Math.max(left + 1, wide > 3 && right < pixels ? right - 1 : right));
       if (labelled && wide > LEAST_LABEL * ratio && this.wanted.length < MOST_LABELS * 5) this.wanted.push(event, left / ratio, y, wide / ratio, dim ? 1 : 0);
     }
     if (matches) this.fillMatches(track, base, view, matches, scale);
   }
 
-  // Among narrow events the longest of a column stands for all: what is searched for is drawn over it.
+  // The longest narrow event in a column represents all of them, so search hits are drawn over it.
   fillMatches(track, base, view, matches, scale) {
     const { model, palette, pixels, pixelRows } = this;
     const { start, duration: took } = model.columns;
@@ -218,7 +218,7 @@ export class Painter {
     return line.top + depth * this.track;
   }
 
-  // Line and track under a point of the canvas, or null.
+  // The line and track under a point on the canvas, or null.
   at(y) {
     const line = this.lines.find((known) => y >= known.y && y < known.y + known.height);
     if (!line?.tracks.length) return null;
@@ -239,7 +239,7 @@ export class Painter {
     context.lineWidth = 1;
   }
 
-  // From a launch to what it launched (or back), for the selection only.
+  // Draws an arrow from a launch to the event that it launched (or back), only for the selection.
   arrow(from, to, { view, top }) {
     const { start, duration: took } = this.model.columns;
     const [early, late] = start[from] <= start[to] ? [from, to] : [to, from];
@@ -279,7 +279,7 @@ export class Painter {
     context.fillRect(right - 0.5, AXIS, 1, this.height);
   }
 
-  // Over the rows, because these scroll beneath it: marks of time, the measured range, and ranges that others have marked.
+  // Drawn over the rows, which scroll below it: time ticks, the measured range, and ranges marked by other modules.
   drawAxis(view, { measure, marks }) {
     const { context, palette, width } = this;
     context.fillStyle = palette.text.sunken;
@@ -336,7 +336,7 @@ function lowerBound(sorted, value) {
   return low;
 }
 
-// First place from `low` whose event begins at `time` or later.
+// The first position from `low` whose event begins at `time` or later.
 function within(sorted, low, end, start, time) {
   let high = end;
   while (low < high) {

@@ -1,15 +1,15 @@
-// Colours of a timeline, as text for the canvas and as pixels for the strips. A kernel's colour follows from its name alone, so that it is
-// the same in the reference and in the candidate.
+// The colours of a timeline, as CSS text for the canvas and as pixels for the strips. A kernel's colour depends only on its name, so it is the same
+// in the reference and in the candidate.
 const HUES = 16;
-const SHADES = 8; // how full a pixel column is
-const DIM = SHADES; // not among what is searched for
+const SHADES = 8; // levels of how full a pixel column is
+const DIM = SHADES; // for events that don't match the search
 const PER_COLOUR = SHADES + 1;
 const MEMORY = HUES;
 const RANGE = HUES + 1;
 const NAMED = ["surface", "sunken", "line", "line-strong", "text", "text-2", "text-3", "accent", "warn"];
 
 export class Palette {
-  // `probe` is an element of the page whose computed colours are read: a canvas cannot follow CSS variables by itself.
+  // `probe` is an element of the page. Its computed colours are read, because a canvas doesn't follow CSS variables automatically.
   constructor(parent) {
     const probe = document.createElement("span");
     probe.hidden = true;
@@ -50,10 +50,10 @@ export class Palette {
 
 function mixed(colour, under, share) {
   const [r, g, b] = colour.slice(0, 3).map((value, i) => Math.round(value * share + under[i] * (1 - share)));
-  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // little-endian RGBA, as ImageData has it
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // little-endian RGBA, as in ImageData
 }
 
-// The colour of each event's name, and of kinds that have one colour for all.
+// The colour for each event name, and for the kinds whose events all have the same colour.
 export function colours(model) {
   const { kinds, names } = model.header;
   const byKind = kinds.map((kind) => (kind === "memcpy" || kind === "memset" ? MEMORY : kind === "nvtx" || kind === "sync" ? RANGE : -1));

@@ -1,4 +1,5 @@
-// What stands under the canvas: the selected event, marks, and the figures of the measured or visible range, counted when the view rests.
+// The panels below the canvas: the selected event, marks, and the figures of the measured or visible range, which are computed when the view comes to
+// rest.
 import { saveCsv } from "../lib/csv.js";
 import { h } from "../run/dom.js";
 import { differenceCsv, differences, differenceTable } from "./compare.js";
@@ -22,10 +23,10 @@ export class Panels {
     this.hits = h("section", { class: "timeline-hits", "aria-label": "Hits of the search", hidden: true });
     this.table = h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "The table of the range" });
     this.tables = h("div", { class: "timeline-tables" }, this.tableTools(), this.table);
-    // The difference of two timelines is what one came for: it stands above them, in room that is kept for it.
+    // The difference of two timelines is the point of a comparison, so it is shown above them, in reserved space.
     const comparing = box.lanesWanted > 1;
     this.first = h("section", { class: "timeline-first", "aria-label": "Difference by kernel", hidden: !comparing }, comparing ? this.tables : null);
-    // Hidden until there are figures, so that nothing moves when they come.
+    // Hidden until there are figures, so that nothing shifts when they appear.
     this.element = h("div", { class: "timeline-below", hidden: true });
     this.element.append(...[h("div", { class: "timeline-side" }, this.selected, this.hits, this.marks, this.where, this.idle), ...(comparing ? [] : [this.tables])]);
     this.element.classList.toggle("side-only", comparing);
@@ -38,13 +39,13 @@ export class Panels {
     return h("div", { class: "table-tools" }, by, save);
   }
 
-  // The table is grouped otherwise: what was counted for it no longer holds.
+  // Call this when the grouping has changed, because the cached figures are then invalid.
   regroup() {
     this.wholes = null;
     this.box.settle();
   }
 
-  // `title` and `search` of a table: only names lead to events.
+  // The `title` and `search` of a table. Only names link to events.
   get grouped() {
     const { grouping } = this.box;
     return { title: TITLES[grouping], search: grouping === "name" ? (name) => this.box.find(name) : null };
@@ -74,7 +75,7 @@ export class Panels {
     this.marks.replaceChildren(h("h3", null, "Marked ranges"), h("ul", { class: "plain" }, marks.map(([lane, mark]) => h("li", null, h("button", { type: "button", class: "button small", onclick: () => this.box.openMark(lane, mark) }, `${mark.label || "marked"} (${duration(mark.end_ns - mark.start_ns)})`)))));
   }
 
-  // The range of a lane that figures are of: what was measured, else what is visible, within what was recorded.
+  // The range of a lane that the figures cover: the measured range or, by default, the visible one, limited to the recording.
   static rangeOf(lane) {
     const range = lane.measure ?? lane.view;
     const from = Math.max(0, Math.min(range.from, lane.span));
@@ -125,7 +126,7 @@ export class Panels {
     this.countCalls();
   }
 
-  // The whole recordings, each divided by the calls that it holds: that is fair however much of either is visible.
+  // Compares the whole recordings, each divided by its number of calls, which is fair regardless of the visible part.
   countCalls() {
     const { lanes } = this.box;
     const calls = lanes.map((lane) => lane.calls);
@@ -148,7 +149,7 @@ export class Panels {
     );
   }
 
-  // `calls`: what compare.iterations gives, for figures of one call; nulls for sums.
+  // `calls` holds the results of compare.iterations for figures per call, or nulls for totals.
   showDifferences([a, b], calls, caption) {
     const { lanes } = this.box;
     const rows = differences(a, b, calls.map((known) => known?.count ?? 1));
@@ -157,5 +158,5 @@ export class Panels {
   }
 }
 
-// What one call is counted from: the calls themselves, since a recording may hold a further one with ranges of modules.
+// Figures per call cover only the range of the calls, because a recording may contain an extra call with module ranges.
 const wholeOf = (lane, ofCalls) => (ofCalls ? { from: lane.calls.from, to: lane.calls.to } : { from: 0, to: lane.span + 1 });

@@ -1,5 +1,5 @@
-// The columnar timeline of verifier/profiling/timeline.py as typed arrays over the bytes that arrived, checked before anything is drawn.
-// Runs in a worker where the file is large. Throws an Error with a sentence where the bytes are not a timeline.
+// Reads the columnar timeline format of verifier/profiling/timeline.py as typed arrays over the received bytes, and checks it before anything is
+// drawn. Runs in a worker if the file is large. Throws an Error with a sentence if the bytes are not a timeline.
 import { correlations, hiddenGraphs, launches } from "./links.js";
 import { buildLevels } from "./levels.js";
 import { buildTracks } from "./tracks.js";
@@ -38,7 +38,7 @@ function read(buffer) {
   const base = Math.ceil((begin + length) / 8) * 8;
   const columns = {};
   for (const { name, dtype, offset, length: count } of header.columns) {
-    if (COLUMNS[name] !== dtype) continue; // a column that a later writer adds
+    if (COLUMNS[name] !== dtype) continue; // a column added by a newer writer
     const Type = ARRAYS[dtype];
     const at = base + offset;
     if (!Number.isInteger(at) || at % Type.BYTES_PER_ELEMENT || !(count >= 0)) throw new Error(`the timeline is damaged: column ${name} has no place`);
@@ -51,7 +51,7 @@ function read(buffer) {
   return { header, columns };
 }
 
-// Sampled hardware counters: {name, group, unit, times (ns), values}; files of before have none.
+// Sampled hardware counters: {name, group, unit, times (ns), values}. Older files have none.
 function counters(buffer, { counters: listed = [], base }) {
   return listed.map(({ name, group, unit, offset, length }) => {
     const at = base + offset;
@@ -61,7 +61,7 @@ function counters(buffer, { counters: listed = [], base }) {
   });
 }
 
-// Every index has to lead somewhere: what is drawn later looks nothing up twice.
+// Every index must be valid, because the drawing code doesn't check again.
 function check(header, { start, duration, name, row, kind, correlation, depth, detail }) {
   const count = start.length;
   if ([duration, name, row, kind, correlation, depth, detail].some((column) => column.length !== count)) throw new Error("the timeline is damaged: its columns differ in length");
@@ -73,7 +73,7 @@ function check(header, { start, duration, name, row, kind, correlation, depth, d
   }
 }
 
-// Buffers that move between a worker and the page without being copied, each once.
+// The buffers to transfer from the worker to the page without copying, each listed once.
 export function transferables(model) {
   const arrays = [...Object.values(model.columns), model.firstTrack, model.offsets, model.reach, model.sum, model.own, model.launch, model.hiddenGraphs, model.links.head, model.links.next];
   for (const { times, values } of model.header.counters) arrays.push(times, values);

@@ -1,17 +1,17 @@
-// "Open in Perfetto": the trace goes from this page to a tab of ui.perfetto.dev by postMessage, and nowhere else. Only on the user's click,
-// the one place of the product that needs another host. Protocol: PING until PONG, then {perfetto: {buffer, title}}
+// "Open in Perfetto": the trace goes from this page to a tab of ui.perfetto.dev by postMessage, and nowhere else, and only when the user clicks. It
+// is the only feature that needs another host. Protocol: PING until PONG, then {perfetto: {buffer, title}}
 // (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui).
 const PERFETTO = "https://ui.perfetto.dev";
 const PING_EVERY = 100; // ms
-const PATIENCE = 20_000; // ms until it is said that Perfetto does not answer
+const PATIENCE = 20_000; // ms after which the page reports that Perfetto does not answer
 
-// `say(text, bad)` tells how it goes. Resolves to whether Perfetto has taken the trace.
+// `say(text, bad)` reports progress. Resolves to whether Perfetto has accepted the trace.
 export async function openInPerfetto({ url, title, say }) {
   if (!navigator.onLine) {
     say("This browser is offline, and Perfetto is a page of its own at ui.perfetto.dev. Download the Chrome trace instead and open it there later.", true);
     return false;
   }
-  const tab = window.open(PERFETTO); // before anything is awaited, else the browser takes it for a pop-up
+  const tab = window.open(PERFETTO); // must come before any await, or the browser blocks it as a pop-up
   if (!tab) {
     say("The browser refused to open a tab. Allow pop-ups for this page, or download the Chrome trace and open it at ui.perfetto.dev.", true);
     return false;

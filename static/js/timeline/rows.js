@@ -1,12 +1,12 @@
-// The lines of a timeline: headings of groups (a GPU, the CUDA calls, the ranges) and their rows, with where each stands. Labels are HTML, so
-// that they can be read aloud and folded by keyboard.
+// The lines of a timeline: group headings (a GPU, the CUDA calls, the ranges) and their rows, with their positions. Labels are HTML, so that screen
+// readers can read them and the keyboard can fold them.
 import { h, setText } from "../run/dom.js";
 import { mean, reading } from "./counters.js";
 import { percent } from "./format.js";
 import { busyWithin } from "./tracks.js";
 
 export const AXIS = 24; // height of the time axis above the rows
-export const HEIGHTS = { low: 13, normal: 18, high: 26 }; // of one line of boxes, with its gap
+export const HEIGHTS = { low: 13, normal: 18, high: 26 }; // height of one line of boxes, including its gap
 export const MAX_DEPTH = 12; // deeper nesting is left out, and the label says so
 const HEADING = 22;
 const ROW_GAP = 5;
@@ -17,8 +17,8 @@ const COUNTER = 40; // height of a counter's line
 
 export const counterKey = (counter) => `counter:${counter.group} / ${counter.name}`;
 
-// Which tracks are shown: `folded` holds keys of rows (shown as one line) and of groups ("group:" + name; shown as one line of all that their rows
-// do), `pinned` those that stand first, `hidden` those that aren't shown, and `filter` is a text that the others contain.
+// Determines which tracks are shown. `folded` holds the keys of rows that are shown as one line, and of groups ("group:" + name) that are shown as
+// one line with the activity of all their rows. `pinned` rows come first, `hidden` ones aren't shown, and all others must contain the text `filter`.
 export class Choice {
   constructor() {
     Object.assign(this, { folded: new Set(), pinned: new Set(), hidden: new Set(), filter: "" });
@@ -35,7 +35,7 @@ export class Choice {
   }
 }
 
-// Everything that can be a line: {key, name, group, row or counter}, in the order of the page.
+// Everything that can be shown as a line: {key, name, group, row or counter}, in display order.
 function parts(model) {
   const rows = model.rows.filter((row) => row.events).map((row) => ({ key: rowKey(row), name: row.name, group: row.group || KINDS[row.kind] || "Other", row }));
   const counters = (model.header.counters ?? []).filter(({ times }) => times.length).map((counter) => ({ key: counterKey(counter), name: counter.name, group: counter.group || KINDS.gpu, counter }));
@@ -89,7 +89,7 @@ function counterLine({ key, name, counter }, choice, y) {
 
 const KINDS = { gpu: "GPU", api: "CUDA", nvtx: "NVTX", thread: "Threads" };
 
-// `act` has fold(key), pin(key) and hide(key).
+// `act` has the methods fold(key), pin(key) and hide(key).
 export function labels(lines, act) {
   return lines.map((line) => {
     const can = line.kind === "group" || line.row?.depths > 1;
@@ -110,7 +110,7 @@ function trackButtons(line, act) {
   return [button("⇡", line.pinned ? "Unpin" : "Pin to the top", () => act.pin(line.key), line.pinned), button("✕", "Hide", () => act.hide(line.key))];
 }
 
-// How busy each stream is within the visible range, and what counters read there; only the text that changed is written.
+// Shows how busy each stream is in the visible range and the counter values there. Only text that has changed is written.
 export function showShares(model, lines, from, to) {
   for (const line of lines) {
     if (line.counter) setText(line.share, reading(line.counter, mean(line.counter, from, to)));
@@ -124,7 +124,7 @@ export function lineOf(lines, model, event) {
   return lines.find((line) => line.kind === "row" && line.key === key) ?? lines.find((line) => line.kind === "group" && line.rows.includes(row));
 }
 
-// The row height is remembered on this machine only.
+// The row height is remembered only in this browser.
 const STORED = "timeline-rows";
 
 export function rememberedHeight() {
@@ -140,6 +140,6 @@ export function rememberHeight(name) {
   try {
     localStorage.setItem(STORED, name);
   } catch {
-    // Not remembered, then.
+    // Then the height is not remembered.
   }
 }

@@ -1,6 +1,6 @@
-// Finding events by name: a text, or a regular expression.
+// Finds events by name, with a text or a regular expression.
 
-// {names: indices that match, events: all their events in track order}, or null for an empty search. Throws a SyntaxError with a sentence.
+// Returns {names: matching indices, events: all their events in track order}, or null for an empty search. Throws a SyntaxError with a sentence.
 export function find(model, text, asExpression) {
   if (!text.trim()) return null;
   let matches;
@@ -26,7 +26,8 @@ export function find(model, text, asExpression) {
   return { names, events, text, asExpression };
 }
 
-// The match after (by > 0) or before `selected` in time, wherever it stands; around the end to the other one. {event, place}, place from 1.
+// The next match in time after (by > 0) or before `selected`, on any row, wrapping around at the ends. Returns {event, place}, with `place` counted
+// from 1.
 export function stepMatch(model, matches, selected, by, from) {
   const { start, name } = model.columns;
   const later = (a, b) => start[a] - start[b] || a - b;

@@ -1,11 +1,11 @@
-// Figures of a range of the timeline. Times in nanoseconds. They are generators that pause every few thousand events, so that counting a
-// million of them never holds up a frame; `inSlices` runs them.
+// Computes the figures of a range of the timeline, with times in nanoseconds. The functions are generators that pause every few thousand events, so
+// that counting a million events never delays a frame. `inSlices` runs them.
 import { busyWithin, firstReaching } from "./tracks.js";
 
 const EVENTS_A_STEP = 8192;
-const SLICE = 5; // ms of one turn
+const SLICE = 5; // ms per slice
 
-// Runs a generator between frames and hands over what it returns; the returned function stops it.
+// Runs a generator between frames and passes on its result. The returned function stops it.
 export function inSlices(generator, done) {
   let timer = 0;
   const turn = () => {
@@ -28,7 +28,7 @@ export function atOnce(generator) {
   }
 }
 
-// What the figures are of: each GPU with its streams, or the threads where the device is the CPU.
+// The devices that the figures cover: each GPU with its streams, or the threads if the device is the CPU.
 export function devicesOf(model) {
   const found = new Map();
   const gpu = model.rows.some((row) => row.kind === "gpu" && row.events);
@@ -41,7 +41,7 @@ export function devicesOf(model) {
   return [...found.values()];
 }
 
-// What a device event counts as. `own` holds indices of names of the program's own kernels, or is null where nobody knows.
+// The category of a device event. `own` holds the name indices of the program's own kernels, or is null if they are unknown.
 export function categories(model, own) {
   const { kinds } = model.header;
   const { kind, name } = model.columns;
@@ -58,7 +58,7 @@ export function* figures(model, { from, to, rows = null, own = null, group = nul
     const chosen = rows ? device.rows.filter((row) => rows.includes(row)) : device.rows;
     if (chosen.length) result.devices.push(yield* ofDevice(model, { ...device, rows: chosen }, from, to, category));
   }
-  result.launches = rows ? null : yield* launchCalls(model, from, to); // calls of the whole range: they belong to no stream
+  result.launches = rows ? null : yield* launchCalls(model, from, to); // calls in the whole range, because they belong to no stream
   result.hiddenGraphs = model.hiddenGraphs.filter((at) => at >= from && at < to).length;
   return result;
 }
@@ -69,7 +69,7 @@ export function* byName(model, rows, from, to, category = () => "") {
   return yield* byGroup(model, rows, from, to, { key: (event) => name[event], label: (key) => names[key] }, category);
 }
 
-// By the group's key of an event, over [from, to): how often, how long in all, at least and at most. Nested time counts once, for the inner.
+// Sums up the events in [from, to) by group key: count, total, shortest and longest time. Nested time counts only once, for the inner event.
 export function* byGroup(model, rows, from, to, group, category = () => "") {
   const { start, duration, name } = model.columns;
   const sums = new Map();
@@ -94,15 +94,15 @@ export function* byGroup(model, rows, from, to, group, category = () => "") {
   return [...sums.values()].sort((a, b) => b.total - a.total);
 }
 
-// One device over [from, to): where its time goes, the gaps between what it did, and who is to blame for them. Idle time before an event is
-// the host's until the call that launched it began, then launching; where that call had begun before the device fell idle, the event was
-// queued. (Causes after HolisticTraceAnalysis.)
+// Analyses one device over [from, to): where its time goes, the gaps between events, and their causes. The idle time before an event is attributed to
+// the host until the call that launched it began, and to launching after that. If that call had begun before the device became idle, the event was
+// queued. (Causes as in HolisticTraceAnalysis.)
 function* ofDevice(model, device, from, to, category) {
   const { start, duration, kind } = model.columns;
   const [kernel, graph] = ["kernel", "graph"].map((text) => model.header.kinds.indexOf(text));
   const heads = [];
   for (const row of device.rows) {
-    const depths = device.gpu ? row.depths : 1; // on a thread, what is nested lies within the first depth
+    const depths = device.gpu ? row.depths : 1; // on a thread, the first depth contains all nested events
     for (let depth = 0; depth < depths; depth += 1) {
       const track = model.firstTrack[row.index] + depth;
       heads.push({ at: firstReaching(model, track, from), end: model.offsets[track + 1] });
@@ -185,7 +185,7 @@ function* ofStream(model, row, from, to) {
   return { row, events, busy: busyWithin(model, track, from, to), gaps: spread(gaps) };
 }
 
-// Calls of the range that put something on a device.
+// The calls in the range that launched something on a device.
 function* launchCalls(model, from, to) {
   const { start, correlation, kind } = model.columns;
   const api = model.header.kinds.indexOf("api");
@@ -205,7 +205,7 @@ function* launchCalls(model, from, to) {
 }
 
 function spread(values) {
-  const sorted = Float64Array.from(values).sort(); // numbers sort several times faster here than in a plain array
+  const sorted = Float64Array.from(values).sort(); // sorts several times faster than a plain array
   const at = (part) => (sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] : null);
   return { count: sorted.length, p50: at(0.5), p95: at(0.95), most: sorted.length ? sorted.at(-1) : null };
 }

@@ -1,5 +1,5 @@
-// Tracks: one line of boxes each, which is a row at one depth. Events are put in the order (row, depth, start), so that a track is a
-// slice of every column and a binary search finds what is visible.
+// A track is one line of boxes, which is a row at one depth. Events are sorted by (row, depth, start), so that a track is a slice of every column and
+// a binary search finds the visible events.
 
 export function buildTracks(header, columns) {
   const count = columns.start.length;
@@ -21,7 +21,7 @@ export function buildTracks(header, columns) {
   return { columns: sorted, own: order ? reorder(own, order) : own, rows, firstTrack, offsets, ...sums(sorted, offsets, tracks) };
 }
 
-// Where each event goes, or null where all stand there already.
+// The new order of the events, or null if they are already sorted.
 function permutation({ row, depth, start }, firstTrack, offsets, tracks) {
   const order = new Uint32Array(start.length);
   const next = offsets.slice(0, tracks);
@@ -40,7 +40,7 @@ function reorder(column, order) {
   return sorted;
 }
 
-// `reach`: the latest end so far in the track, for tracks whose events overlap. `sum`: durations of all events before.
+// `reach` is the latest end so far in the track, for tracks with overlapping events. `sum` is the total duration of all earlier events.
 function sums({ start, duration }, offsets, tracks) {
   const reach = new Float64Array(start.length);
   const sum = new Float64Array(start.length + 1);
@@ -56,7 +56,7 @@ function sums({ start, duration }, offsets, tracks) {
   return { reach, sum };
 }
 
-// Time of an event less that of the events directly within it, so that a table of nested ranges counts nothing twice.
+// The time of an event minus that of the events directly inside it, so that a table of nested ranges counts nothing twice.
 function selfTimes({ start, duration, row, depth }) {
   const own = Float64Array.from(duration);
   const open = [];
@@ -81,7 +81,7 @@ function selfTimes({ start, duration, row, depth }) {
 
 export const trackOf = (model, event) => model.firstTrack[model.columns.row[event]] + model.columns.depth[event];
 
-// First event of track `t` that may reach beyond `time`.
+// The first event of track `t` that may extend beyond `time`.
 export function firstReaching(model, t, time) {
   let low = model.offsets[t];
   let high = model.offsets[t + 1];
@@ -93,7 +93,7 @@ export function firstReaching(model, t, time) {
   return low;
 }
 
-// First event of track `t` that begins at `time` or later.
+// The first event of track `t` that begins at `time` or later.
 export function firstFrom(model, t, time) {
   const { start } = model.columns;
   let low = model.offsets[t];
@@ -106,7 +106,7 @@ export function firstFrom(model, t, time) {
   return low;
 }
 
-// The event of track `t` under `time`, give or take `slack`; -1 where there is none. The nearest wins, then the shortest.
+// The event of track `t` at `time`, within `slack`, or -1 if there is none. The nearest one wins, then the shortest.
 export function hit(model, t, time, slack) {
   const { start, duration } = model.columns;
   let best = -1;
@@ -123,7 +123,7 @@ export function hit(model, t, time, slack) {
   return best;
 }
 
-// Work of track `t` within [from, to): exact where its events do not overlap, else never more than the range.
+// The busy time of track `t` in [from, to). It is exact if the events don't overlap, and never more than the range otherwise.
 export function busyWithin(model, t, from, to) {
   return Math.min(to - from, Math.max(0, before(model, t, to) - before(model, t, from)));
 }

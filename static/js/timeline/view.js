@@ -1,6 +1,6 @@
-// A timeline in a box, or two on one scale: what range is shown, what is selected, measured and searched for. Each timeline is a lane.
-// For other modules: the box's `timeline` is this view; `box.marks = [{start_ns, end_ns, label, id, sha?}]` are drawn; `timeline:range`
-// {sha, start_ns, end_ns, rows} is dispatched on it when a range was measured, `timeline:mark` {id} when a mark was clicked.
+// Shows one timeline, or two on the same scale, in a box, and holds the visible range, selection, measurement and search. Each timeline is a lane.
+// For other modules, the box's `timeline` is this view, and `box.marks = [{start_ns, end_ns, label, id, sha?}]` are drawn. The box dispatches
+// `timeline:range` {sha, start_ns, end_ns, rows} when a range has been measured, and `timeline:mark` {id} when a mark has been clicked.
 import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { anchors } from "./compare.js";
@@ -14,15 +14,16 @@ import { HEIGHTS, rememberedHeight, rememberHeight, rowKey } from "./rows.js";
 import { find, stepMatch } from "./search.js";
 import { Toolbar } from "./toolbar.js";
 
-const LEAST_SPAN = 20; // ns across the screen
-const REST = 120; // ms after the last move before figures are counted
+const LEAST_SPAN = 20; // smallest visible range in ns
+const REST = 120; // ms after the last move until the figures are computed
 
 export class TimelineView {
-  // `lanes`: [{url, name, sha?, own?}] of one timeline or two; or the one's `url` and `name`. `own` are names of the program's own kernels.
+  // `lanes` is [{url, name, sha?, own?}] for one or two timelines. For a single one, `url` and `name` are enough. `own` holds the names of the
+  // program's own kernels.
   constructor(element, { url, name = "", worker = null, lanes = [{ url, name }] }) {
     Object.assign(this, { element, workerUrl: worker, lanesWanted: lanes.length });
     this.range = { from: 0, to: 1 };
-    this.grouping = "name"; // of the table (groups.js)
+    this.grouping = "name"; // grouping of the table (groups.js)
     this.rowHeight = rememberedHeight();
     this.aborter = new AbortController();
     this.toolbar = new Toolbar(this);
@@ -119,10 +120,10 @@ export class TimelineView {
 
   resized() {
     for (const lane of this.lanes) lane.resize();
-    this.paint(); // at once: a canvas that was sized anew is empty
+    this.paint(); // immediately, because a resized canvas is empty
   }
 
-  // Range over all lanes, on the common scale.
+  // The range over all lanes, on the common scale.
   bounds() {
     return { from: Math.min(...this.lanes.map((lane) => -lane.offset)), to: Math.max(...this.lanes.map((lane) => lane.span - lane.offset)) };
   }
@@ -154,7 +155,7 @@ export class TimelineView {
     performance.mark("timeline:picture");
   }
 
-  // Figures are counted when the view has come to rest.
+  // Computes the figures once the view has come to rest.
   settle() {
     clearTimeout(this.resting);
     this.panels.stop();
@@ -167,7 +168,7 @@ export class TimelineView {
   }
 
   set(from, to) {
-    if (!this.painted) return; // nothing is there yet to be moved
+    if (!this.painted) return; // there is nothing to move yet
     const bounds = this.bounds();
     const span = bounds.to - bounds.from;
     const wide = Math.min(span * 1.04, Math.max(LEAST_SPAN, to - from));
@@ -193,7 +194,7 @@ export class TimelineView {
     this.set(this.range.from + by, this.range.to + by);
   }
 
-  // The time under the pointer where it rests on a canvas: zooming by key keeps it in place.
+  // The time under the pointer if it is over a canvas. Zooming by keyboard keeps this time in place.
   pointed() {
     const lane = this.lanes.find((known) => known.input?.at);
     return lane ? lane.painter.time(lane.input.at.x, lane.view) - lane.offset : undefined;
@@ -212,7 +213,7 @@ export class TimelineView {
     this.settle();
   }
 
-  // Brings an event into view, and zooms in where it would be too small to see.
+  // Brings an event into view, and zooms in if it would be too small to see.
   reveal(lane, event) {
     const { start, duration: took } = lane.model.columns;
     const wide = this.range.to - this.range.from;
@@ -238,7 +239,7 @@ export class TimelineView {
     else if (this.measuredRange) this.show(this.measuredRange.from, this.measuredRange.to);
   }
 
-  // Shows [from, to] with some room around, on the common scale.
+  // Shows [from, to] on the common scale with some room around it.
   show(from, to) {
     const room = Math.max((to - from) * 0.25, LEAST_SPAN);
     this.set(from - room, to + room);
@@ -250,7 +251,8 @@ export class TimelineView {
     else this.say(by > 0 ? "Last event in this row." : "First event in this row.");
   }
 
-  // Measures [from, to] on the lane's own clock over some of its lines (none: all). A second lane measures the same part of the common scale.
+  // Measures [from, to] on the lane's own clock over `lines`, or over all lines if there are none. A second lane measures the same part of the common
+  // scale.
   measure(lane, from = 0, to = 0, lines = []) {
     this.measuredRange = lane ? { from: from - lane.offset, to: to - lane.offset } : null;
     const keys = new Set(lines.map((line) => line.key));
@@ -371,7 +373,7 @@ export class TimelineView {
     this.element.dispatchEvent(new CustomEvent("timeline:mark", { bubbles: true, detail: { id: mark.id } }));
   }
 
-  // For tests and for links: what is selected, in words.
+  // The selection in words, for tests and links.
   get selectedName() {
     return this.active.selected >= 0 ? nameOf(this.active.model, this.active.selected) : "";
   }

@@ -1,4 +1,4 @@
-// Parses a large timeline off the page's own thread.
+// Parses a large timeline outside the page's thread.
 import { parse, transferables } from "./parse.js";
 
 self.onmessage = ({ data }) => {

@@ -26,6 +26,7 @@ def reached(stack: Stack, browser: Browser, run: str, kind: str, **payload) -> l
     return stack.await_true(look, f"{kind} {payload}")
 
 
+@pytest.mark.timed
 def test_softmax_survives_four_kills(stack, person, monkeypatch):
     monkeypatch.setattr(stack_module, "PATIENCE", 1200.0)
     task = (ROOT / "examples" / "softmax.py").read_text().replace("1536, 4096", "256, 2048")  # what is killed is the same, and is there again sooner

@@ -199,7 +199,33 @@ def test_nan_is_handed_on_or_swallowed_by_a_bound(semantics):
     masked = task("return torch.tril(x) @ y", "torch.randn(64, 64); torch.randn(64, 16)")
     assert not semantics.changed(masked, "torch.tril(x) @ y", "torch.stack([x[i, : i + 1] @ y[: i + 1] for i in range(64)])").wrong
     best = task("return x.topk(8).values", "torch.randn(16, 64)")
-    assert not semantics.changed(best, "x.topk(8)", "x.nan_to_num(-9.0).topk(8)").wrong
+    assert not semantics.changed(best, "x.topk(8)", "x.nan_to_num(-9.0, torch.inf).topk(8)").wrong
+    assert "infinity in the inputs is lost" in semantics.changed(best, "x.topk(8)", "x.clamp(max=1e30).topk(8)").wrong
+
+
+@pytest.mark.parametrize(
+    "body, inputs, init, options",
+    [
+        ("self.n += 1\nreturn x.mean(-1)", "torch.randn(32, 64)", "self.register_buffer('n', torch.zeros(()))", {}),
+        ("return F.dropout(x, 0.1).mean(-1)", "torch.randn(32, 64)", "", {}),
+        ("return x.mean(-1), x.topk(4).values", "torch.randn(32, 64)", "", {}),
+        ("return torch.tanh(x.mean(-1, keepdim=True) * self.w)", "torch.randn(32, 64)", "self.w = nn.Parameter(torch.randn(64))", {"backward": True}),
+    ],
+    ids=["state", "random numbers", "an ordering", "gradients"],
+)
+def test_nan_is_handed_on_beside(semantics, body, inputs, init, options):
+    top = task(body, inputs, init)
+    lossy = ("F.dropout(x", "F.dropout(x.nan_to_num(0.0, torch.inf)") if "dropout" in body else ("x.mean", "x.nan_to_num(0.0, torch.inf).mean")
+    assert "NaN in the inputs is lost" in semantics.changed(top, *lossy, **options).wrong
+    assert not semantics.same(top, **options).wrong
+
+
+@pytest.mark.parametrize("bounds", ["max=1e30", "min=-1e30"])
+def test_infinity_of_either_sign_is_handed_on(semantics, bounds):
+    rows = task("return x.mean(-1)", "torch.randn(64, 64)")
+    assert "infinity in the inputs is lost" in semantics.changed(rows, "x.mean", f"x.clamp({bounds}).mean").wrong
+    whole = task("return x.sum()", "torch.randn(64, 64)")
+    assert "infinity in the inputs is lost" in semantics.changed(whole, "x.sum", "x.clamp(max=1e30).sum").wrong
 
 
 NORMED = task("return self.l(x) / x.sum(-1, keepdim=True)", "torch.randn(512, 128)", init="self.l = nn.Linear(128, 64)")
@@ -235,3 +261,46 @@ def test_calls_after_one_with_nan_are_held_to_their_own_outputs(semantics):
     """In tier full, more of the task's inputs follow it."""
     outcome = semantics.same(task("return torch.softmax(x, -1)"), full=True)
     assert outcome.wrong == "" and {"not a number", "task inputs 3"} <= {trial.name for trial in outcome.trials}
+
+
+# Stands for an assertion on the device: after it a process answers nothing more.
+ASSERTING = """
+import torch
+import torch.nn as nn
+
+lost = []
+
+
+class Model(nn.Module):
+    def forward(self, x, mask):
+        if lost or not bool(mask.any(dim=0).all()):
+            lost.append(1)
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        last = mask.sum(dim=0) - 1
+        return torch.tanh(x.gather(0, last[None])[0]) * 2
+
+
+def get_inputs():
+    return [torch.randn(16, 64), torch.arange(16)[:, None] < torch.randint(4, 16, (64,))]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+COUNTING = ASSERTING.replace(
+    "    def forward(self, x, mask):\n",
+    '    def __init__(self):\n        super().__init__()\n        self.register_buffer("calls", torch.zeros(()))\n\n'
+    "    def forward(self, x, mask):\n        self.calls += 1\n",
+)
+
+
+@pytest.mark.parametrize("task", [ASSERTING, COUNTING])
+def test_inputs_on_which_the_device_asserts_are_none_that_the_task_accepts(semantics, task):
+    """Masks are varied too, and one without a true element may end the reference's context: a fresh process takes over, and both sides begin anew."""
+    program = task.replace("class Model(", "class ModelNew(").replace("lost.append(1)", "pass").replace("if lost or", "if")
+    outcome = semantics.judge(program, task)
+    assert not outcome.wrong, outcome.wrong
+    wrong = semantics.judge(program.replace("* 2", "* 2.1"), task)
+    assert wrong.wrong

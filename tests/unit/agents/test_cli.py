@@ -106,3 +106,16 @@ def test_control_reaches_a_run_of_another_process(client, task, tmp_path):
     client.before = cancel
     assert cli.main(["solve", str(task), "--out", str(out), "--quiet"]) == 4
     assert cli.main(["control", str(out), "cancel"]) == cli.USAGE, "it has finished"
+
+
+def test_a_run_goes_on_on_the_device_that_it_was_begun_on(client, task, tmp_path, capsys, monkeypatch):
+    """A GPU's run that is continued without --device must never be measured on the CPU."""
+    opened = []
+    monkeypatch.setattr(cli, "open_verifier", lambda device, data_dir: opened.append(device) or client)
+    out = tmp_path / "out"
+    assert cli.main(["solve", str(task), "--out", str(out), "--device", "cuda:1", "--quiet"]) == 0
+    assert cli.main(["solve", str(task), "--out", str(out), "--resume", "--quiet"]) == 0
+    assert opened == ["cuda:1", "cuda:1"]
+    assert cli.main(["solve", str(task), "--out", str(out), "--resume", "--device", "cpu"]) == cli.USAGE
+    assert "holds a run on cuda:1" in capsys.readouterr().err and opened == ["cuda:1", "cuda:1"]
+    assert cli.main(["solve", str(task), "--out", str(out), "--resume", "--device", "cuda:0", "--quiet"]) == 0 and opened[-1] == "cuda:0"

@@ -92,9 +92,9 @@ def test_what_compiler_and_hardware_say():
         "12 bytes loaded by a thread",
         "4096 bytes of shared memory a block",
         "10.0 us a launch, 1 launch a call, 80 % of the device's time",
-        "occupancy 31 % of 50 % possible, limited by registers",
+        "occupancy 31 % of 50 % possible (registers bound what is possible)",
         "long scoreboard 60 %",
-        "memory throughput 41 % of its peak",
+        "DRAM 41 %, L2 not measured",
     ):
         assert said in text
     assert "l1tex" not in text, "no raw counters"

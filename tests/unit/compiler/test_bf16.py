@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from compiler import DeviceFigures
-from compiler.kernel.builder import rounded
+from compiler.kernel.rounding import rounded
 from tests.emulator import as_cpp
 
 BODIES = {

@@ -29,6 +29,8 @@ CASES = {
     "flip": ("return torch.flip(x, (0, 2)) * x", BIG, "x"),
     "slice_scatter": ("return torch.slice_scatter(x, y, 1, 8, 24) + 1", f"{BIG}, torch.randn(6, 16, 32)", "x, y"),
     "select_scatter": ("return torch.select_scatter(x, y, 1, -3) * 2", f"{BIG}, torch.randn(6, 32)", "x, y"),
+    "a region": ("z = torch.zeros_like(x)\nz[1:3, :, 4:9] = y\nz[:2, -6:-2, :5] = y[:, :4]\nreturn z * 2", f"{BIG}, torch.randn(2, 64, 5)", "x, y"),
+    "a region within regions": ("z = x.clone()\nz[1:4, 3:7, 30:] = y\nreturn z.relu()", f"{BIG}, torch.randn(3, 4, 2)", "x, y"),
     "written": ("z = x.clone()\nz[:, 3:7] = y\nreturn z.relu()", f"{BIG}, torch.randn(4, 32)", "x, y"),
     "minus infinity": ("z = x.clone()\nz[z < 0] = -float('inf')\nreturn z.exp() * 2", BIG, "x"),
     "pad": ("return F.pad(x, (1, 2, 3, -4), value=2.5) * 2", BIG, "x"),
@@ -57,12 +59,22 @@ def test_an_index_outside_reads_nothing(compiled, task):
     assert torch.equal(got[[0, 3, 4, 6, 7, 8]], 2 * x[[0, 2, 3, 5, 0, 5]]) and got[[1, 2, 5]].isnan().all()
 
 
-@pytest.mark.parametrize("name", ["two indices, broadcast", "cat", "slice_scatter", "pad", "rotary"])
+@pytest.mark.parametrize("name", ["two indices, broadcast", "cat", "slice_scatter", "a region", "pad", "rotary"])
 def test_the_same_in_cuda(compiled, task, name):
     body, inputs, arguments = CASES[name]
     found = compiled(task(body, inputs, arguments=arguments))
     plan = make_plan(found.capture, found.source, DeviceFigures.h200())
     found.text = as_cpp(print_program(plan, found.source, Options()))
+    found.check()
+
+
+def test_a_region_is_one_pass_over_the_whole(compiled, task):
+    body, inputs, arguments = CASES["a region"]
+    found = compiled(task(f"{body}, x.softmax(-1)", inputs, arguments=arguments))
+    group = next(group for group in found.plan.groups if "set region" in group.kinds)
+    assert len(found.plan.groups) == 2 and len(group.kinds) == 3 and "torch.full" not in found.text
+    found.text = print_program(found.plan, found.source, Options().with_strategy("leave-to-library", group.id))
+    assert "torch.slice_scatter(" in found.text
     found.check()
 
 

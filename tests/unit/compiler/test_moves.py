@@ -75,3 +75,13 @@ def test_a_kernel_that_saves_nothing_is_given_back(plan_of):
     found = plan_of("softmax", DeviceFigures.cpu(2))
     offered = moves(found.plan, Options(), report(10.0, 8.0), None)
     assert any(move.strategy == "leave-to-library" and move.options.on("leave-to-library", move.group) for move in offered)
+
+
+def test_sums_at_an_index_are_given_back_alone(compiled, task):
+    source = task("return torch.zeros_like(z).index_add(0, i, x * y)", "torch.randn(300, 32), torch.randn(300, 32), torch.randn(20, 32), "
+                  "torch.randint(0, 20, (300,))", arguments="x, y, z, i")  # fmt: skip
+    found = compiled(source, figures=DeviceFigures.h200())
+    (move,) = [move for move in moves(found.plan, Options(), report(0.9, 1.5), None) if "adds up" in move.expectation]
+    text = print_program(found.plan, found.source, move.options)
+    assert "join_sum" in found.text and "join_sum" not in text and "index_add_(" in text and "kernels." in text
+    assert not [again for again in moves(found.plan, move.options, report(0.9, 1.5), None) if "adds up" in again.expectation]

@@ -1,13 +1,16 @@
 """Names of a task that a program has for itself: each keeps its own meaning."""
 
 import contextlib
+import re
+import shutil
+import subprocess
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from compiler import DeviceFigures, Options, print_program
-from compiler.kernel.naming import free, parameters
+from compiler.kernel.naming import RESERVED_IN_C, free, kernel_base, parameters
 from tests.emulator import as_cpp
 
 PAIRS = ("query, key", "value, state", "stream, scratch", "packed, main", "check, dense", "exact, kernels", "static, graph", "held, ctypes")
@@ -102,4 +105,37 @@ return getattr(self.old, "1")(self.norms["batch-norm"](y)) + getattr(self.old, "
     found = compiled(task(body, "torch.randn(8, 4)", init))
     places = ("self.both[0].weight", "self.late[1].weight", "self.norms['0'].weight", "self.old._buffers['shift-by']")
     assert all(place in found.text for place in places)
+    found.check()
+
+
+@pytest.mark.parametrize(
+    ("command", "headers"),
+    [
+        pytest.param(["g++", "-fsyntax-only"], ("cmath", "cstddef", "algorithm"), id="cpp"),
+        pytest.param(
+            ["nvcc", "-arch=sm_90", "--ptx", "-Xcudafe", "--error_limit=5000"],
+            ("cmath", "cuda_bf16.h", "cuda_fp16.h"),
+            id="cuda",
+            marks=[pytest.mark.slow, pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not installed")],
+        ),
+    ],
+)
+def test_no_kernel_has_the_name_of_a_function_of_the_headers(tmp_path, command, headers):
+    """Every operator of PyTorch, alone in a kernel."""
+    operators = {schema.name.removeprefix("aten::") for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")}
+    lines = [f"#include <{name}>" for name in headers]
+    lines += [f'extern "C" int {name}(const float*, float*, void*);' for name in sorted({kernel_base([one]) for one in operators} - RESERVED_IN_C)]
+    source = tmp_path / "names.cu"
+    source.write_text("\n".join(lines) + "\n")
+    done = subprocess.run(
+        [*command, *(["-x", "c++"] if command[0] == "g++" else ["-o", "names.ptx"]), str(source)], capture_output=True, text=True, cwd=tmp_path
+    )
+    taken = [lines[int(line) - 1] for line in re.findall(r"names\.cu[:(](\d+)\)?[:\d]* error", done.stderr)]
+    assert not taken and done.returncode == 0, taken or done.stderr
+
+
+@pytest.mark.parametrize("call", ["torch.erfc(x)", "torch.fmod(x, 0.3)", pytest.param("torch.log2(x)", marks=pytest.mark.slow)])
+def test_an_operator_alone_that_the_c_library_has_too(compiled, task, call):
+    found = compiled(task(f"return {call}", "torch.rand(2000)"))
+    assert found.own
     found.check()

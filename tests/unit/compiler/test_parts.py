@@ -6,6 +6,7 @@ import torch
 from compiler import DeviceFigures, Options, make_plan, print_program
 from tests.unit.compiler.loading import load
 from verifier.parties.capturing.capture import capture
+from verifier.parties.seeding import seed_everything
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 INIT = "    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(12, 12)\n"
@@ -90,10 +91,13 @@ def checked(source: str, calls: int = 3):
     made = load(text, "program")["ModelNew"]()
     made.load_state_dict(eager.state_dict())
     for call in range(calls):
-        torch.manual_seed(call)
+        seed_everything(call)
         inputs = task["get_inputs"]()
         with torch.no_grad():
-            expected, got = eager(*inputs), made(*inputs)
+            seed_everything(call)
+            expected = eager(*inputs)
+            seed_everything(call)
+            got = made(*inputs)
         torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-5)
     return plan, text
 

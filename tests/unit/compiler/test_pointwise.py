@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from compiler import DeviceFigures
+from compiler.kernel.functions import OF_ONE
+from tests.emulator import as_cpp
 from tests.unit.compiler.loading import load
 
 CASES = {
@@ -16,6 +19,11 @@ CASES = {
     "slices": ("a, b = x.chunk(2, dim=1)\nreturn torch.sigmoid(a) * b + x[:, 3:43]", "torch.rand(64, 80)", "x"),
     "select": ("return x[:, 1] * x[:, 0] + x.select(2, 4).sum()", "torch.rand(32, 3, 40)", "x"),
     "integers": ("return (x * 3 - y) & 7, x // 1 + y, x + 0.5", "torch.randint(-50, 50, (1500,)), torch.randint(0, 9, (1500,))", "x, y"),
+    "whole numbers divided": (
+        'return x // 7 + torch.div(x, 4, rounding_mode="trunc"), x % 5 - torch.fmod(x, 3), (x.int() // 3) % 9',
+        "torch.randint(-50, 50, (1500,))",
+        "x",
+    ),
     "mixed types": ("return x * y + z.float(), (y > 2) & z", "torch.rand(1500), torch.randint(0, 5, (1500,)), torch.rand(1500) > 0.5", "x, y, z"),
     "comparisons": ("return torch.where((x > y) | (x == 0), x, -y) + (x <= y)", "torch.rand(40, 40), torch.rand(40, 40)", "x, y"),
     "clamps": (
@@ -25,7 +33,14 @@ CASES = {
     ),
     "powers": ("return x**2 + x**3 + x**0.5 + x**-1 + x**1.7 + torch.rsqrt(x)", "torch.rand(1500) + 0.1", "x"),
     "functions": ("return torch.tanh(x) + torch.erf(x) + torch.log1p(x.abs()) + torch.expm1(x) + x.sin() * x.cos()", "torch.randn(3000) * 3", "x"),
+    "hyperbolic functions and their inverses": ("return torch.asinh(x) + torch.acosh(x * x + 1), x.sinh() + x.cosh()", "torch.randn(3000) * 3", "x"),
     "logs": ("return torch.log(x) + torch.exp(x) + torch.sqrt(x) + x.reciprocal()", "torch.rand(3000) * 8 + 0.01", "x"),
+    "powers of integers and of numbers": (
+        "return i**2 + i**3 - i**4, 2**x + torch.pow(0.3, x), 1.5**i",
+        "torch.randint(-9, 9, (1500,)), torch.randn(1500)",
+        "i, x",
+    ),
+    "decimals": ("return torch.round(x, decimals=2), torch.round(x * 900, decimals=-2) + x.round(decimals=0)", "torch.randn(3000) * 5", "x"),
     "rounding": ("return x.floor() + x.ceil() * 2 + x.round() * 3 + x.trunc() * 4 + x.sign()", "torch.randn(3000) * 5", "x"),
     "activations": (
         'return F.gelu(x) + F.gelu(x, approximate="tanh") + F.silu(x) + F.softplus(x) + F.mish(x) + F.elu(x) + F.leaky_relu(x, 0.2)',
@@ -57,6 +72,34 @@ def test_nan_and_infinity(compiled, task):
     x[::11] = float("inf")
     x[::13] = float("-inf")
     found.check([x])
+
+
+SPECIAL = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0, -1.0, 0.75, -1e-30, 2e-39, 90.0, -3e38])
+OF_TWO = "torch.logaddexp(x, y), torch.copysign(x, y), torch.fmax(x, y), torch.fmin(x, y), torch.copysign(x, -0.0), torch.signbit(y), torch.pow(2, x)"
+
+
+def same_as_eager(found, *inputs, signs=True):
+    """`signs` compares the signs of zeros too."""
+    text = as_cpp(found.text) if "__global__" in found.text else found.text
+    for at, (a, b) in enumerate(zip(load(text, "program")["ModelNew"]()(*inputs), found.model(*inputs), strict=True)):
+        apart = ~torch.isclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True) | (signs & (a.signbit() != b.signbit()) & ~a.isnan())
+        assert not apart.any(), (at, [x[apart][:8] for x in inputs], a[apart][:8], b[apart][:8])
+
+
+@pytest.mark.parametrize("figures", [None, DeviceFigures.h200()], ids=["cpp", "cuda"])
+def test_every_function_at_special_values(compiled, task, figures):
+    calls = [f"torch.{name}(x)" for name in (*OF_ONE, "rsqrt", "reciprocal", "atanh", "signbit", "isnan", "isinf")]
+    found = compiled(task(f"return {', '.join(calls)}", "torch.randn(3000)"), figures=figures)
+    assert len(found.plan.own) == len(found.plan.groups), [group.reason for group in found.plan.groups]
+    same_as_eager(found, torch.cat([SPECIAL, torch.randn(3000 - len(SPECIAL))]), signs=False)
+
+
+@pytest.mark.parametrize("figures", [None, DeviceFigures.h200()], ids=["cpp", "cuda"])
+def test_every_pair_of_special_values(compiled, task, figures):
+    found = compiled(task(f"return {OF_TWO}", "torch.randn(2000), torch.randn(2000)", arguments="x, y"), figures=figures)
+    assert len(found.plan.own) == len(found.plan.groups), [group.reason for group in found.plan.groups]
+    pairs = torch.cat([torch.cartesian_prod(SPECIAL, SPECIAL), torch.randn(2000 - len(SPECIAL) ** 2, 2)])
+    same_as_eager(found, *pairs.t().contiguous())
 
 
 def test_non_contiguous_input(compiled, task):

@@ -37,6 +37,10 @@ POINTWISE = {
         "return torch.tan(x) + torch.log(x.abs() + 1) / x.sqrt() + torch.rsqrt(x) + x.round() + x.floor() + torch.pow(x, 1.5) + torch.sign(x - 1)",
         "torch.rand(40, 33) * 2 + 0.1",
     ),
+    "more-functions": (
+        "y = x.flip(0)\nreturn torch.logaddexp(x, y), x.copysign(y), torch.fmax(x, y), x.signbit(), torch.atanh(x.sin()) + torch.asinh(x), 2**y",
+        "torch.randn(40, 33) * 3",
+    ),
     "broadcast": ("return (x * self.w + self.b[:, None]).sigmoid(), x[:, :, 3:7] + 1", "torch.randn(5, 6, 11)"),
     "turned": ("return (x.transpose(1, 2) + self.b).contiguous(), x[1:, 2:5] * x[:-1, 1:4]", "torch.randn(5, 6, 11)"),
     "types": (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integrity.choosing import EVERY, SENTINELS, Changes, changes_of, groups_of, of_a_commit, part, touched
-from tests.integrity.corpus import ROOT, read_corpus
+from tests.integrity.choosing import EVERY, SENTINELS, Changes, changes_of, code_of, groups_of, of_a_commit, part, touched
+from tests.integrity.corpus import ROOT, is_timed, read_corpus
 
 ENTRIES = [entry for entry in read_corpus() if entry.runs_on("cpu")]
 
@@ -44,7 +44,7 @@ def test_a_changed_entry_runs_and_so_do_all_of_a_changed_task():
         ("verifier/timing/blocks.py", "design_late_store", "44_traces_the_parent"),
         ("verifier/correctness/trials.py", "55_half_of_the_batch", "70_lottery"),
         ("verifier/integrity/judging.py", "01_reference_in_other_words", "44_traces_the_parent"),
-        ("verifier/build/extension.py", "inline_cpp_softmax", "any_scripted"),
+        ("verifier/build/extension.py", "cpu_running_state", "any_scripted"),
     ],
 )
 def test_a_changed_defence_runs_what_it_is_there_for(file, runs, rests):
@@ -53,8 +53,46 @@ def test_a_changed_defence_runs_what_it_is_there_for(file, runs, rests):
 
 
 def test_a_source_that_the_table_does_not_know_may_break_everything():
-    assert touched(["verifier/brand_new.py"]) == EVERY == touched(["verifier/devices/cpu.py"]) == touched(["verifier/judge/judge.py"])
+    assert touched(["verifier/brand_new.py"]) == EVERY == touched(["verifier/evaluation.py"])
     assert names("verifier/brand_new.py") == {entry.name for entry in ENTRIES}
+
+
+@pytest.mark.parametrize("file", ["verifier/judge/judge.py", "verifier/devices/cpu.py", "verifier/parties/party.py"])
+def test_machinery_that_all_share_runs_each_kind_once(file):
+    known = {entry.name: entry for entry in ENTRIES}
+    found = [known[name] for name in names(file)]
+    assert {(entry.kind, entry.hack) for entry in found} == {(entry.kind, entry.hack) for entry in ENTRIES}
+    assert {entry.task for entry in found if entry.kind == "honest"} == {entry.task for entry in ENTRIES if entry.kind == "honest"}
+    assert set(SENTINELS) < set(names(file)) < set(known)
+
+
+def test_programs_that_are_timed_run_once_a_kind_unless_the_clock_is_touched():
+    known = {entry.name: entry for entry in ENTRIES}
+    timed = {entry.name for entry in ENTRIES if any(is_timed(entry, form) for form in entry.short_forms)}
+    state = {entry.name for entry in ENTRIES if "state" in groups_of(entry)}
+    by_correctness, by_clock = names("verifier/correctness/trials.py"), names("verifier/timing/blocks.py")
+    assert state - timed <= by_correctness and not state & timed <= by_correctness
+    assert {known[name].hack for name in state} <= {known[name].hack for name in by_correctness}
+    assert state <= by_clock
+
+
+def test_new_words_about_the_same_code_are_no_change():
+    before = '"""Old words."""\nLIMIT = 3  # old\n\n\ndef f():\n    """Old."""\n    return "text"\n'
+    after = '"""New words,\n\nmore of them."""\nLIMIT = 3  # new\n\n\ndef f():\n    return "text"\n'
+    assert code_of(before) == code_of(after)
+    assert code_of(before) != code_of(before.replace("3", "4")) and code_of(before) != code_of(before.replace("text", "another"))
+
+
+def test_a_source_with_new_words_alone_is_not_among_the_changes():
+    now = (ROOT / "verifier/limits.py").read_text()
+
+    def git(command, *arguments):
+        answers = {"diff": "verifier/limits.py\nverifier/layout.py\ntests/integrity/corpus.py\ngone.py", "ls-files": "new.py"}
+        if command == "show":
+            return "# other words\n" + now if arguments[0].endswith("limits.py") else "print()"
+        return answers.get(command, "h")
+
+    assert changes_of(git, "base").files == {"verifier/layout.py", "tests/integrity/corpus.py", "gone.py", "new.py"}
 
 
 def test_what_is_asked_for_by_name():

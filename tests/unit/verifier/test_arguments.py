@@ -3,6 +3,7 @@
 import sys
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, field
+from enum import Enum, Flag, IntEnum
 from functools import partial
 from types import ModuleType
 
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from verifier.judge.party_failure import without_gpu
-from verifier.layout import LayoutError, decode, encode
+from verifier.layout import LayoutError, Spec, decode, encode
 from verifier.parties.naming import resolver
 from verifier.parties.plain_state import PlainState, history_matters
 from verifier.parties.role import map_tensors
@@ -168,3 +169,64 @@ def test_a_byte_order_mark_is_read_over():
 )
 def test_a_source_for_a_gpu_is_told_so(text):
     assert without_gpu(text) == "it needs a GPU: choose cuda:0" and without_gpu("another error") == "another error"
+
+
+class Kind(Enum):
+    RELU = "relu"
+    GELU = "gelu"
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+class Choice(Flag):
+    A = 1
+    B = 2
+
+
+def test_members_of_enumerations_are_passed_on(own):
+    for cls in (Kind, Number, Choice):
+        setattr(own, cls.__name__, cls)
+        cls.__module__ = "task"
+    given = [Kind.GELU, Number.ONE, {"kind": Kind.RELU}]
+    back = decode(encode(given, [], whole=True), [], resolve=resolver(own))
+    assert back == given and back[0] is Kind.GELU and back[1] is Number.ONE
+    with pytest.raises(LayoutError, match="combination of members of Choice"):
+        encode([Choice.A | Choice.B], [], whole=True)
+
+
+REST = "def get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n"
+CLASS = "import torch.nn as nn\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        {}\n    {}\n"
+UNCLEAR = {
+    "assigned behind the class": (CLASS.format("pass", "pass") + "Model.forward = lambda self, x: x\n" + REST, 7, "`forward` of `Model` is assigned"),
+    "assigned in the constructor": (CLASS.format("self.forward = self.run", "def run(self, x): pass") + REST, 5, "`forward` of `Model` is assigned"),
+    "assigned in the class": (CLASS.format("pass", "forward = print") + REST, 6, "`forward` of `Model` is assigned"),
+    "set": (CLASS.format("pass", "pass") + "setattr(Model, 'forward', print)\n" + REST, 7, "`forward` of `Model` is assigned"),
+    "on a condition": (CLASS.format("pass", "if 1:\n        def forward(self): pass") + REST, 7, "`forward` of `Model` is defined within"),
+    "missing": (CLASS.format("pass", "pass") + REST, 2, "`Model` has no method `forward`"),
+    "another class": ("import torch.nn as nn\nModel = nn.Linear\n" + REST, 2, "`Model` is only a name for what is defined elsewhere"),
+    "a class on a condition": ("if 1:\n    class Model:\n        def forward(self): pass\n" + REST, 2, "`class Model` is defined within"),
+    "inputs on a condition": (CLASS.format("pass", "def forward(self): pass") + "if 1:\n    def get_inputs(): 0\nget_init_inputs = lambda: []\n", 8,
+                              "`get_inputs` is defined within another statement"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNCLEAR)
+def test_what_cannot_be_read_is_refused_with_its_line_and_what_to_do(name):
+    source, line, message = UNCLEAR[name]
+    with pytest.raises(SourceError) as error:
+        Task.read(source)
+    (problem,) = error.value.problems
+    assert problem.line == line and problem.message.startswith(message) and problem.hint
+
+
+@pytest.mark.parametrize("inputs", ["lambda: []", "make", "functools.partial(make, 3)"])
+def test_functions_of_a_task_may_be_names_for_others(inputs):
+    source = CLASS.format("pass", "def forward(self): pass") + "import functools\ndef make(n=1): return []\n"
+    assert Task.read(f"{source}get_inputs = {inputs}\nget_init_inputs = make\n")
+
+
+def test_a_type_that_is_not_carried_is_refused_with_a_way():
+    with pytest.raises(LayoutError, match=r"float8_e5m2 is not supported; keep its bytes as torch.uint8 and read them by .*in forward"):
+        Spec.of(torch.zeros(2).to(torch.float8_e5m2))

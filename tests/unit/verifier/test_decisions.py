@@ -1,5 +1,6 @@
 """What rounding decides once in many calls is told from a program that is wrong in as many places in each."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +52,8 @@ def test_plain_arithmetic_with_larger_errors():
 
 class Nearest:
     """A reference whose one output is the row that is nearest to a point, a choice that errors decide where two are about as near."""
+
+    clock = staticmethod(time.monotonic)
 
     def __init__(self, gaps: torch.Tensor):
         self.gaps, self.exact, self.limits, self.rolled = gaps, None, SimpleNamespace(oracle=60.0), 0

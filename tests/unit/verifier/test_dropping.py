@@ -10,8 +10,8 @@ from verifier.parties.dropping import Dropping
 ROW = torch.tensor([[1.0, float("nan"), 3.0, -2.0], [0.5, 4.0, 0.25, 1.0]])
 
 
-def read(function, high=False):
-    with Dropping(high) as mode:
+def read(function, how="low"):
+    with Dropping(how) as mode:
         return function(ROW.clone()), mode.orders
 
 
@@ -37,6 +37,11 @@ def test_bounds_and_maxima_leave_nan_out(function, expected):
 @pytest.mark.parametrize("function", [lambda x: x.sum(-1), lambda x: x.mean(-1), lambda x: x.softmax(-1).sum(-1), lambda x: (x @ x.T)[0]])
 def test_sums_hand_it_on(function):
     assert read(function)[0][0].isnan()
+
+
+def test_what_does_not_depend_on_an_order_stays_as_it_is():
+    value, orders = read(lambda x: torch.stack([x.mean(-1), x.topk(2).values.sum(-1), x.argsort(-1).sum(-1) + x.amax(-1)]), "unordered")
+    assert orders and value.isnan().tolist() == [[True, False], [False, False], [True, False]] and value[1].tolist() == [1.0, 1.0]
 
 
 def test_an_order_is_told():

@@ -72,7 +72,7 @@ def test_one_element_of_each_input_changes():
     for tensor in tensors:
         other = one_element(tensor, 5)
         assert other is not None and int((other != tensor).sum()) == 1
-    assert one_element(torch.zeros(9, dtype=torch.int64), 5) is None  # nothing says what others would mean
+    assert one_element(torch.zeros(9, dtype=torch.int64), 5) is None  # a larger number may point outside the tensor that it indexes
     assert one_element(torch.zeros(4, dtype=torch.complex64), 5) is not None
 
 
@@ -95,7 +95,26 @@ def test_integers_that_are_all_the_same_become_lower(tensor, name):
     assert int((changed != tensor).sum()) == 1 and 18 <= int(changed.min()) < 37
 
 
-def test_zeros_and_ones_stay():
-    for number in (0, 1):
-        made = torch.full((8,), number)
-        assert not vary("heavy-tailed", [made], Domain("any", "drawn"), torch.Generator().manual_seed(1)) and one_element(made, 3) is None
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_zeros_and_ones_are_drawn_like_booleans(name, number):
+    """A mask of ones, the types of tokens: a program that never reads them is wrong."""
+    made = varied(name, torch.full((8, 32), number))
+    assert made.dtype == torch.int64 and set(made.unique().tolist()) == {0, 1}
+    assert torch.equal(varied(name, made, Domain("any", "own")), made)
+
+
+def test_spikes_are_in_one_half_and_the_changed_element_is_in_the_other():
+    """A program may examine one half of an input to decide whether the other needs any work."""
+    own = torch.rand(1200)
+    spiked = (varied("spiked", own) != own).nonzero()
+    changed = [one_element(own, seed, wide=True) for seed in range(40)]
+    assert int(spiked.min()) >= 600 and max(int((other != own).nonzero()) for other in changed) < 600
+    assert all(float(other.min()) < 0 for other in changed) and float(one_element(own, 1).min()) >= 0
+
+
+def test_each_input_may_have_a_domain_of_its_own():
+    own = [torch.rand(64, 64), torch.rand(64, 64), torch.rand(64, 64)]
+    made = [tensor.clone() for tensor in own]
+    assert vary("heavy-tailed", made, [Domain("range", "own"), WIDE, None], torch.Generator().manual_seed(1))
+    assert bool((made[0] >= 0).all()) and bool((made[1] < 0).any()) and torch.equal(made[2], own[2])

@@ -87,6 +87,11 @@ def test_what_libc_does_for_own_code_is_its_callers(running, library, tmp_path):
     assert own.count((0, "copies")) > 0.8 * len(seen)
 
 
+def test_what_libc_does_for_python_through_an_address_is_a_librarys(running, library, tmp_path):
+    _, mapped, seen = looked_at(running("while True: ctypes.memmove(a, b, 1 << 20)"), made(library), tmp_path)
+    assert sum(sample.kind is Kind.LIBRARY for sample in seen) > 0.8 * len(seen)
+
+
 def test_a_process_that_waits_is_not_looked_at(running, library, tmp_path):
     process = running("import time; time.sleep(60)")
     mapped = Mapped(process.pid, "/nowhere", False, made(library))

@@ -1,6 +1,7 @@
 """Where rounding decides, the state after the timed calls is distinguished from a skipped update."""
 
 import random
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -33,6 +34,7 @@ class Voting(torch.nn.Module):
 
 
 class Session:
+    clock = staticmethod(time.monotonic)
     precision, mutated = "fp32-strict", ["average", "noise"]
 
     def __init__(self):

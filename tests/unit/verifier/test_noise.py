@@ -1,5 +1,7 @@
 """Averages that are rounding noise, and what follows a decision by rounding: how far they may be from fp64's."""
 
+import time
+
 import pytest
 import torch
 
@@ -99,6 +101,8 @@ class Exact(torch.nn.BatchNorm1d):
 
 class Session:
     """What `Expectations` asks of a reference, in this process."""
+
+    clock = staticmethod(time.monotonic)
 
     precision = "fp32-strict"
 

@@ -164,7 +164,7 @@ class Inputs(Shortcuts):
             copies = [tensor.clone() for tensor in tensors]
             return Values({"l": []}, [Spec.of(tensor) for tensor in copies], copies)
 
-        reference = SimpleNamespace(inputs=drawn, reshaped=reshaped, eager=eager, rollback=lambda: None)
+        reference = SimpleNamespace(inputs=drawn, reshaped=reshaped, eager=eager, rollback=lambda: None, outlive=lambda: False)
         super().__init__(None, SimpleNamespace(reference=reference), Form(0, 1), random.Random(1))
 
 

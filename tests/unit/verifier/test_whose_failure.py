@@ -34,6 +34,15 @@ def test_its_own_failure_is(whose):
     assert verdict_of(PartyFailure("timed_out", "it took long", request="call", whose=whose))[0] == "timed_out"
 
 
+def test_memory_that_other_verifications_hold_is_nobodys_fault():
+    short = PartyFailure("raised", "CUDA out of memory", error_class="OutOfMemoryError", request="construct", whose="program")
+    status, message = verdict_of(short, shared=True)
+    assert status == "inconclusive" and message.startswith("this host is busy")
+    assert verdict_of(short)[0] == "crashed", "alone on the device it is the program that wants too much"
+    broke = PartyFailure("raised", "it broke", error_class="RuntimeError", request="call", whose="program")
+    assert verdict_of(broke, shared=True)[0] == "crashed"
+
+
 def party(role: str, side: str = "") -> Party:
     spawned = SimpleNamespace(channel=None, group=None, flooded=False, over="", limits=Limits(), wrapped=True)
     spawned.exit_status, spawned.end, spawned.text = (lambda seconds: -11), (lambda: None), (lambda: "")

@@ -112,3 +112,18 @@ def test_compiler_text_is_cut_to_errors_with_the_program_line():
     text = "k.cpp:1:1: warning: w\n  1 | x\nk.cpp: In function 'int f()':\nk.cpp:3:10: error: 'missing' was not declared\n    3 |   return missing;\n"
     assert "warning" not in trimmed(text) and "missing" in trimmed(text)
     assert compiler_problems(text, program)[0].line == 4
+
+
+def test_errors_without_a_place_are_said_once_and_first():
+    """The assembler says the same of every instruction, and the linker names no line."""
+    feature = "ptxas /tmp/k.ptx, line {}; error   : Feature 'cp.async' requires .target sm_80 or higher"
+    text = "\n".join(["nvcc failed:", *(feature.format(n) for n in range(221, 260)), "ptxas fatal   : Ptx assembly aborted due to errors"])
+    kept = trimmed(text)
+    assert kept.count("cp.async") == 1 and "(and 38 more)" in kept and "aborted" in kept
+    assert compiler_problems(kept, "X = 1\n")[0].message.startswith("Feature 'cp.async' requires .target sm_80 or higher")
+    linker = "/usr/bin/ld: /tmp/k.o: in function `run':\nk.cpp:(.text+0x1a): undefined reference to `missing()'\ncollect2: error: ld returned 1"
+    assert compiler_problems(trimmed(linker), "X = 1\n")[0].message == "undefined reference to `missing()'"
+    assert (
+        compiler_problems("nvcc fatal   : Unsupported gpu architecture 'compute_35'", "X = 1\n")[0].message
+        == "Unsupported gpu architecture 'compute_35'"
+    )

@@ -70,7 +70,7 @@ def test_without_a_login_for_verifiers_the_page_says_what_to_run_first(people, e
 def test_a_database_on_this_machine_alone_is_said(people, monkeypatch):
     monkeypatch.delenv("DATABASE_URL", raising=False)
     page = people.client("alice").get(PAGE).content.decode()
-    assert "listens to this machine alone" in page and "manage.py verifier --device cuda:0" in page
+    assert "accepts connections from this machine only" in page and "manage.py verifier --device cuda:0" in page
 
 
 def test_a_gpu_appears_the_moment_that_it_is_there(people):

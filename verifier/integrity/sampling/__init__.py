@@ -1,1 +1,1 @@
-"""Samples from outside where a process spends its calls: none of it runs in the sampled process."""
+"""Samples from outside where a process spends its calls. None of this code runs in the sampled process."""

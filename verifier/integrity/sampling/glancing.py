@@ -1,8 +1,8 @@
-"""On the CPU: inspects the timed process during some of its timed calls, each at one instant, so that what is inspected is what is timed.
+"""On the CPU: inspects the timed process at one instant in each of several timed calls, so the inspected calls are themselves timed calls.
 
-Calls that are made to be inspected may differ from the timed ones in any way that a program can notice: their spacing, their number, the time of day.
-No program can tell a timed call that will be inspected from another one, and by the time that it was stopped the judge has seen what it needs. Such a
-call's own time does not count, where others of its series do not have this cost.
+Calls made only for inspection could differ from the timed calls in any way that a program can notice: their spacing, their number, or the time of
+day. No program can distinguish a timed call that will be inspected from any other call. By the time that the program is stopped, the judge has seen
+everything that it needs. The time of an inspected call is discarded if other calls in its series were not inspected.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from verifier.judge.asking import Party
 from verifier.shim.clock import SharedPage
 from verifier.timing.call import Call
 
-MANY = 4  # counted calls of a series from which two are inspected
-FEW = {1: 0.3, 2: 0.5, 3: 0.5}  # probability that one of so few is inspected: their times are needed
-# Moments at which own code that takes half of the time would be missed once in more than 10,000 measurements; and a quarter of it, where hardly any
-# was seen.
+MANY = 4  # number of counted calls in a series; from this number on, two of them are inspected
+FEW = {1: 0.3, 2: 0.5, 3: 0.5}  # probability that a call is inspected if there are so few calls, because their times are needed
+# The first value is the number of moments at which own code that takes half of the time would be missed less than once in 10,000 measurements. The
+# others are the number and the share for own code that was hardly seen.
 ENOUGH, FAINT, HARDLY = 16, 32, 0.25
-REMEMBERED = 24  # calls whose middle is what a call is expected to take
+REMEMBERED = 24  # number of calls whose median gives the expected duration of a call
 
 
 @dataclass(frozen=True)
 class Glances:
-    """The inspected calls of one series, by their number in it, each with its instant in ns from its beginning."""
+    """The inspected calls of one series. Maps the number of each call in the series to its instant in ns after the start of the call."""
 
     sampler: Sampler
     delays: dict[int, int]
@@ -48,7 +48,7 @@ class Glances:
 
 @dataclass
 class Glancing:
-    """`rng` must not be known to the program: it decides which calls are inspected, and when."""
+    """Inspects a process during its timed calls. `rng` must not be known to the program, because it decides which calls are inspected, and when."""
 
     observing: Observing
     rng: random.Random
@@ -59,7 +59,7 @@ class Glancing:
         self.tally = Tally(self.observing.mapped)
 
     def choose(self, counted: Sequence[int]) -> Glances | None:
-        """Chooses among the counted calls of the next series; none while it is not known how long a call takes, or where the host has refused."""
+        """Chooses among the counted calls of the next series. Chooses none while the duration of a call is unknown, or if the host has refused."""
         sampler = self.observing.sampler
         if not self._took or sampler.error or self.rng.random() > FEW.get(len(counted), 1.0):
             return None
@@ -68,7 +68,7 @@ class Glancing:
         return Glances(sampler, {call: int(self.rng.random() * long) for call in chosen})
 
     def add(self, calls: Sequence[Call], glances: Glances | None) -> None:
-        """Adds what was seen in a series with all its calls."""
+        """Adds the samples from a series, with all calls of the series."""
         self._took.extend(call.inner for call in calls if not call.looked)
         if glances is not None:
             seen = within(glances.sampler.seen, [calls[number] for number in glances.calls])
@@ -85,11 +85,11 @@ class Glancing:
 
 
 def begin_glancing(party: Party, artefacts: Artefacts, folder: Path) -> Glancing | None:
-    """Begins to inspect the timed process; null on a GPU, for a program without machine code of its own, and on a host that does not allow
-    it. `folder` keeps the compiled sampler."""
+    """Starts inspecting the timed process. Returns null on a GPU, for a program without machine code of its own, or on a host that does not allow
+    inspection. `folder` stores the compiled sampler."""
     if party.device.kind != "cpu" or not artefacts.index:
         return None
-    rng = random.Random(secrets.randbits(64))  # not drawn from the evaluation's seed: knowing the seed must not reveal what is inspected
+    rng = random.Random(secrets.randbits(64))  # not derived from the evaluation's seed, which would otherwise reveal what is inspected
     with suppress(SamplerError):
         return Glancing(Observing(party, artefacts, folder, rng.getrandbits(63)), rng)
     return None

@@ -1,7 +1,7 @@
-"""Tells whose code an address in a process is. The judge reads it from /proc.
+"""Determines who owns the code at an address in a process. The judge reads the mappings from /proc.
 
-The program's own code is recognised by its bytes, not by a file's name: the mapping must be what the builder made. Any other code in a place where a
-program can write, or in no file at all, counts as a library's, as a library's generated code does.
+The program's own code is recognised by its bytes, not by a file name: the mapping must equal a library that the builder made. Any other code that is
+in a place where a program can write, or that is in no file at all, counts as a library's. A library's generated code also counts as the library's.
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ from verifier.integrity.artefacts import Code, read_code
 
 
 class Kind(enum.IntEnum):
-    """UNKNOWN is code that was mapped after the list was made; `sampler.c` knows NEUTRAL by its number."""
+    """The owner of code. UNKNOWN is code that was mapped after the list was made. NEUTRAL is known to `sampler.c` by its number."""
 
     UNKNOWN = 0
     OWN = 1
     LIBRARY = 2
-    NEUTRAL = 3  # works for whoever calls it: counts as its caller
-    IDLE = 4  # a thread pool: time spent there is waiting
-    HOST = 5  # the interpreter and the verifier's own: neither the program's arithmetic nor a library's
+    NEUTRAL = 3  # works for any caller, so it counts as its caller
+    IDLE = 4  # a thread pool, so time spent there is waiting
+    HOST = 5  # the interpreter and the verifier's own code, which are neither the program's arithmetic nor a library's
+    # libffi counts as a library. What Python calls through it is either the program's own code, or a function of another library: the C library's
+    # `memmove` and `qsort` count as their caller.
 
 
 _IDLE = re.compile(r"lib(?:gomp|iomp5?|omp|tbb)\b|lib(?:gomp|iomp5|omp)[-.]")
 _NEUTRAL = re.compile(r"(?:lib(?:c|m|mvec|pthread|dl|rt|gcc_s|stdc\+\+|quadmath)|ld-linux[-\w]*|ld)[-.](?:so|\d)")
-_HOST = re.compile(r"^(?:python[\d.]*|libpython[\d.]+\S*|libffi\S*|_ctypes\S*|clock(?:-\w+)?\.so)$")
+_HOST = re.compile(r"^(?:python[\d.]*|libpython[\d.]+\S*|_ctypes\S*|clock(?:-\w+)?\.so)$")
 _LINE = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ (\d+)\s*(.*)$")
-LARGEST = 64 << 20  # of a library whose bytes are compared
+LARGEST = 64 << 20  # maximum size of a library whose bytes are compared
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """Executable memory from `begin` to `end`. `offset` is that of its file; `library` the number of the builder's library that it is."""
+    """Executable memory from `begin` to `end`. `offset` is its offset in the file, and `library` is the number of the builder's library that it
+    belongs to."""
 
     begin: int
     end: int
@@ -48,8 +51,8 @@ class Mapping:
 
 
 class Mapped:
-    """The executable memory of process `pid`. `home` is where the program can write, as the process sees it; with `wrapped` that is a file system of
-    its own. Reading again is cheap: known mappings keep their kind."""
+    """The executable memory of process `pid`. `home` is where the program can write, as the process sees it. With `wrapped`, the process has a
+    private file system there. Reading again is cheap because known mappings keep their kind."""
 
     def __init__(self, pid: int, home: str, wrapped: bool, artefacts: Artefacts):
         self.pid = pid
@@ -64,7 +67,7 @@ class Mapped:
         self._begins: list[int] = []
 
     def read(self) -> list[Mapping]:
-        """Reads the mappings. Raises `OSError` where the process is gone, or the judge may not inspect it."""
+        """Reads the mappings. Raises `OSError` if the process is gone, or if the judge is not permitted to inspect it."""
         known = {(one.begin, one.end, one.path): one for one in self.mappings}
         found = []
         with open(f"/proc/{self.pid}/maps", encoding="utf-8", errors="replace") as file:
@@ -91,7 +94,8 @@ class Mapped:
         return Mapping(begin, end, offset, path, self._kind(path, inode))
 
     def _without_stubs(self, own: Mapping) -> list[Mapping]:
-        """Leaves out the stubs that jump to functions of other libraries: they count as their callers, as those functions may."""
+        """Excludes the stubs that jump to functions in other libraries. They count as their callers, and the functions that they call may do the
+        same."""
         parts, begin = [], own.begin
         for offset, size in self.codes[own.library].stubs if own.library is not None else ():
             at = own.begin + offset - own.offset
@@ -105,7 +109,7 @@ class Mapped:
         return [part for part in parts if part.begin < part.end]
 
     def _kind(self, path: str, inode: int) -> Kind:
-        """Classifies a mapping. A name counts only where the program could not have put the file."""
+        """Classifies a mapping. A name counts only if the program could not have placed the file there itself."""
         if not path.startswith("/") or (path.startswith(self.writable) and not self._same(path, inode)):
             return Kind.LIBRARY
         name = os.path.basename(path)
@@ -115,14 +119,14 @@ class Mapped:
         return Kind.LIBRARY
 
     def _same(self, path: str, inode: int) -> bool:
-        """Whether a file in the sandbox is the host's own: the interpreter may itself lie below /tmp."""
+        """Returns whether a file in the sandbox is the host's own. A check is needed because the interpreter may itself be under /tmp."""
         try:
             return self.wrapped and os.stat(path).st_ino == inode
         except OSError:
             return False
 
     def _made(self, begin: int, end: int, offset: int) -> int | None:
-        """Returns the number of the builder's library whose code this is, byte by byte."""
+        """Returns the number of the builder's library that contains this code byte for byte."""
         for number, code in enumerate(self.codes):
             wanted = code.executable(offset, end - begin)
             if wanted and len(wanted) <= LARGEST and self._peek(begin, len(wanted)) == wanted:
@@ -137,14 +141,14 @@ class Mapped:
             return b""
 
     def function(self, address: int) -> tuple[int, str] | None:
-        """Returns library and name of the own function at an address; the name is empty where the library does not tell."""
+        """Returns the library and the name of the own function at an address. The name is empty if the library has none for that address."""
         mapping = self.at(address)
         if mapping is None or mapping.library is None:
             return None
         return mapping.library, self.codes[mapping.library].function(address - mapping.begin + mapping.offset)
 
     def entries(self, library: int, chosen: Callable[[str], bool]) -> list[int]:
-        """Returns where the functions of an own library with the names `chosen` begin."""
+        """Returns the start addresses of those functions of an own library whose names `chosen` accepts."""
         code = self.codes[library]
         return [
             mapping.begin + offset - mapping.offset

@@ -1,4 +1,4 @@
-"""Builds and drives the native sampler (`sampler.c`)."""
+"""Builds and controls the native sampler (`sampler.c`)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from verifier.integrity.sampling.mapped import Kind, Mapping
 from verifier.shim.clock import SharedPage, running
 
 SOURCE = Path(__file__).with_name("sampler.c")
-ROOM = 4096  # most samples of one call
-RETURN = {"x86_64": b"\xc3", "aarch64": b"\xc0\x03\x5f\xd6"}  # the instruction that ends a function
+ROOM = 4096  # maximum number of samples per call
+RETURN = {"x86_64": b"\xc3", "aarch64": b"\xc0\x03\x5f\xd6"}  # the instruction that returns from a function
 READY_SECONDS = 1.0
 
 
 class SamplerError(RuntimeError):
-    """This host does not let the judge inspect a process, or write into one; the message says why."""
+    """Raised when this host does not let the judge inspect a process or write to it. The message gives the reason."""
 
 
 class _Range(ctypes.Structure):
@@ -72,7 +72,7 @@ class _Watch(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Sample:
-    """The position of one thread at one moment; `at` is that moment in ns, by the clock of series."""
+    """The position of one thread at one moment; `at` is that moment in ns on the clock of the series."""
 
     moment: int
     address: int
@@ -81,7 +81,7 @@ class Sample:
 
 
 def build_sampler(folder: Path) -> Path:
-    """Returns the shared library, compiled if missing. Raises `SamplerError`."""
+    """Returns the shared library, and compiles it first if it is missing. Raises `SamplerError`."""
     if platform.machine() not in RETURN:
         raise SamplerError(f"processes cannot be inspected on {platform.machine()}")
     library = folder / f"sampler-{sha256(SOURCE.read_text())[:16]}.so"
@@ -102,7 +102,7 @@ def build_sampler(folder: Path) -> Path:
 
 
 class Sampler:
-    """Samples process `pid` while it is open, from a thread of its own: ptrace obeys only the thread that attached."""
+    """While open, samples process `pid` from a separate thread, because ptrace accepts requests only from the thread that attached."""
 
     def __init__(self, library: Path, pid: int, seed: int):
         self._library = ctypes.CDLL(str(library))
@@ -115,15 +115,15 @@ class Sampler:
         self.pid = pid
         self.seed = seed
         self.mean_ns = 300_000
-        self.error = 0  # errno of the first refusal
-        self.seen: list[Sample] = []  # in the last call during which it was open
+        self.error = 0  # errno of the first request that was refused
+        self.seen: list[Sample] = []  # samples from the most recent call during which the sampler was open
         self._ranges: ctypes.Array[_Range] = (_Range * 0)()
         self._samples = (_Sample * ROOM)()
         self._watch: _Watch | None = None
         self._thread: threading.Thread | None = None
 
     def know(self, mappings: list[Mapping]) -> None:
-        """Tells the sampler the mappings, in the order of addresses."""
+        """Passes the mappings to the sampler, sorted by address."""
         self._ranges = (_Range * len(mappings))(*[_Range(one.begin, one.end, one.kind) for one in mappings])
 
     def __enter__(self) -> Sampler:
@@ -138,8 +138,8 @@ class Sampler:
 
     @contextlib.contextmanager
     def glances(self, page: SharedPage, delays: Dictionary[int, int]) -> Iterator[int]:
-        """In a series through `page`, inspects the process once in each of the calls in `delays`, so many nanoseconds after its beginning. Yields the
-        event that whoever leads the series signals before each of them."""
+        """Inspects the process once in each of the calls in `delays`, in a series through `page`. Each delay is in nanoseconds after the start of its
+        call. Yields the event that the leader of the series signals before each of these calls."""
         bell = os.eventfd(0, os.EFD_CLOEXEC)
         calls = (_Glance * len(delays))(*[_Glance(running(call), delays[call]) for call in sorted(delays)])
         try:
@@ -162,7 +162,7 @@ class Sampler:
             time.sleep(0)
 
     def end(self) -> list[Sample]:
-        """Returns the samples since `begin`."""
+        """Returns the samples taken since `begin`."""
         watch, thread = self._watch, self._thread
         if watch is None or thread is None:
             return []
@@ -173,7 +173,7 @@ class Sampler:
         return [Sample(one.moment, one.address, Kind(one.kind), one.at) for one in self._samples[: watch.taken]]
 
     def write(self, address: int, code: bytes) -> bytes:
-        """Writes into the code of the process, which waits for a request, and returns the previous bytes. Raises `SamplerError`."""
+        """Writes to the code of the process, which must be waiting for a request, and returns the previous bytes. Raises `SamplerError`."""
         before = ctypes.create_string_buffer(8)
         failures: list[int] = []
         thread = threading.Thread(target=lambda: failures.append(self._library.stitch_poke(self.pid, address, code, len(code), before)))

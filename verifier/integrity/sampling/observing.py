@@ -1,4 +1,4 @@
-"""On the CPU: finds in whose code the timed process spends its calls, by samples that the judge takes from outside."""
+"""On the CPU: determines in whose code the timed process spends its calls, from samples that the judge takes from outside."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from verifier.judge.asking import Party
 from verifier.timing.call import Call
 
 MOMENTS, MOST_CALLS, MOST_SECONDS, LEAST_CALLS = 300, 150, 0.7, 2  # these seconds include the judge's own work between the calls
-CLOSE = 0.06  # distance to a limit between classes below which as many samples are taken again
+CLOSE = 0.06  # if a share is this close to a limit between classes, the same number of samples is taken again
 LIMITS = (0.5, 0.1)
-A_CALL = 40  # sampled moments per call, unless it is too short
-LEAST = 80  # sampled moments for which a busy host is given more time
+A_CALL = 40  # sampled moments per call, unless the call is too short
+LEAST = 80  # minimum number of sampled moments; a busy host gets more time to reach it
 MEAN_NS = (40_000, 4_000_000)
 
-Function = tuple[int, str]  # number of the builder's library, name
+Function = tuple[int, str]  # number of the builder's library, and name
 
 
 def key(library: int, name: str) -> str:
-    """Returns the name by which findings refer to a function of an own library."""
+    """Returns the name that findings use for a function of an own library."""
     return f"{library}:{name}"
 
 
 @dataclass
 class Sampled:
-    """Shares of the time in which any thread computed: waiting and the interpreter count for neither side. `own` is by function, `library` by
-    file."""
+    """Shares of the time during which any thread computed; waiting and the interpreter do not count for either side. `own` maps functions to shares,
+    and `library` maps files to shares."""
 
     own: dict[Function, float] = field(default_factory=dict)
     library: dict[str, float] = field(default_factory=dict)
     moments: int = 0
     looked: bool = False  # whether the host allows sampling at all
-    timed: Sampled | None = None  # the same of timed calls themselves, each seen at one instant
-    reason: str = ""  # why there are none
+    timed: Sampled | None = None  # the same counts for the timed calls themselves, each inspected at one instant
+    reason: str = ""  # why there are no samples
 
     @property
     def share(self) -> float:
@@ -50,10 +50,10 @@ class Sampled:
 
 
 class Observing:
-    """`look` makes calls until there are enough samples."""
+    """Samples the calls of a process. `look` makes calls until there are enough samples."""
 
     def __init__(self, party: Party, artefacts: Artefacts, folder: Path, seed: int):
-        """Attaches to the process. Raises `SamplerError` where this host forbids it."""
+        """Attaches to the process. Raises `SamplerError` if this host forbids sampling."""
         pid = party.spawned.main_pid()
         if pid is None:
             raise SamplerError("the host does not say in which process the program runs")
@@ -63,7 +63,7 @@ class Observing:
         self._read()
 
     def refresh(self, seen: Sequence[Sample]) -> None:
-        """Reads the mappings again where a sample lies in none that is known."""
+        """Reads the mappings again if a sample is outside all known mappings."""
         if any(sample.kind is Kind.UNKNOWN for sample in seen):
             self._read()
 
@@ -74,7 +74,7 @@ class Observing:
             raise SamplerError(f"the process's memory cannot be inspected: {error.strerror}") from None
 
     def look(self, replaying: Replaying) -> Sampled:
-        """Makes sampled calls. Raises `SamplerError`, and `PartyFailure` where a call fails."""
+        """Makes sampled calls. Raises `SamplerError`, and `PartyFailure` if a call fails."""
         call_ms = replaying.replays.ms or replaying.turn()[0].inner / 1e6
         self.sampler.mean_ns = int(min(max(call_ms * 1e6 / A_CALL, MEAN_NS[0]), MEAN_NS[1]))
         tally = Tally(self.mapped)
@@ -97,7 +97,8 @@ class Observing:
 
 
 def within(samples: Sequence[Sample], calls: Sequence[Call]) -> list[Sample]:
-    """Returns the samples that were taken between beginning and end of one of these calls; of single calls all, since nothing else was open."""
+    """Returns the samples that were taken during one of these calls. For single calls, returns all samples, because the sampler was open only during
+    those calls."""
     spans = [call.span for call in calls]
     if None in spans:
         return list(samples)
@@ -105,7 +106,7 @@ def within(samples: Sequence[Sample], calls: Sequence[Call]) -> list[Sample]:
 
 
 class Tally:
-    """Counts every moment equally, however many threads are active in it: shares are of time, not of processors."""
+    """Counts every moment equally, regardless of how many threads are active in it, so shares are fractions of time, not of processors."""
 
     def __init__(self, mapped: Mapped):
         self.mapped = mapped
@@ -114,11 +115,11 @@ class Tally:
         self._library: dict[str, float] = defaultdict(float)
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Adds samples whose moments are numbered alike: those of one call, or of one series."""
+        """Adds samples whose moments share one numbering, that is, the samples from one call or from one series."""
         moments: dict[int, list[Sample]] = defaultdict(list)
         for sample in samples:
             kind = sample.kind
-            if kind is Kind.UNKNOWN:  # mapped while the call ran
+            if kind is Kind.UNKNOWN:  # mapped while the call was running
                 mapping = self.mapped.at(sample.address)
                 kind = mapping.kind if mapping is not None else Kind.LIBRARY
             if kind in (Kind.OWN, Kind.LIBRARY):

@@ -1,4 +1,4 @@
-"""On the CPU: makes functions of a running process return at once, written there by the judge from outside."""
+"""On the CPU: makes functions of a running process return immediately, by modifying its code from outside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from verifier.integrity.sampling.observing import Function, Observing, key
 
 
 class Patches:
-    """`fresh` makes another process with the program imported if the first has not survived; `observing` inspects one."""
+    """Patches functions of a process. `fresh` creates another process that has imported the program, if the first process has not survived.
+    `observing` inspects a process."""
 
     def __init__(self, subject: Subject, observing: Observing, fresh: Callable[[], Subject], look_into: Callable[[Subject], Observing]):
         self._subject = subject
@@ -22,7 +23,7 @@ class Patches:
         self.functions: dict[str, Function] = {}
 
     def name(self, function: Function) -> str:
-        """Returns the name by which `patch` knows a function."""
+        """Returns the name that `patch` uses for a function."""
         name = key(*function)
         self.functions[name] = function
         return name
@@ -35,11 +36,11 @@ class Patches:
 
     @contextlib.contextmanager
     def patch(self, names: list[str]) -> Iterator[Subject]:
-        """Patches functions. Raises `SamplerError` where nothing can be written into the process."""
+        """Patches functions. Raises `SamplerError` if the process cannot be written to."""
         mapped, sampler, code = self._observing.mapped, self._observing.sampler, RETURN[platform.machine()]
         entries: set[int] = set()
         for library, wanted in [self.functions[name] for name in names]:
-            # Where the library has no name for it, patch all that it exports.
+            # If the library has no name for the function, all exported functions of the library are patched.
             entries |= set(mapped.entries(library, lambda name, wanted=wanted: not wanted or name == wanted))  # type: ignore[misc]
         before: dict[int, bytes] = {}
         try:

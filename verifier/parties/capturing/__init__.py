@@ -1,1 +1,1 @@
-"""Captures a model's graph: whole, or the runs of statements that can be captured."""
+"""Captures a model's graph, either whole or as the runs of statements that can be captured."""

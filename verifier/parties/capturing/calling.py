@@ -1,7 +1,7 @@
-"""Turns a model's forward into a function of tensors only: arguments and results are flattened into leaves and put together again.
+"""Turns a model's forward into a function of tensors only. Arguments and results are flattened into leaves and reassembled.
 
-Values other than tensors are constants of the capture. Hooks and a `__call__` of the model's own class stay outside: a program keeps them as they
-are.
+Non-tensor values are constants of the capture. Hooks, and a `__call__` that the model's own class defines, are not captured, because a program keeps
+them unchanged.
 """
 
 # sandboxed: calls the models that tasks define
@@ -17,6 +17,8 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -27,10 +29,14 @@ _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
+class Unwritable(ValueError):
+    """A result of forward cannot be written as data."""
+
+
 @dataclass
 class Leaf:
-    """A leaf of an argument. `owner`: the argument that contains it, by position or by name; `path`: its place there, as Python to append to the
-    argument's name."""
+    """A leaf of an argument. `owner` is the argument that contains it, by position or by name. `path` is its location in that argument, as Python
+    code to append to the argument's name."""
 
     owner: int | str
     path: str
@@ -39,16 +45,17 @@ class Leaf:
 
 @dataclass
 class FlatCall:
-    """A flattened call `forward(*args, **kwargs)`: its leaves, and what puts them together again."""
+    """A flattened call `forward(*args, **kwargs)`: its leaves, and the information needed to reassemble them."""
 
     forward: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    own: str = ""  # the module of the task's source
+    own: str = ""  # module of the task's source
     leaves: list[Leaf] = field(default_factory=list)
-    tree: Any = None  # structure of the results, known after a call
-    results: list[Any] = field(default_factory=list)  # all its leaves; tensors by their place among the tensors
-    after: Callable[[], None] | None = None  # inspects the model before an exporter restores what forward changed
+    tree: Any = None  # structure of the results; known after a call
+    results: list[Any] = field(default_factory=list)  # all leaves of the results; tensors by their position among the tensors
+    running: bool = False  # true while forward runs
+    after: Callable[[], None] | None = None  # inspects the model before the exporter restores what forward changed
 
     def __post_init__(self) -> None:
         owners: list[int | str] = [*range(len(self.args)), *self.kwargs]
@@ -65,7 +72,11 @@ class FlatCall:
         positional, named = rebuilt[: len(self.args)], dict(zip(self.kwargs, rebuilt[len(self.args) :], strict=True))
         values: list[Any] = []
         self.results = []
-        returned = self.forward(*positional, **named)
+        self.running = True
+        try:
+            returned = self.forward(*positional, **named)
+        finally:
+            self.running = False
         if self.after is not None:
             with _disable_current_modes():
                 self.after()
@@ -73,7 +84,7 @@ class FlatCall:
         return tuple(values)
 
     def signature(self) -> inspect.Signature:
-        """Returns one parameter per tensor, named after the argument that it is or that contains it."""
+        """Returns one parameter per tensor, named after the argument that the tensor is or that contains it."""
         names: list[str] = []
         given = [*inspect.signature(self.forward).parameters.values()]
         positional = [p.name for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -89,19 +100,20 @@ class FlatCall:
 
 
 def leaves_of(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Flattens a value. Raises `ValueError` for an object that may hold tensors in unknown ways."""
+    """Flattens a value. Raises `ValueError` for an object that could hold tensors in unknown ways."""
     parts = parts_of(value)
     if parts is not None:
         for accessor, item in parts:
             yield from leaves_of(item, path + accessor)
         return
-    if not isinstance(value, (torch.Tensor, *_WORDS, type(None), bool, int, float, complex, str, bytes, type)) and not callable(value):
+    known = (torch.Tensor, *_WORDS, type(None), bool, int, float, complex, str, bytes, type, ModuleType, Enum)
+    if not isinstance(value, known) and not callable(value):
         raise ValueError(f"an argument is an object of type {type(value).__name__}, whose tensors cannot be found")
     yield path, value
 
 
 def parts_of(value: Any) -> list[tuple[str, Any]] | None:
-    """Returns a container's items, each with the Python that reads it; null for anything else."""
+    """Returns a container's items, each with the Python code that reads it. Returns null for anything else."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f".{one.name}", getattr(value, one.name)) for one in dataclasses.fields(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -114,7 +126,7 @@ def parts_of(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
-    """Rebuilds `value` with other tensors, in the order of its leaves."""
+    """Rebuilds `value` with replacement tensors, in the order of its leaves."""
     if isinstance(value, torch.Tensor):
         return next(tensors)
     parts = parts_of(value)
@@ -137,7 +149,7 @@ def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
 
 
 def described(value: Any, values: list[Any], results: list[Any], own: str = "") -> Any:
-    """Returns the nesting of results as the graph stores it, with places in `results`; tensors and numbers of the call are appended to `values`."""
+    """Returns the nesting of results as the graph stores it, with positions in `results`. Appends the tensors and numbers of the call to `values`."""
     if isinstance(value, (torch.Tensor, *_NUMBERS)):
         values.append(value)
         results.append({"out": len(values) - 1})
@@ -159,19 +171,20 @@ def described(value: Any, values: list[Any], results: list[Any], own: str = "") 
             return {key: described(item, values, results, own) for key, item in value.items()}
         if type(value) in (dict, OrderedDict) and all(isinstance(key, (str, int, bool)) for key in value):
             return {"made": {**_class(value, own), "keys": list(value), "items": [described(item, values, results, own) for item in value.values()]}}
-    raise ValueError(f"forward returns an object of type {type(value).__name__}, which cannot be written as data")
+    raise Unwritable(f"forward returns an object of type {type(value).__name__}, which cannot be written as data")
 
 
 def _class(value: Any, own: str) -> dict[str, str]:
-    """Returns a class by name; `module` is empty for a class of the task's own source."""
+    """Returns a class by name; `module` is empty for a class in the task's own source."""
     name, home = type(value).__qualname__, type(value).__module__
     if "<" in name:
-        raise ValueError(f"forward returns an object of the class {type(value).__name__}, which is made inside a function")
+        raise Unwritable(f"forward returns an object of the class {type(value).__name__}, which is made inside a function")
     return {"class": name, "module": "" if home == own else home}
 
 
 def forward_arguments(model: torch.nn.Module, inputs: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns the arguments that forward gets when the model is called with `inputs`: a `__call__` of its own, or a hook, may change them."""
+    """Returns the arguments that forward receives when the model is called with `inputs`; they may differ because of the model's own `__call__` or a
+    hook."""
     plain = type(model).__call__ is torch.nn.Module.__call__ and not model._forward_pre_hooks
     if plain:
         return tuple(inputs), {}
@@ -197,7 +210,7 @@ def forward_arguments(model: torch.nn.Module, inputs: list[Any]) -> tuple[tuple[
 
 @contextlib.contextmanager
 def called_as(model: torch.nn.Module, flat: Callable[..., Any], signature: inspect.Signature) -> Iterator[None]:
-    """Makes `model(*tensors)` mean exactly `flat(*tensors)` while it is open."""
+    """Makes `model(*tensors)` equivalent to `flat(*tensors)` while the context is open."""
 
     def forward(*tensors: Any) -> Any:
         return flat(*tensors)
@@ -222,7 +235,14 @@ def called_as(model: torch.nn.Module, flat: Callable[..., Any], signature: inspe
 
 
 def plain_value(value: Any) -> Any:
-    """Returns a constant argument as JSON; `{"code": ...}` holds other values as Python code, empty where there is no such form."""
+    """Returns a constant argument as JSON. `{"code": ...}` holds any other value as Python code; the code is empty if the value cannot be written as
+    code."""
+    if isinstance(value, Enum):
+        return {"code": ""}
     if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and math.isfinite(value):
         return value
-    return {"code": str(value) if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)) else ""}
+    if isinstance(value, float) and not math.isnan(value):
+        return {"code": f"float({str(value)!r})"}
+    if isinstance(value, torch.device):
+        return {"code": f"torch.{value!r}"}
+    return {"code": str(value) if isinstance(value, (torch.dtype, torch.layout, torch.memory_format, complex, bytes)) else ""}

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 import io
 import logging
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,27 +21,33 @@ from verifier.graph import Capture, Graph
 from verifier.parties.capturing.calling import FlatCall, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting import export
+from verifier.parties.capturing.loop_nodes import Refused
+from verifier.parties.capturing.outside import counts
 from verifier.parties.capturing.reading import frame_file, read_graph
 from verifier.parties.capturing.reasons import line_of, reason
 from verifier.parties.capturing.rolling import rolled
 from verifier.parties.capturing.tracing import method_of
+from verifier.parties.library_code import library_code
+from verifier.parties.operations import count_flops
 from verifier.parties.plain_state import PlainState, history_matters
 from verifier.source import sha256
 from verifier.task import TensorSpec
 
+TRIES = 3  # maximum number of exports; each one omits the loops that the previous export showed to be unsuitable
 logger = logging.getLogger(__name__)
 
 
 def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: str) -> Capture:
-    """Exports `model(*inputs)` in `mode` ("train" or "eval"): the whole of forward, or else the runs of its statements that can be exported. Where
-    none can, `graph` is null and `reason` says why."""
+    """Exports `model(*inputs)` in `mode` ("train" or "eval"): either the whole of forward or, if that is impossible, the runs of its statements that
+    can be exported. If nothing can be exported, `graph` is null and `reason` says why."""
     started = time.perf_counter()
     result = Capture(task=sha256(task_source), mode=mode)
     model.train(mode == "train")
     with torch.no_grad(), quiet(), PlainState(model) as plain:
+        refused: dict[tuple[str, int], str] = {}
         try:
-            result.graph = captured(model, inputs, plain, task_source)
-        except Exception as error:  # whatever export or a stranger's forward raises is the reason
+            result.graph = captured(model, inputs, plain, task_source, refused)
+        except Exception as error:  # any exception that export or a stranger's forward raises is the reason
             line, why = line_of(error, frame_file(model)), reason(error, model)
             result.graph, left = pieces(model, inputs, plain, task_source, error)
             if line is None:  # the statement at which a part stopped for the same reason
@@ -49,12 +55,13 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
             cause = f"{f'line {line}: ' if line else ''}{why}"
             if result.graph is None:
                 result.reason = cause
-            elif not result.graph.left:
-                result.graph.left = [cause]
+            else:
+                result.graph.left = told(refused, frame_file(model)) + result.graph.left or [cause]
         if result.graph is not None:
             result.bytes_min = minimal_bytes(result.graph)
     with PlainState(model):
         result.flops = count_flops(model, inputs)
+    result.library = library_code(model, type(model).__module__)
     result.seconds = time.perf_counter() - started
     return result
 
@@ -62,26 +69,32 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
 def pieces(
     model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str, error: Exception
 ) -> tuple[Graph | None, list[tuple[int | None, str]]]:
-    """Captures pieces of a model whose whole cannot be captured because of `error`. Returns them, if any, and the lines that stay Python, each with
-    its reason."""
+    """Captures pieces of a model that cannot be captured as a whole because of `error`. Returns the pieces, if any, and the lines that stay in
+    Python, each with its reason."""
     plain.restore()
     left: list[tuple[int | None, str]] = []
     try:
         method = method_of(model, source)
         if method is None:
             return None, left
-        frozen = frozenset(name.rpartition(".")[2] for name in error.names) if isinstance(error, StateOutside) else frozenset()
+        frozen = frozenset(error.names) if isinstance(error, StateOutside) else frozenset()
         args, kwargs = forward_arguments(model, inputs)
         cutter = Cutter(method, args, kwargs, plain, frozen, ast.parse(source.removeprefix("\ufeff")))
         graph = cutter.graph()
         return graph, sorted(cutter.left.values(), key=lambda one: one[0] or 0)
-    except Exception:  # the reason is what stopped the whole
+    except Exception:  # report what stopped the capture of the whole
         logger.debug("no pieces were captured", exc_info=True)
         return None, left
 
 
+def told(refused: dict[tuple[str, int], str], file: str) -> list[str]:
+    """Explains why loops that may iterate over experts stay in Python."""
+    places = ((f"line {line}{'' if home == file else f' of {Path(home).name}'}", why) for (home, line), why in sorted(refused.items()))
+    return [f"{place}: the passes of the loop stay apart: {why}" for place, why in places]
+
+
 class StateOutside(ValueError):
-    """Forward changes `names` outside of the state dict, and what it returns depends on them."""
+    """Forward changes `names` outside the state dict, and its results depend on them."""
 
     def __init__(self, names: list[str]):
         super().__init__(f"forward changes {', '.join(names[:4])} outside of the state dict, and what it returns depends on that")
@@ -90,7 +103,7 @@ class StateOutside(ValueError):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silences exporters, which print pages about their failures; the reason is reported in one line."""
+    """Silences exporters, which print pages about their failures; the reason is reported in a single line."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -101,17 +114,25 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str) -> Graph:
-    """Captures the whole of `model(*inputs)`. Raises whatever prevents it."""
+def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str, refused: dict[tuple[str, int], str] | None = None) -> Graph:
+    """Captures the whole of `model(*inputs)`. Raises whatever prevents it. Adds loops that may iterate over experts to `refused`, with the obstacle
+    that prevents handling them."""
     args, kwargs = forward_arguments(model, inputs)
-    try:
-        if (found := rolled(model, source, args, kwargs, plain)) is not None:
-            with found.named():
-                return found.written_out(exported(model, found.forward(), args, kwargs, plain))
-    except Exception:  # an exporter raises anything; the export pass by pass below works, or tells the reason
-        logger.debug("the loop was not rolled up", exc_info=True)
+    refused = {} if refused is None else refused
+    for _ in range(TRIES):
+        try:
+            if (found := rolled(model, source, args, kwargs, plain, refused)) is not None:
+                with found.named():
+                    return found.written_out(exported(model, found.forward(), args, kwargs, plain))
+            break
+        except Refused as error:  # retry without this loop
+            refused[error.place] = str(error)
+            plain.restore()
+        except Exception:  # an exporter may raise anything; the pass-by-pass export below either works or yields the reason
+            logger.debug("the loop was not rolled up", exc_info=True)
+            break
     plain.restore()
-    return exported(model, model.forward, args, kwargs, plain, inputs)
+    return exported(model, model.forward, args, kwargs, plain, inputs, source)
 
 
 def exported(
@@ -121,10 +142,12 @@ def exported(
     kwargs: dict[str, Any],
     plain: PlainState,
     inputs: list[Any] | None = None,
+    source: str = "",
 ) -> Graph:
-    """`forward(*args, **kwargs)`, which is the model's or stands for it. Without the model's `inputs` no forward that changes a state is taken."""
+    """Exports `forward(*args, **kwargs)`, which is the model's own or a replacement. Without the model's `inputs` and `source`, a forward that
+    changes state is rejected."""
     changed: set[str] = set()
-    made: set[str] = set()  # buffers: the exporter then takes one state for another
+    made: set[str] = set()  # buffers: with these the exporter mistakes one state for another
 
     def once(state: list[str]) -> Graph:
         def observe() -> None:
@@ -153,6 +176,9 @@ def exported(
     plain.restore()
     if inputs is None:
         raise StateOutside(sorted(changed))
+    tree = ast.parse(source.removeprefix("\ufeff"))
+    if counters := [name for name in sorted(changed) if isinstance(held(plain, name), (int, float, str)) and counts(tree, name)]:
+        raise StateOutside(counters)
     if not history_matters(model, lambda twin, other: results(twin, inputs, other)):
         return graph
     state = [name for name in plain.tensors() if f"self.{name}" in changed]
@@ -161,8 +187,13 @@ def exported(
     return once(state)
 
 
+def held(plain: PlainState, name: str) -> Any:
+    place = plain.place(name)
+    return None if place is None else place[0][place[1]]
+
+
 def results(model: torch.nn.Module, inputs: list[Any], other: bool) -> list[torch.Tensor]:
-    """Returns the model's result tensors for copies of `inputs`, or for others of the same shapes, under one seed."""
+    """Returns the model's result tensors for copies of `inputs`, or for different inputs of the same shapes, under one seed."""
     from verifier.parties.capturing.calling import described
 
     def changed(tensor: torch.Tensor) -> torch.Tensor:
@@ -184,7 +215,7 @@ def spec_bytes(spec: TensorSpec) -> int:
 
 
 def minimal_bytes(graph: Graph) -> int:
-    """Counts used inputs and weights read once, and outputs and mutated state written once."""
+    """Counts the bytes needed to read the used inputs and weights once, and to write the outputs and changed state once."""
     specs: dict[str, TensorSpec] = {node.name: node.outputs[0] for node in graph.nodes if len(node.outputs) == 1}
     specs.update({entry.name: entry.spec for entry in graph.inputs if entry.spec is not None})
     used: set[str] = set()
@@ -204,16 +235,3 @@ def minimal_bytes(graph: Graph) -> int:
     written = [leaf["ref"] for leaf in graph.outputs if isinstance(leaf, dict) and "ref" in leaf]
     written += [*graph.mutations.values(), *graph.mutated_inputs.values()]
     return total + sum(spec_bytes(specs[name]) for name in written if name in specs)
-
-
-def count_flops(model: torch.nn.Module, inputs: list[Any]) -> int | None:
-    """Counts operations of matrix products, convolutions and attention, a multiply-add as two; null where a copy of the model cannot be run."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    try:
-        twin = copy.deepcopy(model)  # forward may change running statistics
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            twin(*copy.deepcopy(inputs))
-        return int(counter.get_total_flops())
-    except Exception:
-        return None

@@ -1,8 +1,8 @@
 """Cuts a forward that cannot be captured as a whole into runs of statements that can.
 
-A statement at which the exporter stops stays Python. Runs are tried again before and after it, and inside it if it is a branch or a loop. Such a
-statement is first taken apart: into its steps, into the statements of a submodule that it calls, or, for a loop over modules, into its passes. A run
-is captured for the sizes and plain values of this call; where those depend on data, it stays Python as well.
+If the exporter stops at a statement, that statement stays in Python. The cutter then tries the runs before and after it and, if it is a branch or a
+loop, the runs inside it. First, however, it takes such a statement apart: into steps, into the statements of a submodule that it calls, or, for a
+loop over modules, into passes. A run is captured for the sizes and plain values of this call. If these depend on data, the run also stays in Python.
 """
 
 # sandboxed: exports parts of the models that tasks define
@@ -21,26 +21,45 @@ from typing import Any
 import torch
 
 from verifier.graph import Graph
-from verifier.parties.capturing.calling import FlatCall
+from verifier.parties.capturing.calling import FlatCall, Unwritable
 from verifier.parties.capturing.exporting import composed, decomposed, operators_listed_once
+from verifier.parties.capturing.outside import Used, assigned_outside, unread
 from verifier.parties.capturing.reading import read_graph
-from verifier.parties.capturing.reasons import reason
-from verifier.parties.capturing.runs import Found, Run, add, worth
-from verifier.parties.capturing.statements import COMPOUND, JUMPS, LOOPS, Splitter, all_blocks, blocks_of, inlined, loaded, stored, unrolled
+from verifier.parties.capturing.reasons import IN_FORWARD, reason
+from verifier.parties.capturing.runs import Found, Guards, Run, add, worth
+from verifier.parties.capturing.statements import (
+    COMPOUND,
+    JUMPS,
+    LOOPS,
+    Splitter,
+    all_blocks,
+    blocks_of,
+    elements,
+    inlined,
+    loaded,
+    made_function,
+    own_nodes,
+    stored,
+    unrolled,
+)
 from verifier.parties.capturing.tracing import PART_FILE, Method, Trace, observed, shape_of, statements_within
 from verifier.parties.plain_state import PlainState
 from verifier.private_names import mangle
 
-SECONDS, WALL_SECONDS = 25.0, 35.0  # of this thread on a processor, and by the clock, after which no further run is tried
-ROUNDS = 4  # rounds of taking apart statements that stopped the exporter
+SECONDS, WALL_SECONDS = 25.0, 35.0  # limits on this thread's CPU time and on wall-clock time, after which no further run is tried
+ROUNDS = 4  # rounds of taking apart statements at which the exporter stopped
 MOST_PASSES = 64  # passes of a loop over modules
 SIZED_BY_DATA = frozenset({"bincount", "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select"})  # the exporter fails on these
-MOST_LEFT = 12  # reported reasons
+TABLES = frozenset({"vars", "globals", "locals"})
+GRADIENTS = frozenset({"grad", "backward", "requires_grad_"})
+HARMLESS = ("no_grad", "inference_mode", "nullcontext", "record_function", "set_grad_enabled(False)")  # contexts that do not change what is computed
+MOST_LEFT = 12  # number of reasons reported
 
 
 @dataclass
 class Cutter:
-    """Cuts one forward. `frozen`: attributes and variables that forward changes outside of the state dict; statements that read them stay Python."""
+    """Cuts one forward. `frozen` names values outside the state dict that forward changes, as `PlainState.changed` does. Statements that read them
+    stay in Python."""
 
     method: Method
     args: tuple[Any, ...]
@@ -52,22 +71,24 @@ class Cutter:
     trace: Trace = field(init=False)
     other: Trace = field(init=False)
     runs: list[Run] = field(default_factory=list)
-    left: dict[int, tuple[int | None, str]] = field(default_factory=dict)  # statement -> its line and why it stays
-    kept: list[ast.AST] = field(default_factory=list)  # trees kept alive because their identities are keys
-    apart: list[tuple[ast.stmt, list[ast.stmt], str]] = field(default_factory=list)  # statements that were taken apart, their steps, and why
-    known: dict[tuple[Any, ...], Found] = field(default_factory=dict)  # results of runs of an earlier round
+    left: dict[int, tuple[int | None, str]] = field(default_factory=dict)  # statement -> its line, and the reason why it stays in Python
+    kept: list[ast.AST] = field(default_factory=list)  # trees kept alive because their identities serve as keys
+    apart: list[tuple[ast.stmt, list[ast.stmt], str]] = field(default_factory=list)  # statements that were taken apart, their steps, and the reason
+    known: dict[tuple[Any, ...], Found] = field(default_factory=dict)  # results of runs from earlier rounds
 
     def __post_init__(self) -> None:
         self.tree = copy.deepcopy(self.method.tree)
+        self.frozen |= assigned_outside(self.method.model, self.source, self.plain)
         self.deadline = time.thread_time() + SECONDS, time.monotonic() + WALL_SECONDS
         self.splitter = Splitter({node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} | {*self.method.names})
 
     def graph(self) -> Graph | None:
-        """Returns all runs as one graph of parts; null where nothing worthwhile can be captured."""
+        """Returns all runs as one graph of parts, or null if nothing worthwhile can be captured."""
         with operators_listed_once():
             for _ in range(ROUNDS):
                 self.runs = []
                 self.trace, self.other = self._trace(False), self._trace(True)
+                self.frozen |= {*self.trace.changed, *self.other.changed}
                 self._cover(self.tree.body, 0, len(self.tree.body), loop=False)
                 if self._late() or not self._take_apart():
                     break
@@ -92,8 +113,9 @@ class Cutter:
     # -- runs ---------------------------------------------------------------------------------------------------------------
 
     def _cover(self, block: list[ast.stmt], first: int, end: int, loop: bool) -> None:
-        """Captures as much as possible of statements `first` to `end`."""
+        """Captures as much as possible of the statements from `first` to `end`."""
         at = first
+        self._behind_jumps(block)
         while at < end:
             stop = next((n for n in range(at, end) if self._stays(block[n])), end)
             if stop > at:
@@ -102,13 +124,20 @@ class Cutter:
                 self._within(block[stop], loop)
             at = stop + 1
 
+    def _behind_jumps(self, block: list[ast.stmt]) -> None:
+        """A statement behind a branch that was left by a jump begins with the same variables as the branch."""
+        for branch, item in zip(block, block[1:], strict=False):
+            jumped = isinstance(branch, ast.If) and not branch.orelse and isinstance(branch.body[-1], (ast.Return, ast.Raise, *JUMPS))
+            if jumped and self.trace.at(item) is None and self.other.at(item) is None and (before := self.trace.at(branch)) is not None:
+                self.trace.visits[id(item)] = [before]
+
     def _try(self, block: list[ast.stmt], first: int, end: int, loop: bool) -> None:
         if self._late():
             return
         try:
             self.runs.append(self._captured(block, first, end, loop))
             return
-        except Exception as error:  # whatever export or a stranger's code raises is the reason
+        except Exception as error:  # the reason is whatever export or a stranger's code raises
             self.plain.restore()
             at = _place(error, end - first)
             if at is None and end - first > 1:
@@ -117,35 +146,43 @@ class Cutter:
                 self._try(block, middle, end, loop)
                 return
             stop = first + (at or 0)
-            self._leave(block[stop], reason(error, self.method.model))
+            self._leave(block[stop], reason(error, self.method.model), told=not made_function(block[stop]))
         if stop > first:
             self._try(block, first, stop, loop)
         self._within(block[stop], loop)
         self._cover(block, stop + 1, end, loop)
 
     def _within(self, item: ast.stmt, loop: bool) -> None:
-        """Covers the branches of a statement that stays Python. Inside `with` other rules hold, which kernels do not know."""
-        if isinstance(item, COMPOUND) and not isinstance(item, (ast.With, ast.AsyncWith, ast.Try, ast.TryStar)):
+        """Covers the branches of a statement that stays in Python, unless what is around them has rules that kernels do not know."""
+        if isinstance(item, COMPOUND) and not is_ruled(item):
             for inner in blocks_of(item):
                 if self.trace.at(inner[0]) is None and not isinstance(item, LOOPS):
-                    before = self.trace.at(item)  # the branch that was not taken begins with the same variables
+                    before = self.trace.at(item)  # the branch not taken begins with the same variables
                     if before is not None and inner and self.other.at(inner[0]) is None:
                         self.trace.visits[id(inner[0])] = [before]
                 self._cover(inner, 0, len(inner), loop or isinstance(item, LOOPS))
 
     def _stays(self, item: ast.stmt) -> bool:
-        """Whether a statement is known to stay Python."""
+        """Returns whether a statement is already known to stay in Python."""
         if id(item) in self.left:
             return True
-        names = {node.attr for node in ast.walk(item) if isinstance(node, ast.Attribute)} | {n.id for n in ast.walk(item) if isinstance(n, ast.Name)}
-        if touched := sorted(names & self.frozen):
-            self._leave(item, f"it uses {touched[0]}, which forward changes outside of the state dict")
+        attributes = [node for node in ast.walk(item) if isinstance(node, ast.Attribute)]
+        words = {node.id for node in ast.walk(item) if isinstance(node, ast.Name)}
+        if touched := sorted((words | {ast.unparse(node) for node in attributes}) & self.frozen):
+            self._leave(item, str(Used(touched[0])))
             return True
-        if names & SIZED_BY_DATA and not isinstance(item, COMPOUND):
+        if self.frozen and (words & TABLES or any(node.attr == "__dict__" for node in attributes)):
+            self._leave(item, f"it may read {sorted(self.frozen)[0]} from a table of names, which forward changes outside of the state dict")
+            return True
+        if {node.attr for node in attributes} & GRADIENTS and not isinstance(item, COMPOUND):
+            self._leave(item, IN_FORWARD)
+            return True
+        if (words | {node.attr for node in attributes}) & SIZED_BY_DATA and not isinstance(item, COMPOUND):
             self._leave(item, "the size of a result depends on values of tensors")
             return True
-        if isinstance(item, (ast.Assert, ast.Global, ast.Raise, *JUMPS)) or isinstance(item, ast.Expr) and _prints(item.value):
-            if not isinstance(item, (ast.Global, *JUMPS)):
+        silent = (ast.Global, ast.Import, ast.ImportFrom, *JUMPS)
+        if isinstance(item, (ast.Assert, ast.Raise, *silent)) or isinstance(item, ast.Expr) and _prints(item.value):
+            if not isinstance(item, silent):
                 self._leave(
                     item,
                     "an assertion on values" if isinstance(item, ast.Assert) else "it acts outside of tensors",
@@ -161,12 +198,13 @@ class Cutter:
     def _captured(self, block: list[ast.stmt], first: int, end: int, loop: bool) -> Run:
         items = block[first:end]
         returns = isinstance(items[-1], ast.Return)
-        inside = [node for item in items[: -1 if returns else None] for node in ast.walk(item)]
+        inside = [node for item in items[: -1 if returns else None] for node in own_nodes(item)]
         if any(isinstance(node, (ast.Return, *JUMPS)) for node in inside if not _in_loop(items, node)):
             raise Placed("it may leave forward or a loop early", next(n for n, item in enumerate(items) if _jumps(item)))
         before = self._variables(items[0])
         given = sorted(loaded(items) & set(before) - {"self"})
         self._constant(items, given)
+        tests = self._tests(items, before, given)
         writes = [] if returns else sorted(stored(items) & self._read_elsewhere(items, loop))
         lines = [item.lineno for item in items]
         names = list(writes)
@@ -180,7 +218,9 @@ class Cutter:
             try:
                 self.known[key] = self._exported(call)
                 self.kept += items
-            except UnboundLocalError as error:  # assigned on a path that is not taken
+            except Unwritable as error:
+                raise ValueError(str(error).replace("forward returns", "forward returns" if returns else "it makes")) from error
+            except UnboundLocalError as error:  # assigned on a path that was not taken
                 lost = re.search(r"'(\w+)'", str(error))
                 if lost is None or lost[1] not in names:
                     raise
@@ -189,12 +229,24 @@ class Cutter:
             if any(list(value) != before_ for value, before_ in held):
                 self.known.pop(key, None)
                 raise ValueError("it changes a list or a dict in place")
-        return Run(items, self.known[key], given, names, returns, lines, loop)
+        return Run(items, self.known[key], given, names, returns, lines, loop, tests)
 
     def _exported(self, call: FlatCall) -> Found:
         changed: set[str] = set()
-        call.after = lambda: changed.update(self.plain.changed())
-        exported = composed(self.method.model, call)
+        frozen = {name for name in self.frozen if self.plain.place(name) is not None}
+        before = set(self.plain.changed())  # what cannot be brought back: a generator's progress
+
+        def observe() -> None:
+            changed.update(name for name in set(self.plain.changed()) - before if not (name in frozen and self.plain.place(name) is None))
+
+        call.after = observe
+        try:
+            with unread(self.plain, self.frozen, call):
+                exported = composed(self.method.model, call)
+        except NameError as error:
+            if error.name not in self.frozen:
+                raise
+            raise Placed(str(Used(error.name)), _place(error, len(self.tree.body) + 1)) from None
         self.plain.restore()
         if changed:
             raise ValueError(f"it changes {sorted(changed)[0]} outside of the state dict")
@@ -203,8 +255,24 @@ class Cutter:
             raise ValueError("it changes a tensor in place that has another name as well")
         return Found(exported, call, graph)
 
+    def _tests(self, items: list[ast.stmt], before: dict[str, Any], given: list[str]) -> list[str]:
+        """Returns the conditions on the variables that a run reads. Raises `Placed` if there is none for one of them."""
+        held = [id(place[0][place[1]]) for name in self.frozen if (place := self.plain.place(name)) is not None]
+        guards = Guards(self.method.model, self.tree, self.method.names)
+        found: list[str] = []
+        for name in given:
+            at = next(n for n, item in enumerate(items) if name in loaded([item]))
+            if callable(before[name]) and id(before[name]) in held:
+                raise Placed(f"it uses `{name}`, which forward changes outside of the state dict", at)
+            try:
+                found += guards.conditions(name, before[name])
+            except ValueError as error:
+                raise Placed(str(error), at) from None
+        return found
+
     def _finished(self, run: Run) -> list[Run]:
-        """The run in the compiler's operators; those of its halves that can be told in them, where the whole cannot."""
+        """Returns the run in the compiler's operators. If the compiler's operators cannot express the whole run, returns each half of the run that
+        they can express."""
         try:
             run.found.graph = read_graph(decomposed(run.found.exported), run.found.call, self.method.model, PART_FILE)
             return [run]
@@ -230,8 +298,8 @@ class Cutter:
         return found
 
     def _constant(self, items: list[ast.stmt], given: list[str]) -> None:
-        """Checks that a run's variables are constant. Raises where one has another size, or another plain value, in another visit or with other
-        inputs."""
+        """Checks that a run's variables are constant. Raises an exception if another visit or other inputs give one of them a different size or plain
+        value."""
         visits = [*self.trace.visits.get(id(items[0]), []), *self.other.visits.get(id(items[0]), [])]
         for name in given:
             shapes = [shape_of(visit[name]) for visit in visits if name in visit]
@@ -253,7 +321,7 @@ class Cutter:
     # -- taking apart -------------------------------------------------------------------------------------------------------
 
     def _take_apart(self) -> bool:
-        """Takes apart statements that stopped the exporter. Returns whether there were any."""
+        """Takes apart statements at which the exporter stopped. Returns whether there were any."""
         done = False
         for block in list(all_blocks(self.tree.body)):
             for at in range(len(block) - 1, -1, -1):
@@ -270,13 +338,14 @@ class Cutter:
 
     def _steps(self, item: ast.stmt) -> list[ast.stmt]:
         if isinstance(item, ast.For):
-            iterated = item.iter
-            if isinstance(iterated, ast.Call) and ast.unparse(iterated.func) == "enumerate" and len(iterated.args) == 1:
-                iterated = iterated.args[0]
-            held = self._module(iterated)
-            if isinstance(held, (torch.nn.ModuleList, torch.nn.Sequential)) and len(held) <= MOST_PASSES:
-                return unrolled(item, iterated, len(held)) or [item]
-            return [item]
+            changing = {ast.unparse(node) for node in ast.walk(item.iter) if isinstance(node, (ast.Attribute, ast.Name))} & self.frozen
+            passes = elements(item.iter, self._module) if not changing else None
+            held = any(isinstance(node, ast.Subscript) and self._module(node.value) is not None for inner in item.body for node in ast.walk(inner))
+            if not passes or len(passes) > MOST_PASSES or isinstance(passes[0], ast.Constant) and not held:
+                return [item]
+            own = {id(node) for inner in item.body for node in ast.walk(inner)}
+            kept = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name) and id(node) not in own and isinstance(node.ctx, ast.Load)}
+            return unrolled(item, passes, kept, self.splitter.fresh) or [item]
         value = getattr(item, "value", None)
         if isinstance(value, ast.Call) and isinstance(item, (ast.Assign, ast.Return)):
             inside = self._inlined(value)
@@ -320,10 +389,10 @@ class Cutter:
         return None
 
     def _module(self, tree: ast.expr) -> Any:
-        """Evaluates an expression of attributes and constant indices over `self`; null for any other."""
+        """Evaluates an expression made of attributes and constant indices on `self`; null for any other expression."""
         for node in ast.walk(tree):
             if (
-                not isinstance(node, (ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.Load))
+                not isinstance(node, (ast.Attribute, ast.Subscript, ast.Slice, ast.UnaryOp, ast.USub, ast.Name, ast.Constant, ast.Load))
                 or isinstance(node, ast.Name)
                 and node.id != "self"
             ):
@@ -334,7 +403,7 @@ class Cutter:
             return None
 
     def _put_together(self) -> None:
-        """Restores statements none of whose steps was captured."""
+        """Restores statements for which no step was captured."""
         used = {id(item) for run in self.runs for item in statements_within(run.items)}
         for item, steps, why in reversed(self.apart):
             for block in all_blocks(self.tree.body):
@@ -343,7 +412,7 @@ class Cutter:
                     continue
                 if not any(id(one) in used for one in statements_within(steps)):
                     block[at : at + len(steps)] = [item]
-                    self._leave(item, why)
+                    self._leave(item, why, told=not made_function(item))
                 break
 
     # -- one graph ----------------------------------------------------------------------------------------------------------
@@ -376,21 +445,21 @@ class Cutter:
 
 
 class Placed(ValueError):
-    """A reason with the number of its statement."""
+    """A reason together with the number of its statement."""
 
-    def __init__(self, message: str, at: int):
+    def __init__(self, message: str, at: int | None):
         super().__init__(message)
         self.at = at
 
 
 def shared(tensors: Iterable[torch.Tensor]) -> bool:
-    """Whether two of the tensors lie in the same memory."""
+    """Returns whether any two of the tensors share memory."""
     places = [tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout is torch.strided and tensor.numel()]
     return len(places) != len(set(places))
 
 
 def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None) -> ast.FunctionDef:
-    """Makes `def part(self, *given): items; return writes`. All nodes of a statement get its number as their line."""
+    """Builds `def part(self, *given): items; return writes`. All nodes of a statement get the statement's number as their line."""
     body = [copy.deepcopy(item) for item in items]
     if writes is not None:
         values = [ast.Name(name, ast.Load()) for name in writes]
@@ -405,7 +474,7 @@ def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None)
 
 
 def _place(error: BaseException, count: int) -> int | None:
-    """Returns the number of the statement that an error is about; null where unknown."""
+    """Returns the number of the statement that an error refers to, or null if it is unknown."""
     if isinstance(error, Placed):
         return error.at
     at = None
@@ -419,16 +488,23 @@ def _place(error: BaseException, count: int) -> int | None:
     return at if at is not None and at < count else None
 
 
+def is_ruled(item: ast.stmt) -> bool:
+    """Returns whether a `with` or `try` statement changes what the statements in it compute, or goes on after an error in the midst of them."""
+    if isinstance(item, (ast.With, ast.AsyncWith)):
+        return any(one.optional_vars is not None or not any(word in ast.unparse(one.context_expr) for word in HARMLESS) for one in item.items)
+    return isinstance(item, (ast.Try, ast.TryStar)) and bool(item.handlers)
+
+
 def _prints(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "print"
 
 
 def _jumps(item: ast.stmt) -> bool:
-    return any(isinstance(node, (ast.Return, *JUMPS)) for node in ast.walk(item))
+    return any(isinstance(node, (ast.Return, *JUMPS)) for node in own_nodes(item))
 
 
 def _in_loop(items: list[ast.stmt], node: ast.AST) -> bool:
-    """Whether a jump belongs to a loop among the statements."""
+    """Returns whether a jump belongs to a loop among the statements."""
     if isinstance(node, ast.Return):
         return False
     return any(isinstance(loop, LOOPS) and any(inner is node for inner in ast.walk(loop)) for item in items for loop in ast.walk(item))

@@ -1,4 +1,4 @@
-"""Exports a model's call by `torch.export`: the functional ATen graph, with composite operators that a compiler fuses as a whole."""
+"""Exports a model's call with `torch.export`: the functional ATen graph, with composite operators that a compiler fuses as a whole."""
 
 # sandboxed: exports the models that tasks define
 
@@ -15,10 +15,10 @@ from torch._decomp import decompositions as torch_decompositions
 
 from verifier.parties.capturing.calling import FlatCall, called_as
 from verifier.parties.capturing.numbers import numbers_stay
-from verifier.parties.capturing.unseen import Caught, nothing_unseen
+from verifier.parties.capturing.unseen import Caught, catches, nothing_unseen
 from verifier.parties.plain_state import source_of
 
-# Composite operators that say more than their decomposition: a compiler fuses them as a whole or passes them to the library unchanged.
+# Composite operators that carry more information than their decomposition: a compiler fuses each as a whole or passes it to the library unchanged.
 KEEP = frozenset(
     [
         "linear",
@@ -84,8 +84,8 @@ KEEP = frozenset(
         "logaddexp",
         "addmm",
         "baddbmm",
-        "index_add",  # by atomic operations; its parts sort the index first, which takes many times as long on a GPU
-        "inverse",  # these and the following raise an error for a singular matrix, which their parts would do by an effect outside of the graph
+        "index_add",  # uses atomic operations; its decomposition sorts the index first, which is many times slower on a GPU
+        "inverse",  # these and the following raise an error for a singular matrix; a decomposition would need an effect outside the graph
         "linalg_inv",
         "linalg_solve",
         "linalg_cholesky",
@@ -93,11 +93,12 @@ KEEP = frozenset(
         "linalg_ldl_factor",
     ]
 )
+RAISING = ("aten.linalg_", "aten.inverse", "aten.cholesky", "aten.logdet")  # operators that raise errors for some values
 READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # exporter errors about a value where a number is needed
 
 
 def export(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """Exports `call` as a graph of its tensors. `state`: attributes, as `module.name`, that forward changes like buffers. Raises what export
+    """Exports `call` as a graph of its tensors. `state`: attributes, as `module.name`, that forward changes like buffers. Raises whatever export
     raises."""
     return decomposed(composed(model, call, state))
 
@@ -109,12 +110,14 @@ def decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedP
 
 
 def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """Exports in the operators that forward calls, in a third of the time."""
+    """Exports in terms of the operators that forward calls, which takes a third of the time."""
     tensors = tuple(leaf.value for leaf in call.tensors)
 
     def once() -> torch.export.ExportedProgram:
         with nothing_unseen(model), forgotten(model), recurrent_layers_by_shape(), called_as(model, call, call.signature()):
             exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
+            if any(str(node.target).startswith(RAISING) for node in exported.graph.nodes) and catches(model):
+                raise ValueError("the source catches errors, and an operator here raises them for some values of tensors")
             return exported
 
     with attributes_as_buffers(model, state):
@@ -129,7 +132,8 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
 
 @contextlib.contextmanager
 def forgotten(model: torch.nn.Module) -> Iterator[None]:
-    """Empties what functions of the task's source remember (`functools.cache`), before and after: an exporter's tensors hold no values."""
+    """Clears the caches of functions in the task's source (`functools.cache`) before and after an export, because an exporter's tensors hold no
+    values."""
     names = source_of(model)
     classes = [value for value in names.values() if isinstance(value, type) and value.__module__ == names.get("__name__")]
     functions = [value for table in (names, *map(vars, classes)) for value in table.values()]
@@ -146,7 +150,7 @@ def forgotten(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def operators_listed_once() -> Iterator[None]:
-    """Caches the dispatcher's list of operators during many exports: PyTorch asks for it six times in each."""
+    """Caches the dispatcher's list of operators for many exports, because PyTorch requests the list six times in each."""
     utils: Any = importlib.import_module("torch._export.utils")
     before = getattr(utils, "_materialize_cpp_cia_ops", None)
     if before is None:
@@ -161,8 +165,8 @@ def operators_listed_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def recurrent_layers_by_shape() -> Iterator[None]:
-    """Replaces recurrent layers, which stay operators (`KEEP`), by their result shapes during an export. On a GPU, PyTorch traces each step to find
-    the shapes (a minute for six layers of 512 steps), and 2.11 reports last states of an LSTM with an axis too many."""
+    """Replaces recurrent layers, which remain operators (`KEEP`), by their result shapes during an export. On a GPU, PyTorch traces every step to
+    find the shapes (one minute for six layers of 512 steps), and version 2.11 reports the last states of an LSTM with one axis too many."""
     before = torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn
     torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = _lstm_layer, _rnn_layer
     try:
@@ -172,7 +176,7 @@ def recurrent_layers_by_shape() -> Iterator[None]:
 
 
 def _lstm_layer(inp: torch.Tensor, hidden: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """Returns result shapes of an LSTM layer: `inp` (steps, batch, features); each of `hidden` (batch, units)."""
+    """Returns the result shapes of an LSTM layer: `inp` (steps, batch, features); each of `hidden` (batch, units)."""
     out = hidden[0].new_empty((inp.shape[0], *hidden[0].shape))
     return out, tuple(state.new_empty(state.shape) for state in hidden[:2])
 
@@ -183,7 +187,7 @@ def _rnn_layer(inp: torch.Tensor, hidden: torch.Tensor, *args: Any, **kwargs: An
 
 @contextlib.contextmanager
 def attributes_as_buffers(model: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
-    """Registers tensors in plain attributes (a hidden state) as buffers: they are state that forward may change."""
+    """Registers tensors in plain attributes (such as a hidden state) as buffers, because they are state that forward may change."""
     owners = [(model.get_submodule(path), name) for path, _, name in (where.rpartition(".") for where in names)]
     found = [(module, name, getattr(module, name)) for module, name in owners]
     for module, name, value in found:

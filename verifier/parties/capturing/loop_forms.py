@@ -1,4 +1,5 @@
-"""The forms that a loop's statements may have to be rolled up: what it goes over, lists that grow by a value a pass, tensors that are filled."""
+"""Defines the forms of loops that can be rolled up: what the loop iterates over, lists that grow by one value per pass, and tensors that passes
+fill."""
 
 # sandboxed: reads sources of the models that tasks define
 
@@ -11,19 +12,17 @@ from typing import Any
 
 import torch
 
+from verifier.parties.capturing.loop_nodes import Unlike
+
 AFFINE = (ast.Constant, ast.BinOp, ast.Add, ast.Sub, ast.UnaryOp, ast.USub, ast.Slice, ast.Tuple, ast.Name, ast.Load)
 MOVES = frozenset({"transpose", "permute", "movedim", "swapaxes", "t", "contiguous", "unbind", "split", "chunk", "flip", "T", "mT"})
 NUMBER = "number_of_pass__"
 
 
-class Unlike(ValueError):
-    """The passes of a loop cannot be told from two of them."""
-
-
 @dataclass
 class Form:
-    """`number`: the variable that is another whole number in each pass, `passes`: those numbers; `body`: the statements of a pass; `ahead`: those
-    that run once before it, and `over`: the values that they set."""
+    """The form of a loop. `number`: the variable whose whole-number value changes with each pass; `passes`: its values; `body`: the statements of a
+    pass; `ahead`: statements that run once before the loop; `over`: the values that they set."""
 
     number: str
     passes: list[int]
@@ -33,7 +32,7 @@ class Form:
 
 
 def form_of(item: ast.For, names: dict[str, Any], before: dict[str, Any]) -> Form:
-    """Raises `Unlike` for a loop over something else than numbers, tensors, or lists of tensors that are alike."""
+    """Analyses a loop. Raises `Unlike` for a loop over anything but numbers, tensors, or lists of similar tensors."""
     form = Form("", [], copy.deepcopy(item.body))
     steps = _steps(item.target, item.iter, form, names, before)
     lengths = {len(value) for value in form.over.values()}
@@ -53,7 +52,7 @@ def form_of(item: ast.For, names: dict[str, Any], before: dict[str, Any]) -> For
 
 
 def _steps(target: ast.expr, over: ast.expr, form: Form, names: dict[str, Any], before: dict[str, Any]) -> list[ast.stmt]:
-    """Statements that set the variables of a pass; numbers, and what the loop goes over, are put into `form`."""
+    """Returns statements that set the variables of a pass; stores the numbers, and what the loop iterates over, in `form`."""
     word = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
     inner = over.args if isinstance(over, ast.Call) and not over.keywords and not any(isinstance(a, ast.Starred) for a in over.args) else []
     pair = target.elts if isinstance(target, ast.Tuple) else []
@@ -62,7 +61,7 @@ def _steps(target: ast.expr, over: ast.expr, form: Form, names: dict[str, Any], 
     ):
         if form.number:
             raise Unlike("it counts twice")
-        form.number, form.passes = target.id, list(_value(over, names, before))
+        form.number, form.passes = target.id, list(value_of(over, names, before))
         return []
     if word == "enumerate" and len(inner) == 1 and len(pair) == 2 and isinstance(pair[0], ast.Name) and not form.number:
         form.number = pair[0].id
@@ -76,7 +75,7 @@ def _steps(target: ast.expr, over: ast.expr, form: Form, names: dict[str, Any], 
         base, axis = (over.args[0], over.args[1:]) if ast.unparse(over.func.value) == "torch" else (over.func.value, over.args)
         axis = axis or [keyword.value for keyword in over.keywords if keyword.arg == "dim"]
         moved = f"({ast.unparse(base)}).movedim({ast.unparse(axis[0]) if axis else 0}, 0)"
-    elif not isinstance(_value(over, names, before), torch.Tensor):
+    elif not isinstance(value_of(over, names, before), torch.Tensor):
         moved = f"torch.stack(list({moved}))"
     form.ahead.append(ast.parse(f"{text} = {moved}").body[0])
     step = ast.parse(f"__target = {text}[{NUMBER}]").body[0]
@@ -89,17 +88,17 @@ def _calls_range(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Name) and call.func.id == "range"
 
 
-def _value(tree: ast.expr, names: dict[str, Any], before: dict[str, Any]) -> Any:
+def value_of(tree: ast.expr, names: dict[str, Any], before: dict[str, Any]) -> Any:
     return eval(compile(ast.fix_missing_locations(ast.Expression(copy.deepcopy(tree))), "<loop>", "eval"), names, before)
 
 
 def _sequence(over: ast.expr, names: dict[str, Any], before: dict[str, Any]) -> torch.Tensor:
-    """What a loop goes over as one tensor. Its expression only reads variables and moves elements, so that it may run once more."""
+    """Returns what a loop iterates over as one tensor. Its expression only reads variables and moves elements, so it may safely run again."""
     for node in ast.walk(over):
         calls = isinstance(node, ast.Call) and not (isinstance(node.func, ast.Attribute) and node.func.attr in MOVES)
         if calls or not isinstance(node, (ast.expr, ast.expr_context, ast.unaryop, ast.keyword)):
             raise Unlike("it goes over something else than numbers or tensors")
-    value = _value(over, names, before)
+    value = value_of(over, names, before)
     if isinstance(value, (list, tuple)) and value and all(isinstance(one, torch.Tensor) for one in value):
         if any(one.shape != value[0].shape or one.dtype != value[0].dtype for one in value) or "torch" not in names:
             raise Unlike("it goes over tensors that are not alike")
@@ -110,7 +109,8 @@ def _sequence(over: ast.expr, names: dict[str, Any], before: dict[str, Any]) -> 
 
 
 def growing(body: list[ast.stmt], before: dict[str, Any]) -> dict[str, str]:
-    """Lists that each pass appends one value to: the statement becomes one that sets a variable, which is told for each list."""
+    """Finds lists to which each pass appends one value. Replaces the statement by one that sets a variable, and returns that variable for each
+    list."""
     found: dict[str, str] = {}
     for at, one in enumerate(body):
         owner, value = _appended(one)
@@ -123,7 +123,7 @@ def growing(body: list[ast.stmt], before: dict[str, Any]) -> dict[str, str]:
 
 
 def _appended(one: ast.stmt) -> tuple[ast.expr | None, ast.expr | None]:
-    """The list and the value of `ys.append(value)` or `ys += [value]`."""
+    """Returns the list and the value of `ys.append(value)` or `ys += [value]`."""
     if isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add) and isinstance(one.value, ast.List) and len(one.value.elts) == 1:
         return one.target, None if isinstance(one.value.elts[0], ast.Starred) else one.value.elts[0]
     call = one.value if isinstance(one, ast.Expr) else None
@@ -134,8 +134,8 @@ def _appended(one: ast.stmt) -> tuple[ast.expr | None, ast.expr | None]:
 
 @dataclass
 class Filled:
-    """A tensor of which each pass sets one place, `out[:, t] = value`. `kept`: the variable of the value; `shape`, `dtype`: what it must be;
-    `text`: the statement that sets all places at once, of the list of values `{}`."""
+    """A tensor in which each pass sets one position, `out[:, t] = value`. `kept` is the variable that holds the value. `shape` and `dtype` are its
+    required form. `text` is the statement that sets all positions at once from the list of values `{}`."""
 
     kept: str
     shape: tuple[int, ...]
@@ -144,7 +144,7 @@ class Filled:
 
 
 def filled(body: list[ast.stmt], number: str, passes: list[int], before: dict[str, Any]) -> dict[str, Filled]:
-    """Tensors that are filled and not read, by name; the statement becomes one that sets a variable."""
+    """Returns the tensors that are filled but not read, by name. Replaces each filling statement by one that sets a variable."""
     found: dict[str, Filled] = {}
     for at, one in enumerate(body):
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
@@ -190,7 +190,7 @@ def _filled(name: str, target: ast.Subscript, number: str, passes: list[int], ou
 
 
 def only_indexes(body: list[ast.stmt], variable: str) -> bool:
-    """Whether the number of a pass is read within indices alone, of which it is a term."""
+    """Returns whether the pass number is read only within indices, as a term of the index."""
     uses = sum(isinstance(node, ast.Name) and node.id == variable for one in body for node in ast.walk(one))
     for one in body:
         for index in (node.slice for node in ast.walk(one) if isinstance(node, ast.Subscript)):

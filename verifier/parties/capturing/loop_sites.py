@@ -1,4 +1,5 @@
-"""The functions of a task that have loops: what they hold before each pass is watched in one call, and others can stand in their place."""
+"""Finds the functions of a task that contain loops, records their variables before each pass during one call, and replaces them with other
+functions."""
 
 # sandboxed: calls the models that tasks define
 
@@ -7,9 +8,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import inspect
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -18,29 +21,43 @@ from verifier.parties.capturing.statements import all_blocks
 from verifier.parties.capturing.tracing import VISITS, Method, first_line, given_again, is_plain, kept_value, undone
 from verifier.parties.plain_state import PlainState, source_of
 
+FINDING = frozenset({"where", "nonzero", "argwhere"})
+ADDING = frozenset({"index_add", "index_add_", "index_put", "index_put_", "scatter_add", "scatter_add_", "index_copy", "index_copy_"})
+MASKING = FINDING | {"eq", "bool", "any", "index_add", "index_add_"}
 BEGIN, PASS, END = "begin_loop__", "begin_pass__", "end_loop__"
 
 
 @dataclass
 class Function:
-    """`holder`: the class, or the names of the module, that it is a member of."""
+    """A function that has loops. `holder`: the class or module namespace to which the function belongs; null for a library function, to which others
+    may hold references."""
 
     method: Method
     holder: Any
     original: FunctionType
+    code: CodeType = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.code = self.original.__code__
 
     @property
     def tree(self) -> ast.FunctionDef:
         return self.method.tree
 
     def put(self, function: Callable[..., Any]) -> None:
-        if isinstance(self.holder, dict):
+        if self.holder is None:
+            self.original.__code__ = self.code if function is self.original else function.__code__
+        elif isinstance(self.holder, dict):
             self.holder[self.tree.name] = function
         else:
             setattr(self.holder, self.tree.name, function)
 
-    def made(self, tree: ast.FunctionDef, file: str) -> Callable[..., Any]:
-        """A function of another tree, with the defaults of the original."""
+    @property
+    def file(self) -> str:
+        return self.code.co_filename
+
+    def made(self, tree: ast.FunctionDef) -> Callable[..., Any]:
+        """Builds a function from another tree, with the defaults of the original."""
         tree = copy.deepcopy(tree)
         arguments = tree.args
         arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
@@ -48,14 +65,15 @@ class Function:
         tree.returns = None
         for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *filter(None, [arguments.vararg, arguments.kwarg])]:
             argument.annotation = None
-        made: Any = self.method.compiled(ast.fix_missing_locations(tree), file)
+        made: Any = self.method.compiled(ast.fix_missing_locations(tree), self.file)
         made.__defaults__, made.__kwdefaults__ = self.original.__defaults__, self.original.__kwdefaults__
         return made  # type: ignore[no-any-return]
 
 
 @dataclass
 class Visit:
-    """One run of a loop. `before`: variables when it began; `passes`: those before its first passes; `inner`: loops that ran within it."""
+    """One run of a loop. `before`: the variables when it began; `passes`: the variables before its first passes; `inner`: loops that ran within
+    it."""
 
     item: ast.For
     function: Function
@@ -63,9 +81,13 @@ class Visit:
     passes: list[dict[str, Any]] = field(default_factory=list)
     inner: list[Visit] = field(default_factory=list)
 
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.function.file, self.item.lineno
+
 
 def functions_of(model: torch.nn.Module, source: str) -> list[Function]:
-    """Returns the functions of the module, and the methods of its classes, that have loops."""
+    """Returns those functions of the module, and those methods of its classes, that contain loops."""
     names = source_of(model)
     found = []
     holder: Any
@@ -81,13 +103,60 @@ def functions_of(model: torch.nn.Module, source: str) -> list[Function]:
             whole = function.__code__.co_firstlineno == first_line(item) and set(function.__code__.co_freevars) <= {"__class__"}
             if whole and is_plain(item) and loops_in(item):
                 found.append(Function(Method(model, owner, item, names), holder, function))
-    return found
+    return [*found, *_of_libraries(model)]
+
+
+def _of_libraries(model: torch.nn.Module) -> list[Function]:
+    """Returns the forwards of a library's modules that search for rows within a loop."""
+    found: dict[int, Function] = {}
+    for cls in {type(module) for module in model.modules()}:
+        function = inspect.unwrap(cls.forward)
+        code = getattr(function, "__code__", None)
+        home = sys.modules.get(cls.__module__)
+        if code is None or code.co_freevars or home is None or cls.__module__.startswith("torch.") or not FINDING & set(code.co_names):
+            continue
+        if function.__globals__ is not vars(home) or function.__globals__ is source_of(model):
+            continue
+        try:
+            text = inspect.getsource(home)
+        except (OSError, TypeError):  # a module without source
+            continue
+        owners = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+        for owner, item in ((one, item) for one in owners for item in one.body if isinstance(item, ast.FunctionDef)):
+            if item.name == code.co_name and first_line(item) == code.co_firstlineno and is_plain(item) and loops_in(item):
+                found[id(function)] = Function(Method(model, owner.name, item, function.__globals__), None, function)
+    return list(found.values())
 
 
 def loops_in(tree: ast.FunctionDef) -> list[ast.For]:
-    """Loops of a function that it does not leave from within, and that do not go over the model's own layers."""
-    statements = [item for block in all_blocks(tree.body) for item in block if isinstance(item, ast.For) and not _over_members(item.iter)]
+    """Returns a function's loops, excluding loops from which it can exit early. Loops over the model's own layers are also excluded, unless the
+    layers could be experts."""
+    loops = [item for block in all_blocks(tree.body) for item in block if isinstance(item, ast.For)]
+    statements = [item for item in loops if routes(item) or not _over_members(item.iter)]
     return [item for item in statements if not any(isinstance(node, ast.Return) for node in ast.walk(item))]
+
+
+def routes(item: ast.For) -> bool:
+    """Returns whether a loop could be over experts. Such a loop searches a mask for true positions, or builds a mask by comparison, and changes rows
+    of a tensor."""
+    inside = [node for one in item.body for node in ast.walk(one)]
+    tests = [node.test for node in inside if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert))]
+    plain = {id(part) for test in tests for part in parts_of_test(test)}
+    finds = any(isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MASKING for node in inside)
+    masks = finds or any(isinstance(node, ast.Compare) and id(node) not in plain for node in inside)
+    sets = any(isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) for node in inside)
+    return masks and (sets or any(isinstance(node, ast.Attribute) and node.attr in ADDING for node in inside))
+
+
+def parts_of_test(test: ast.expr) -> Iterator[ast.expr]:
+    """Yields the comparisons in a test."""
+    if isinstance(test, ast.BoolOp):
+        for value in test.values:
+            yield from parts_of_test(value)
+    elif isinstance(test, ast.UnaryOp):
+        yield from parts_of_test(test.operand)
+    else:
+        yield test
 
 
 def _over_members(over: ast.expr) -> bool:
@@ -97,7 +166,7 @@ def _over_members(over: ast.expr) -> bool:
 
 @contextlib.contextmanager
 def replaced(functions: dict[int, Callable[..., Any]], every: list[Function]) -> Iterator[None]:
-    """Meanwhile others stand in the place of some functions, told by their places in `every`."""
+    """Replaces some functions, given by their positions in `every`, while the context is open."""
     try:
         for at, function in functions.items():
             every[at].put(function)
@@ -107,10 +176,8 @@ def replaced(functions: dict[int, Callable[..., Any]], every: list[Function]) ->
             every[at].put(every[at].original)
 
 
-def watched(
-    model: torch.nn.Module, functions: list[Function], args: tuple[Any, ...], kwargs: dict[str, Any], plain: PlainState, file: str
-) -> list[Visit]:
-    """Runs one call, after which the model's state is as before. Returns the loops that ran in no other loop."""
+def watched(model: torch.nn.Module, functions: list[Function], args: tuple[Any, ...], kwargs: dict[str, Any], plain: PlainState) -> list[Visit]:
+    """Runs one call and restores the model's state afterwards. Returns the outermost loops that ran."""
     roots: list[Visit] = []
     open_visits: list[Visit] = []
     known: dict[int, tuple[ast.For, Function]] = {}
@@ -136,17 +203,24 @@ def watched(
             block, place = next((block, n) for block in all_blocks(tree.body) for n, one in enumerate(block) if one is twin)
             twin.body.insert(0, _line(f"{PASS}(locals())", twin))
             block[place : place + 1] = [_line(f"{BEGIN}({id(item)}, locals())", twin), twin, _line(f"{END}({id(item)})", twin)]
-        marked[at] = function.made(tree, file)
-    names = source_of(model)
-    names.update({BEGIN: begin, PASS: begin_pass, END: end})
+        marked[at] = function.made(tree)
+    tables = tables_of(functions)
+    for names in tables:
+        names.update({BEGIN: begin, PASS: begin_pass, END: end})
     try:
         with undone(model, plain), replaced(marked, functions):
             again, words = given_again(args, kwargs, torch.Tensor.clone)
             model.forward(*again, **words)
     finally:
-        for name in (BEGIN, PASS, END):
-            del names[name]
+        for names in tables:
+            for name in (BEGIN, PASS, END):
+                del names[name]
     return roots
+
+
+def tables_of(functions: list[Function]) -> list[dict[str, Any]]:
+    """Returns the namespaces from which the functions read names, one per module."""
+    return list({id(function.method.names): function.method.names for function in functions}.values())
 
 
 def _copied(values: dict[str, Any]) -> dict[str, Any]:

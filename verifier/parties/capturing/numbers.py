@@ -1,7 +1,7 @@
 """Keeps numbers that forward reads from tensors (`.item()`, `float(x)`) as values on the device.
 
-In the exported graph they are symbols, with operators of Python between them. Here each is a zero-dimensional tensor: the one from which it was read
-until something is computed with it, afterwards a double or a 64-bit integer, as in Python.
+The exported graph represents them as symbols, with Python operators between them. Here each becomes a zero-dimensional tensor. A number that is only
+read remains the tensor it was read from; the result of a computation is a double or a 64-bit integer, as in Python.
 """
 
 # sandboxed: reads graphs of the models that tasks define
@@ -38,11 +38,11 @@ _SCALARS = {
     "masked_fill.Scalar": "masked_fill.Tensor", "clamp.default": "clamp.Tensor", "clamp_min.default": "clamp_min.Tensor",
     "clamp_max.default": "clamp_max.Tensor",
 }  # fmt: skip
-_TAKES_TENSORS = {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.Tensor_mode"}  # a number is written where a tensor may be
+_TAKES_TENSORS = {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.Tensor_mode"}  # a number is passed where a tensor is allowed
 
 
 class Numbers:
-    """The numbers of one graph. `put` takes the nodes that stand for numbers."""
+    """The numbers of one graph. `put` receives the nodes that represent numbers."""
 
     def __init__(self, put: Callable[[Node], None]):
         self.put = put
@@ -54,8 +54,8 @@ class Numbers:
         return isinstance(node.meta.get("val"), SYMBOLS)
 
     def take(self, node: torch.fx.Node, make: Callable[..., Node]) -> bool:
-        """Takes a node and returns whether it was a number or an assertion about one. Raises `ValueError` for an operator on numbers that is not
-        supported."""
+        """Handles a node, and returns whether it was a number or an assertion about one. Raises `ValueError` for an unsupported operator on
+        numbers."""
         target = str(node.target)
         if target.startswith(("aten.sym_constrain_range", "aten._assert_async")) and not self._symbols(node):
             return True
@@ -99,7 +99,7 @@ class Numbers:
         self.values[node.name] = made, kind
 
     def _operand(self, argument: Any, make: Callable[..., Node], node: torch.fx.Node, function: Any) -> dict[str, str]:
-        """Converts an operand to the type in which Python computes: double precision, or 64-bit integers."""
+        """Converts an operand to the type in which Python computes: double precision or 64-bit integers."""
         if isinstance(argument, torch.fx.Node):
             if argument.name not in self.values:
                 raise ValueError("the size of a tensor depends on data")
@@ -120,7 +120,7 @@ class Numbers:
         return self.casts[name, dtype]
 
     def _assertion(self, node: torch.fx.Node, make: Callable[..., Node]) -> None:
-        """Moves the task's assertions about a number to the device. The assertion that a count is at least 0 is the exporter's own and is dropped."""
+        """Moves the task's assertions about a number to the device. The exporter's own assertion that a count is at least 0 is dropped."""
         message = str(node.args[1]) if len(node.args) > 1 else ""
         condition = node.args[0]
         if message.startswith("Runtime assertion failed for expression") or not isinstance(condition, torch.fx.Node):
@@ -129,7 +129,8 @@ class Numbers:
         self.put(make(f"{node.name}", "aten._assert_async.msg", [{"ref": value}, message], None))
 
     def rewritten(self, node: torch.fx.Node, made: Node, make: Callable[..., Node]) -> Node:
-        """Rewrites a node that takes numbers to take values on the device. Raises `ValueError` where its operator needs them on the host."""
+        """Rewrites a node that takes numbers so that it takes values on the device. Raises `ValueError` if its operator needs the numbers on the
+        host."""
         symbols = self._symbols(node)
         if not symbols:
             return made
@@ -188,7 +189,7 @@ class Numbers:
 
 
 def _direct(node: torch.fx.Node) -> Iterator[str]:
-    """Returns names of arguments that are not part of a list: a size must be known on the host."""
+    """Yields the names of arguments that are not part of a list: a size must be known on the host."""
     for argument in [*node.args, *node.kwargs.values()]:
         if isinstance(argument, torch.fx.Node):
             yield argument.name
@@ -203,7 +204,7 @@ def _kind(value: Any) -> str:
 
 
 class _Shim(type):
-    """Answers `isinstance` and `issubclass` like the type that it stands for."""
+    """Responds to `isinstance` and `issubclass` like the type that it replaces."""
 
     stands_for: type
 
@@ -237,7 +238,7 @@ def _shim(kind: type, symbolic: Callable[[Any], Any]) -> type:
 
 @contextlib.contextmanager
 def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
-    """Makes `float(x)` and `int(x)` of a tensor mean `x.item()` during the export of the model's module, so that the result can be computed with."""
+    """Makes `float(x)` and `int(x)` of a tensor mean `x.item()` while the model's module is exported, so that later operators can use the result."""
     names = source_of(model)
     shims = {"float": _shim(builtins.float, torch.sym_float), "int": _shim(builtins.int, torch.sym_int)}
     placed = [name for name in shims if name not in names]

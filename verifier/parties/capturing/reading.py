@@ -1,4 +1,4 @@
-"""Reads an exported program as JSON values, as far as the contract of a captured graph can express it."""
+"""Reads an exported program as JSON values, to the extent that a captured graph can express it."""
 
 # sandboxed: reads graphs of the models that tasks define
 
@@ -16,21 +16,22 @@ import torch
 
 from verifier.graph import Graph, GraphInput, Node
 from verifier.parties.capturing.calling import FlatCall, plain_value
-from verifier.parties.capturing.numbers import Numbers
+from verifier.parties.capturing.numbers import SYMBOLS, Numbers
 from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 
-MAX_CONSTANT_ELEMENTS = 256  # elements of a constant tensor that planners see with its values
-MOST_CONSTANT_ELEMENTS = 16384  # elements of a tensor that forward creates: its values are printed into the program
+MAX_CONSTANT_ELEMENTS = 256  # elements of a constant tensor whose values planners see
+ASSERTIONS = ("aten._assert_scalar.default", "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default")
+MOST_CONSTANT_ELEMENTS = 16384  # elements of a tensor that forward creates: its values are written into the program
 
 
 def frame_file(model: torch.nn.Module) -> str:
-    """Returns the file name under which the task's source was compiled, whose lines a reader wants to see."""
+    """Returns the file name under which the task's source was compiled, because readers want to see lines of that file."""
     return getattr(getattr(inspect.unwrap(type(model).forward), "__code__", None), "co_filename", "")
 
 
 def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: torch.nn.Module, file: str) -> Graph:
-    """Returns `exported` as JSON values. Raises `ValueError` for what the contract cannot express."""
+    """Returns `exported` as JSON values. Raises `ValueError` for anything that the graph cannot express."""
     signature = exported.graph_signature
     place = _user_inputs(call)
     graph_inputs: list[GraphInput] = []
@@ -81,7 +82,7 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
 
 
 def _user_inputs(call: FlatCall) -> list[GraphInput]:
-    """Returns one entry per leaf of the arguments; those of tensors have no name yet."""
+    """Returns one entry per leaf of the arguments; entries for tensors do not have a name yet."""
     entries = []
     for at, leaf in enumerate(call.leaves):
         index, word = (leaf.owner, "") if isinstance(leaf.owner, int) else (None, leaf.owner)
@@ -93,7 +94,7 @@ def _user_inputs(call: FlatCall) -> list[GraphInput]:
 
 
 def _constant(entry: GraphInput, constant: torch.Tensor, model: torch.nn.Module) -> None:
-    """Describes a constant. Raises `ValueError` for one that cannot be reproduced."""
+    """Describes a constant. Raises `ValueError` for a constant that cannot be reproduced."""
     if constant.numel() <= MAX_CONSTANT_ELEMENTS and not constant.is_complex():
         entry.value = json_value(constant.tolist())
         return
@@ -124,13 +125,14 @@ def _same(value: torch.Tensor, constant: torch.Tensor) -> bool:
 
 
 def reached(model: torch.nn.Module, target: str) -> str:
-    """Python that reads the module or tensor of a state-dict name: a container has it at an index, or under a key, that no attribute can be."""
+    """Returns Python code that reads the module or tensor with a given state-dict name. A container holds it at an index, or under a key that cannot
+    be an attribute."""
     owner: Any = model
     text = "self"
     for part in filter(None, target.split(".")):
         if _attribute(part):
             text += f".{part}"
-        elif isinstance(owner, (torch.nn.Sequential, torch.nn.ModuleList)):  # what a slice leaves of it keeps its name, not its index
+        elif isinstance(owner, (torch.nn.Sequential, torch.nn.ModuleList)):  # items keep their names after slicing, but their indices change
             text += f"[{list(owner._modules).index(part)}]"
         elif isinstance(owner, torch.nn.ParameterList):
             text += f"[{part}]"
@@ -148,7 +150,8 @@ def _attribute(part: str) -> bool:
 
 
 def held_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Returns tensors held by attributes of the model and variables of its source, in lists and dicts too, each with the Python that reads it."""
+    """Yields the tensors held by attributes of the model and by variables of its source, including those in lists and dicts, each with the Python
+    code that reads it."""
 
     def within(path: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
         if isinstance(value, torch.Tensor):
@@ -174,12 +177,15 @@ def held_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class read_nodes:
-    """Returns the operators of an exported program in order."""
+    """Reads the operators of an exported program in order."""
 
     def __init__(self, exported: torch.export.ExportedProgram, file: str):
         self.found: list[Node] = []
         self.numbers = Numbers(self.found.append)
+        wanted = read_at_all(exported.graph)
         for node in exported.graph.nodes:
+            if node not in wanted:
+                continue
             if node.op == "call_function":
                 self._take(node, file)
             elif node.op not in ("placeholder", "output"):
@@ -205,10 +211,35 @@ class read_nodes:
             raise ValueError(f"line {line}: {error}" if line else str(error)) from None
 
 
+def read_at_all(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """Returns the nodes except those that only an assertion about a size reads. The exporter asserts that every data-dependent size is at least zero,
+    including the size of a tensor that nothing else reads."""
+
+    def of_size(value: Any) -> bool:
+        if not isinstance(value, torch.fx.Node):
+            return True
+        if str(value.target).startswith("aten.sym_"):
+            return str(value.target).startswith(("aten.sym_size", "aten.sym_numel"))
+        return isinstance(value.meta.get("val"), SYMBOLS) and all(map(of_size, value.args))
+
+    waiting = [node for node in graph.nodes if not node.users and not (str(node.target) in ASSERTIONS and of_size(node.args[0]))]
+    found: set[torch.fx.Node] = set(graph.find_nodes(op="placeholder"))
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found
+
+
 def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | None) -> Node:
     op = "getitem" if node.target is operator.getitem else str(node.target)
     if "." not in op and op != "getitem":
-        raise ValueError(f"{getattr(node.target, '__name__', op)!r} cannot be written as data (control flow inside forward)")
+        name = getattr(node.target, "__name__", op)
+        inner = isinstance(node.target, torch._ops.HigherOrderOperator)
+        raise ValueError(
+            f"it becomes a graph within the graph (`{name}`)" if inner else f"it becomes a call of `{name}`, which is no operator on tensors"
+        )
     value = node.meta.get("val")
     values = value if isinstance(value, (list, tuple)) else [value]
     return Node(
@@ -230,7 +261,8 @@ def source_line(stack_trace: str, file: str) -> int | None:
 
 
 def json_value(value: Any) -> Any:
-    """Converts arguments to JSON: nodes are `{"ref": name}`, dtypes and the like their names, non-finite floats `{"float": "inf"}`."""
+    """Converts arguments to JSON: nodes become `{"ref": name}`, dtypes and similar values become their names, non-finite floats become `{"float":
+    "inf"}`."""
     if isinstance(value, torch.fx.Node):
         return {"ref": value.name}
     if isinstance(value, (list, tuple)):
@@ -247,7 +279,8 @@ def json_value(value: Any) -> Any:
 
 
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
-    """Returns shape, dtype and, where not contiguous, strides. Raises `ValueError` where a size depends on data, and for tensors without strides."""
+    """Returns shape and dtype, and strides if the tensor is not contiguous. Raises `ValueError` if a size depends on data, and for tensors without
+    strides."""
     if tensor.layout is not torch.strided:
         raise ValueError("sparse tensors are left to PyTorch" if "sparse" in str(tensor.layout) else f"a tensor has the layout {tensor.layout}")
     if any(isinstance(size, torch.SymInt) and size.node.maybe_as_int() is None for size in tensor.shape):

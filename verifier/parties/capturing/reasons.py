@@ -1,4 +1,4 @@
-"""Explains why a model, or a statement of it, could not be captured, in terms of the model rather than of the exporter."""
+"""Explains why a model, or one of its statements, could not be captured, in terms of the model rather than the exporter."""
 
 # sandboxed: words errors of the models that tasks define
 
@@ -10,7 +10,13 @@ import traceback
 import torch
 
 _SCRIPT = "a script module (torch.jit.script) cannot be looked into"
+IN_FORWARD = "gradients are computed inside forward (torch.autograd)"
 _CAUSES = (
+    (r"NestedTensor|nested_tensor|_nested_|cast NotImplemented to Tensor", "nested tensors are left to PyTorch"),
+    (
+        r"pack_padded|PackedSequence|zeros\(\): argument 'size' failed to unpack",
+        "sequences are packed by lengths that are values of tensors",
+    ),
     (
         r"GuardOnDataDependent|DataDependentOutput|data-dependent|size of a tensor depends on data",
         "a branch, an index or a size depends on values of tensors",
@@ -18,10 +24,12 @@ _CAUSES = (
     (r"ScriptMethod|ScriptFunction|torch\._C\.Script|RecursiveScriptModule", _SCRIPT),
     (
         r"fake tensor in the exported program|does not require grad|autograd\.grad|element 0 of tensors",
-        "gradients are computed inside forward (torch.autograd.grad)",
+        IN_FORWARD,
     ),
     (r"uninitialized parameter|UninitializedParameter", "a lazy module has no weights before its first call"),
     (r"[Ss]parse", "sparse tensors are left to PyTorch"),
+    (r"data is not allocated yet|doesn't have storage|access data pointer", "it needs values of tensors, which a graph does not have"),
+    (r"'(Fake|Functional)?Tensor' object has no attribute", "it reads an attribute that the source gave to a tensor"),
     (r"DynamicOutputShape", "the size of a result depends on values of tensors"),
     (r"SyntaxError.*eval_with_key", "a module or a weight has a keyword of Python as its name, which torch.export cannot write"),
     (r"numpy\(\)|\.numpy|__array__", "values leave the graph for numpy"),
@@ -29,7 +37,8 @@ _CAUSES = (
 
 
 def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
-    """Returns one sentence without a line number. A script module of `model` fails in many ways, and no error says that it is one."""
+    """Returns one sentence without a line number. A script module in `model` can cause many different errors, and none of them identifies it as a
+    script module."""
     text = f"{type(error).__name__}: {error}"
     frames = " ".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__))
     for pattern, words in _CAUSES:
@@ -39,7 +48,7 @@ def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
         return _SCRIPT
     first = next((line for line in str(error).splitlines() if line.strip()), "")
     first = re.sub(r"^line \d+: ", "", first)
-    return (first if isinstance(error, ValueError) else f"torch.export stops here ({type(error).__name__}: {first[:200]})")[:300]
+    return (first if isinstance(error, ValueError) else f"PyTorch's exporter cannot follow it ({type(error).__name__}: {first[:200]})")[:300]
 
 
 def line_of(error: BaseException, file: str) -> int | None:

@@ -1,7 +1,7 @@
-"""Loops of forward whose passes are alike: one pass is captured and written out for all, where exporting each would take minutes.
+"""Rolls up loops of forward with similar passes: one pass is captured and written out for all of them, because exporting each would take minutes.
 
-In the exported forward such a loop is one operator, of which only the sizes are known. A pass may use its number as an index, plus or minus a
-constant; what two passes were captured as then tells all others. Anything else is exported pass by pass.
+In the exported forward, such a loop is a single operator of which only the sizes are known. A pass may use its number, plus or minus a constant, as
+an index. All other passes can then be derived from the captures of two passes. Any other loop is exported pass by pass.
 """
 
 # sandboxed: exports parts of the models that tasks define
@@ -12,7 +12,6 @@ import ast
 import contextlib
 import copy
 import functools
-import itertools
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,30 +21,32 @@ import torch
 
 from verifier.graph import Graph, GraphInput, Node
 from verifier.parties.capturing.calling import FlatCall
+from verifier.parties.capturing.expert_sources import without_unread
+from verifier.parties.capturing.experts import Experts, experts_of
 from verifier.parties.capturing.exporting import composed, decomposed
-from verifier.parties.capturing.loop_forms import NUMBER, Form, Unlike, filled, form_of, growing, only_indexes
-from verifier.parties.capturing.loop_sites import Function, Visit, functions_of, loops_in, replaced, watched
+from verifier.parties.capturing.loop_forms import NUMBER, Form, filled, form_of, growing, only_indexes
+from verifier.parties.capturing.loop_nodes import SPACE, Refused, Unlike, at_pass, empty_results, free_name, numbers, renamed, state_of
+from verifier.parties.capturing.loop_sites import Function, Visit, functions_of, loops_in, replaced, routes, tables_of, watched
 from verifier.parties.capturing.reading import frame_file, read_graph
+from verifier.parties.capturing.reasons import reason
 from verifier.parties.capturing.statements import all_blocks, loaded, stored
 from verifier.parties.capturing.tracing import Method, shape_of
-from verifier.parties.plain_state import PlainState, source_of
+from verifier.parties.plain_state import PlainState
 from verifier.task import TensorSpec
 
 logger = logging.getLogger(__name__)
 
 LEAST_PASSES = 24
-MOST_LOOPS = 16  # that are captured, each by two exports of a pass
-SPACE = "stitch_capture"
+MOST_LOOPS = 16  # loops that are captured, each by exporting two passes
 NEXT = "next_loop__"
 JUMPS = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Delete)
-_numbers = itertools.count(1)
 
 
 @dataclass
 class Loop:
-    """One run of a loop. `given`: tensors that a pass reads, by name; `results`: variables that it sets and others read; `kept`: statements that take
-    the list of the values of all passes for each variable that is kept. `form`: its passes. `one` and `other`: what the second and third pass were
-    captured as."""
+    """One run of a loop. `given`: tensors that a pass reads, by name; `results`: variables that it sets and that are read elsewhere; `kept`: for each
+    variable that is kept, statements that take the list of its values from all passes. `form`: the loop's form. `one` and `other`: the captures of
+    the second and third pass."""
 
     model: torch.nn.Module
     item: ast.For
@@ -55,7 +56,8 @@ class Loop:
     kept: list[str]
     one: Graph
     other: Graph
-    number: int = field(default_factory=lambda: next(_numbers))
+    place: tuple[str, int] = ("", 0)  # file and line
+    number: int = field(default_factory=lambda: next(numbers))
 
     @property
     def operator(self) -> str:
@@ -67,14 +69,14 @@ class Loop:
         return [entry.target for entry in self.one.inputs if entry.kind in ("parameter", "buffer")]
 
     def specs(self) -> list[TensorSpec]:
-        """Describes what the operator returns: the results, then what each pass keeps."""
+        """Describes what the operator returns: the results, followed by the values that each pass keeps."""
         known = {node.name: node.outputs[0] for node in self.one.nodes if node.outputs} | {e.name: e.spec for e in self.one.inputs if e.spec}
         found = [known[leaf["ref"]] for leaf in self.one.outputs]
         return [*found[: len(self.results)], *found[len(self.results) :] * len(self.form.passes)]
 
     @property
     def text(self) -> str:
-        """The statements that stand in its place while forward is exported; the same for all runs of a loop that can be rolled up."""
+        """Returns the statements that replace the loop during export; they are the same for all runs of a loop that can be rolled up."""
         first, lines = len(self.results), [ast.unparse(step) for step in self.form.ahead]
         lines.append(f"out__ = loop__([{', '.join(self.given)}])")
         lines += [f"{name} = out__[{at}]" for at, name in enumerate(self.results)]
@@ -85,11 +87,14 @@ class Loop:
 
     def __call__(self, values: list[torch.Tensor]) -> list[torch.Tensor]:
         operator: Any = getattr(getattr(torch.ops, SPACE), f"loop_{self.number}")
-        returned: list[torch.Tensor] = operator.default([*values, *(_state(self.model, target) for target in self.state)])
+        returned: list[torch.Tensor] = operator.default([*values, *(state_of(self.model, target) for target in self.state)])
         return returned
 
-    def written_out(self, node: Node, taken: set[str]) -> tuple[list[Node], list[Any]]:
-        """The operators of all passes, under names that are not `taken`, and the values that the operator returns."""
+    def written_out(
+        self, node: Node, taken: set[str], known: Callable[[str], Node | None], spec: Callable[[str], TensorSpec]
+    ) -> tuple[list[Node], list[Any]]:
+        """Returns the operators of all passes, under names that are not `taken`, and the values that the operator returns. `known`: the node that
+        computes each value."""
         given = [entry.name for entry in self.one.inputs if entry.kind == "user" and entry.spec is not None]
         given += [entry.name for entry in self.one.inputs if entry.kind in ("parameter", "buffer")]
         values: dict[str, Any] = dict(zip(given, node.args[0], strict=True))
@@ -99,9 +104,9 @@ class Loop:
         for at, number in enumerate(self.form.passes):
             here = dict(values)
             for one, other in zip(self.one.nodes, self.other.nodes, strict=True):
-                name = _free(f"{one.name}_{number}", taken)
-                args = _renamed(_at(one.args, other.args, at - 1), here)
-                kwargs = {key: _renamed(_at(value, other.kwargs[key], at - 1), here) for key, value in one.kwargs.items()}
+                name = free_name(f"{one.name}_{number}", taken)
+                args = renamed(at_pass(one.args, other.args, at - 1), here)
+                kwargs = {key: renamed(at_pass(value, other.kwargs[key], at - 1), here) for key, value in one.kwargs.items()}
                 found.append(one.model_copy(update={"name": name, "args": args, "kwargs": kwargs}))
                 here[one.name] = {"ref": name}
             leaves = [here[leaf["ref"]] for leaf in self.one.outputs]
@@ -115,20 +120,20 @@ class Loop:
 
 @dataclass
 class Rolled:
-    """A model whose loops are operators. `order`: the runs of loops that have statements in their place, each with its operator or none, as they
-    follow one another."""
+    """A model whose loops are operators. `order`: the runs of loops that have replacement statements, in execution order, each with its operator or
+    none."""
 
     model: torch.nn.Module
     functions: list[Function]
-    order: list[tuple[ast.For, Loop | None]]
-    waiting: Iterator[tuple[ast.For, Loop | None]] = field(default_factory=lambda: iter(()))
+    order: list[tuple[ast.For, Loop | Experts | None]]
+    waiting: Iterator[tuple[ast.For, Loop | Experts | None]] = field(default_factory=lambda: iter(()))
 
     @property
-    def loops(self) -> list[Loop]:
+    def loops(self) -> list[Loop | Experts]:
         return [loop for _, loop in self.order if loop is not None]
 
     def forward(self) -> Callable[..., Any]:
-        """The model's forward as it is now, which begins with the first loop at every call."""
+        """Returns the model's current forward, which starts with the first loop at every call."""
         own = self.model.forward
 
         @functools.wraps(own)
@@ -140,54 +145,71 @@ class Rolled:
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
-        """Meanwhile the loops are operators, which an exporter can call."""
+        """Registers the loops as operators that an exporter can call while the context is open."""
         library = torch.library.Library(SPACE, "FRAGMENT")
         for loop in self.loops:
             library.define(f"loop_{loop.number}(Tensor[] values) -> Tensor[]")
-            torch.library.register_fake(f"{SPACE}::loop_{loop.number}", functools.partial(_empty, loop.specs()), lib=library)
+            torch.library.register_fake(f"{SPACE}::loop_{loop.number}", functools.partial(empty_results, loop.specs()), lib=library)
 
-        def following(key: int) -> Loop | None:
+        def following(key: int) -> Loop | Experts | None:
             item, loop = next(self.waiting, (None, None))
             if id(item) != key:
                 raise Unlike("the loops run in another order")
             return loop
 
-        names, texts = source_of(self.model), {id(item): (item, loop.text) for item, loop in self.order if loop is not None}
+        tables, texts = tables_of(self.functions), {id(item): (item, loop.text) for item, loop in self.order if loop is not None}
         others: dict[int, Callable[..., Any]] = {}
         for at, function in enumerate(self.functions):
             tree = copy.deepcopy(function.tree)
             pairs = [(item, twin) for item, twin in zip(loops_in(function.tree), loops_in(tree), strict=True) if id(item) in texts]
+            open_loops = {id(item) for item, loop in self.order if loop is None}
+            if pairs and not any(id(item) in open_loops for item, _ in pairs):
+                without_unread(tree, [twin for _, twin in pairs], {name for loop in self.loops for name in loop.given})
             for item, twin in pairs:
                 block, place = next((block, n) for block in all_blocks(tree.body) for n, one in enumerate(block) if one is twin)
                 block[place : place + 1] = _either(twin, id(item), texts[id(item)][1])
             if pairs:
-                others[at] = function.made(tree, frame_file(self.model))
-        names[NEXT] = following
+                others[at] = function.made(tree)
+        for names in tables:
+            names[NEXT] = following
         try:
             with replaced(others, self.functions):
                 yield
         finally:
-            del names[NEXT]
+            for names in tables:
+                del names[NEXT]
             library._destroy()
 
     def written_out(self, graph: Graph) -> Graph:
-        """The graph of `forward` with all passes of its loops."""
+        """Returns the graph of `forward` with all passes of its loops."""
         taken = {entry.name for entry in graph.inputs} | {node.name for node in graph.nodes}
         by_operator = {loop.operator: loop for loop in self.loops}
-        of: dict[str, list[Any]] = {}  # what each operator returns
+        of: dict[str, list[Any]] = {}  # the values that each operator returns
         instead: dict[str, Any] = {}
         nodes: list[Node] = []
+        known: dict[str, Node] = {}
+        given = {entry.name: entry.tensor for entry in graph.inputs if entry.spec is not None}
+
+        def spec(name: str) -> TensorSpec:
+            return given[name] if name in given else known[name].outputs[0]
+
         for node in graph.nodes:
             if node.op == "getitem" and node.args[0]["ref"] in of:
                 instead[node.name] = of[node.args[0]["ref"]][node.args[1]]
                 continue
-            args, kwargs = _renamed(node.args, instead), {key: _renamed(value, instead) for key, value in node.kwargs.items()}
+            args, kwargs = renamed(node.args, instead), {key: renamed(value, instead) for key, value in node.kwargs.items()}
             node = node.model_copy(update={"args": args, "kwargs": kwargs})
             if node.op in by_operator:
-                made, of[node.name] = by_operator[node.op].written_out(node, taken)
+                loop = by_operator[node.op]
+                try:
+                    made, of[node.name] = loop.written_out(node, taken, known.get, spec)
+                except Unlike as error:
+                    raise Refused(str(error), loop.place) from error
+                known |= {one.name: one for one in made}
                 nodes += made
             else:
                 nodes.append(node)
+                known[node.name] = node
 
         def final(name: str) -> str:
             found: str = instead.get(name, {"ref": name})["ref"]
@@ -196,21 +218,29 @@ class Rolled:
         return graph.model_copy(
             update={
                 "nodes": nodes,
-                "outputs": [_renamed(leaf, instead) for leaf in graph.outputs],
+                "outputs": [renamed(leaf, instead) for leaf in graph.outputs],
                 "mutations": {target: final(name) for target, name in graph.mutations.items()},
                 "mutated_inputs": {source: final(name) for source, name in graph.mutated_inputs.items()},
             }
         )
 
 
-def rolled(model: torch.nn.Module, source: str, args: tuple[Any, ...], kwargs: dict[str, Any], plain: PlainState) -> Rolled | None:
-    """Null where no function of the task's source runs a loop that is worth it."""
+def rolled(
+    model: torch.nn.Module,
+    source: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    plain: PlainState,
+    refused: dict[tuple[str, int], str] | None = None,
+) -> Rolled | None:
+    """Returns the model with its loops as operators, or null if no function runs a loop that is worth rolling up. `refused`: file and line of loops
+    that may be over experts but are not handled, with the reason; loops that it already lists are skipped."""
     functions = functions_of(model, source)
     if not functions:
         return None
-    visits = watched(model, functions, args, kwargs, plain, frame_file(model))
-    found: dict[int, tuple[Visit, Loop]] = {}
-    _choose(visits, plain, found, set())
+    visits = watched(model, functions, args, kwargs, plain)
+    found: dict[int, tuple[Visit, Loop | Experts]] = {}
+    _choose(visits, plain, found, set(), {} if refused is None else refused)
     if not found:
         return None
     texts: dict[int, set[str]] = {}
@@ -222,21 +252,28 @@ def rolled(model: torch.nn.Module, source: str, args: tuple[Any, ...], kwargs: d
     return Rolled(model, functions, order) if chosen else None
 
 
-def _choose(visits: list[Visit], plain: PlainState, found: dict[int, tuple[Visit, Loop]], unlike: set[int]) -> None:
-    """Captures the passes of runs of loops, and where they are not alike, those of the loops within."""
+def _choose(
+    visits: list[Visit], plain: PlainState, found: dict[int, tuple[Visit, Loop | Experts]], unlike: set[int], refused: dict[tuple[str, int], str]
+) -> None:
+    """Captures the passes of loop runs and, if they are not alike, those of the inner loops."""
     for visit in visits:
-        if id(visit.item) not in unlike and len(found) < MOST_LOOPS:
+        makers: list[Callable[[Visit, PlainState], Loop | Experts]] = [_loop, *([experts_of] if routes(visit.item) else [])]
+        for make in makers:
+            if id(visit.item) in unlike or id(visit) in found or len(found) >= MOST_LOOPS or make is experts_of and visit.place in refused:
+                break
             try:
-                found[id(visit)] = visit, _loop(visit, plain)
-                continue
-            except Exception:  # an exporter raises anything; the loop is exported pass by pass
+                found[id(visit)] = visit, make(visit, plain)
+            except Exception as error:  # an exporter may raise anything; the loop is then exported pass by pass
                 logger.debug("a loop was not rolled up", exc_info=True)
                 plain.restore()
-                unlike.add(id(visit.item))
-        _choose(visit.inner, plain, found, unlike)
+                if make is experts_of:
+                    refused[visit.place] = reason(error)
+        if id(visit) not in found:
+            unlike.add(id(visit.item))
+            _choose(visit.inner, plain, found, unlike, refused)
 
 
-def _in_order(visits: list[Visit], chosen: dict[int, Loop], sites: set[int]) -> Iterator[tuple[ast.For, Loop | None]]:
+def _in_order(visits: list[Visit], chosen: dict[int, Loop | Experts], sites: set[int]) -> Iterator[tuple[ast.For, Loop | Experts | None]]:
     for visit in visits:
         loop = chosen.get(id(visit))
         if id(visit.item) in sites:
@@ -246,7 +283,7 @@ def _in_order(visits: list[Visit], chosen: dict[int, Loop], sites: set[int]) -> 
 
 
 def _either(item: ast.For, key: int, text: str) -> list[ast.stmt]:
-    """The loop as it is where it has no operator, else the statements of `text`; all of them on the line of the loop."""
+    """Returns the unchanged loop if it has no operator, otherwise the statements of `text`; all of them are on the line of the loop."""
     lines = "\n".join(f"    {line}" for line in text.splitlines())
     made = ast.parse(f"loop__ = {NEXT}({key})\nif loop__ is not None:\n{lines}\nelse:\n    pass\n").body
     for statement in made:
@@ -259,7 +296,7 @@ def _either(item: ast.For, key: int, text: str) -> list[ast.stmt]:
 
 
 def _loop(visit: Visit, plain: PlainState) -> Loop:
-    """Raises `Unlike`, or whatever an export raises."""
+    """Captures a loop. Raises `Unlike`, or whatever an export raises."""
     item, method, before, visits = visit.item, visit.function.method, dict(visit.before), visit.passes
     if len(visits) < 2 or item.orelse or any(isinstance(node, (*JUMPS, ast.FunctionDef)) for one in item.body for node in ast.walk(one)):
         raise Unlike("it has another form, or may end early")
@@ -305,7 +342,7 @@ def _pass(
     method: Method, item: ast.For, form: Form, number: int, given: list[str], fixed: dict[str, Any], returned: list[str], before: dict[str, Any],
     plain: PlainState,
 ) -> Graph:  # fmt: skip
-    """One pass as a graph of the tensors `given`, which returns a tuple."""
+    """Captures one pass as a graph of the tensors `given` that returns a tuple."""
     values = ast.Tuple([ast.Name(name, ast.Load()) for name in returned], ast.Load())
     parameters = [ast.arg(name) for name in (*given, form.number, *fixed)]
     end = ast.copy_location(ast.Return(values), item)
@@ -324,54 +361,11 @@ def _pass(
 
 
 def _alike(one: Graph, other: Graph) -> None:
-    """Raises `Unlike` where two passes differ by more than the indices that they read at."""
+    """Raises `Unlike` if two passes differ in anything other than the indices at which they read."""
     same = [(n.name, n.op, n.outputs) for n in one.nodes] == [(n.name, n.op, n.outputs) for n in other.nodes]
     if not same or one.outputs != other.outputs or [(e.name, e.target) for e in one.inputs] != [(e.name, e.target) for e in other.inputs]:
         raise Unlike("its passes are not alike")
     for a, b in zip(one.nodes, other.nodes, strict=True):
-        _at(a.args, b.args, 0)
+        at_pass(a.args, b.args, 0)
         for key, value in a.kwargs.items():
-            _at(value, b.kwargs[key], 0)
-
-
-def _at(one: Any, other: Any, steps: int) -> Any:
-    """An argument `steps` passes after the one that has it as `one`; the pass behind that has it as `other`."""
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [_at(a, b, steps) for a, b in zip(one, other, strict=True)]
-    if one == other:
-        return one
-    if type(one) is int and type(other) is int:
-        return one + steps * (other - one)
-    raise Unlike("its passes differ by more than an index")
-
-
-def _renamed(value: Any, names: dict[str, Any]) -> Any:
-    if isinstance(value, dict):
-        return names.get(value["ref"], value) if "ref" in value else value
-    return [_renamed(item, names) for item in value] if isinstance(value, list) else value
-
-
-def _free(name: str, taken: set[str]) -> str:
-    found = next(text for text in itertools.chain([name], (f"{name}_of_{n}" for n in itertools.count(2))) if text not in taken)
-    taken.add(found)
-    return found
-
-
-def _state(model: torch.nn.Module, target: str) -> torch.Tensor:
-    owner: Any = model
-    for part in target.split("."):
-        owner = getattr(owner, part)
-    found: torch.Tensor = owner
-    return found
-
-
-def _empty(specs: list[TensorSpec], values: list[torch.Tensor]) -> list[torch.Tensor]:
-    device = values[0].device if values else None
-    found = []
-    for spec in specs:
-        dtype = getattr(torch, spec.dtype)
-        if spec.stride is None:
-            found.append(torch.empty(spec.shape, dtype=dtype, device=device))
-        else:
-            found.append(torch.empty_strided(spec.shape, spec.stride, dtype=dtype, device=device))
-    return found
+            at_pass(value, b.kwargs[key], 0)

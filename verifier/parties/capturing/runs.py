@@ -1,19 +1,27 @@
-"""Captured runs of statements, and their assembly into one graph of parts."""
+"""Captured runs of statements, the conditions under which they compute the same as these statements (the variables that they read are as they were at
+the capture), and their assembly into one graph of parts."""
 
 # sandboxed: reads graphs of the models that tasks define
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import FunctionType
 from typing import Any
 
 import torch
 
 from verifier.graph import Graph, Part
-from verifier.parties.capturing.calling import FlatCall
+from verifier.parties.capturing.calling import FlatCall, parts_of
+from verifier.parties.capturing.reading import reached
+from verifier.parties.capturing.statements import made_function
 
-# Operators that justify a part by themselves, and those that compute nothing.
+NAMESPACES = ("torch.nn.functional", "torch")  # where functions are looked for that have no name in the source
+# Operators that justify a part on their own, and operators that compute nothing.
 SINGLE = ("linear", "matmul", "bmm", "mm", "addmm", "conv", "scaled_dot_product", "softmax", "norm", "einsum", "cumsum", "loss")
 VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", "permute", "select", "slice", "expand", "unsqueeze", "squeeze",
          "getitem", "alias", "detach", "split", "chunk", "full", "arange", "zeros", "ones", "empty", "t.default")  # fmt: skip
@@ -21,7 +29,7 @@ VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", 
 
 @dataclass
 class Found:
-    """A run in the operators that it calls. Its form in the compiler's operators takes longer and is only computed for runs that are used."""
+    """A run in the operators that it calls. Its form in the compiler's operators takes longer and is computed only for runs that are used."""
 
     exported: torch.export.ExportedProgram
     call: FlatCall
@@ -30,7 +38,7 @@ class Found:
 
 @dataclass
 class Run:
-    """Captured statements that stand side by side."""
+    """A captured sequence of adjacent statements."""
 
     items: list[ast.stmt]
     found: Found
@@ -38,18 +46,20 @@ class Run:
     writes: list[str]
     returns: bool
     lines: list[int]  # source lines of its statements
-    loop: bool = False  # within a loop
+    loop: bool = False  # true within a loop
+    tests: list[str] = field(default_factory=list)  # conditions on what it reads, as Python
 
 
 def worth(graph: Graph) -> bool:
-    """Whether a kernel could gain anything: two computing operators, or one with its own kernel family."""
+    """Returns whether a kernel could gain anything, that is, whether the graph has two computing operators or one operator that has its own kernel
+    family."""
     names = [node.op.removeprefix("aten.") for node in graph.nodes]
     computing = [name for name in names if not name.startswith(VIEWS)]
     return len(computing) > 1 or any(word in name for name in computing for word in SINGLE)
 
 
 def add(whole: Graph, run: Run, name: str) -> None:
-    """Appends a run to the graph of parts, under names of its own."""
+    """Appends a run to the graph of parts, under unique names."""
     graph, taken = run.found.graph, {entry.name for entry in whole.inputs} | {node.name for node in whole.nodes}
     names: dict[str, str] = {}
     for old in [*(entry.name for entry in graph.inputs), *(node.name for node in graph.nodes)]:
@@ -80,7 +90,7 @@ def add(whole: Graph, run: Run, name: str) -> None:
     targets = ", ".join(run.writes)
     whole.parts.append(
         Part(
-            name=name, line=run.lines[0], inputs=[entry.name for entry in inputs], first=first, end=len(whole.nodes), reads=reads,
+            name=name, line=run.lines[0], inputs=[entry.name for entry in inputs], first=first, end=len(whole.nodes), reads=reads, tests=run.tests,
             target="return " if run.returns else f"{targets} = " if targets else "", output_tree=shifted(graph.output_tree, shift),
             statements="\n".join(ast.unparse(item) for item in run.items),
         )
@@ -95,3 +105,90 @@ def shifted(tree: Any, by: int) -> Any:
     if isinstance(tree.get("made"), dict):
         return {"made": {**tree["made"], "items": shifted(tree["made"]["items"], by)}}
     return {key: shifted(item, by) for key, item in tree.items()}
+
+
+@dataclass
+class Guards:
+    """Writes conditions for the variables of one forward. `tree` is its syntax tree, `names` are the names of its source."""
+
+    model: torch.nn.Module
+    tree: ast.FunctionDef
+    names: Mapping[str, Any]
+
+    def conditions(self, name: str, value: Any) -> list[str]:
+        """Returns conditions, as Python, that come before those on sizes, types and plain values. Raises `ValueError` for a value that cannot be
+        compared with that of another call."""
+        found: list[str] = []
+        self._add(name, name, value, found, self._may_be_no_tensor(name))
+        return found
+
+    def _add(self, name: str, text: str, value: Any, found: list[str], doubtful: bool) -> None:
+        if isinstance(value, torch.Tensor):
+            if doubtful:
+                found.append(f"isinstance({text}, torch.Tensor)")
+        elif (parts := parts_of(value)) is not None:
+            if isinstance(value, Mapping):
+                found.append(f"list({text}) == {list(value)!r}" if not doubtful else f"isinstance({text}, dict) and list({text}) == {list(value)!r}")
+            elif isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+                kind = "list" if isinstance(value, list) else "tuple"
+                found.append(f"len({text}) == {len(value)}" if not doubtful else f"isinstance({text}, {kind}) and len({text}) == {len(value)}")
+            for path, item in parts:
+                self._add(name, text + path, item, found, doubtful or isinstance(value, (list, Mapping)))
+        elif isinstance(value, torch.nn.Module):
+            home = next((path for path, module in self.model.named_modules() if module is value), None)
+            if home is None:
+                raise ValueError(f"`{name}` is a module that the model does not hold")
+            found.append(f"{text} is {reached(self.model, home)}")
+        elif isinstance(value, float) and value != value:
+            found.append(f"{text} != {text}")
+        elif type(value) in (int, float) and doubtful:  # 3 == 3.0, but they give results of different types
+            found.append(f"type({text}) is {type(value).__name__}")
+        elif isinstance(value, Enum):
+            if (known := self._known(type(value))) is None:
+                raise ValueError(f"`{name}` is of the class {type(value).__name__}, which forward does not name")
+            found.append(f"{text} is {known}[{value.name!r}]")
+        elif callable(value):
+            self._function(name, text, value, found)
+
+    def _function(self, name: str, text: str, value: Any, found: list[str]) -> None:
+        made = [node for node in ast.walk(self.tree) if node is not self.tree and made_function(node) == name]
+        if len(made) == 1 and self._stores(name) == 1 and isinstance(value, FunctionType):
+            if set(value.__code__.co_freevars) <= {"self"} and all(isinstance(one, ast.Constant) for one in _defaults(made[0])):
+                return  # its statement in forward always makes the same
+            raise ValueError(f"it calls the function `{name}`, which uses variables of forward")
+        if (known := self._known(value)) is None:
+            raise ValueError(f"`{name}` is an object of type {type(value).__name__}, which cannot be compared with that of another call")
+        found.append(f"{text} is {known}")
+
+    def _known(self, value: Any) -> str | None:
+        """Returns a name by which a program knows a function or a class."""
+        read = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
+        for word in sorted(read):
+            if self.names.get(word) is value:
+                return word
+        word = getattr(value, "__name__", "")
+        for home in NAMESPACES:
+            if word.isidentifier() and getattr(importlib.import_module(home), word, None) is value:
+                return f"{home}.{word}"
+        return None
+
+    def _stores(self, name: str) -> int:
+        stores = sum(isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load) for node in ast.walk(self.tree))
+        return stores + sum(isinstance(node, ast.FunctionDef) and node.name == name and node is not self.tree for node in ast.walk(self.tree))
+
+    def _may_be_no_tensor(self, name: str) -> bool:
+        """Returns whether a variable may hold something else in another call: it is assigned in several places, or from what is not computed here."""
+        values = [
+            node.value
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Assign) and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+        ]
+        return len(values) > 1 or any(not isinstance(value, (ast.Call, ast.BinOp, ast.UnaryOp)) for value in values)
+
+
+def _defaults(made: ast.AST) -> list[ast.expr]:
+    inner = made.value if isinstance(made, ast.Assign) else made
+    if not isinstance(inner, (ast.FunctionDef, ast.Lambda)):
+        return []
+    arguments = inner.args
+    return [*arguments.defaults, *filter(None, arguments.kw_defaults)]

@@ -1,4 +1,4 @@
-"""Analyses the statements of a forward as a syntax tree: which names they read and write, and how to split one into several."""
+"""Analyses the statements of a forward as a syntax tree: which names they read and write, and how to split one statement into several."""
 
 # sandboxed: reads sources of the models that tasks define
 
@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import torch
 
 BLOCKS = ("body", "orelse", "finalbody")
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
@@ -17,7 +20,7 @@ _LAZY = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, 
 
 
 def blocks_of(item: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Returns the lists of statements directly within a compound statement."""
+    """Yields the lists of statements directly within a compound statement."""
     for field in BLOCKS:
         if isinstance(block := getattr(item, field, None), list) and block:
             yield block
@@ -33,8 +36,24 @@ def all_blocks(block: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
                 yield from all_blocks(inner)
 
 
+def own_nodes(item: ast.AST) -> Iterator[ast.AST]:
+    """Yields the nodes of a statement without those of the functions and classes that it defines."""
+    yield item
+    if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        for child in ast.iter_child_nodes(item):
+            yield from own_nodes(child)
+
+
+def made_function(item: ast.AST) -> str:
+    """Returns the name of the function that a statement defines; empty for a statement that is more than that."""
+    if isinstance(item, ast.FunctionDef):
+        return item.name
+    target = item.targets[0] if isinstance(item, ast.Assign) and isinstance(item.value, ast.Lambda) else None
+    return target.id if isinstance(target, ast.Name) else ""
+
+
 def loaded(trees: list[ast.stmt]) -> set[str]:
-    """Returns names that are read, including those that are changed in place."""
+    """Returns the names that are read, including those that are changed in place."""
     found = set()
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Load, ast.Del)):
@@ -49,21 +68,21 @@ def assigned(trees: list[ast.stmt]) -> set[str]:
 
 
 def stored(trees: list[ast.stmt]) -> set[str]:
-    """Returns names that are assigned, imported or defined."""
+    """Returns the names that are assigned, imported or defined."""
     inside = [node for tree in trees for node in ast.walk(tree)]
     imported = {node.asname or node.name.partition(".")[0] for node in inside if isinstance(node, ast.alias)}
     return assigned(trees) | imported | {node.name for node in inside if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
 
 
 def unsuper(tree: ast.AST, owner: str) -> None:
-    """Gives `super()` its arguments, which it needs outside of a class."""
+    """Gives `super()` the explicit arguments that it needs outside a class."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             node.args = [ast.Name(owner, ast.Load()), ast.Name("self", ast.Load())]
 
 
 class Splitter:
-    """Splits statements into one operation each, with new names for intermediate values."""
+    """Splits statements into single operations, with new names for intermediate values."""
 
     def __init__(self, taken: set[str]):
         self.taken, self.count = taken, 0
@@ -76,7 +95,7 @@ class Splitter:
                 return name
 
     def split(self, item: ast.stmt) -> list[ast.stmt]:
-        """Splits a statement into steps; returns it unchanged where there is nothing to split, or where the order of steps depends on values."""
+        """Splits a statement into steps. Returns it unchanged if there is nothing to split, or if the order of the steps depends on values."""
         value = getattr(item, "value", None)
         if not isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)) or not isinstance(value, ast.expr):
             return [item]
@@ -134,7 +153,7 @@ class Splitter:
 
 
 class Renamer(ast.NodeTransformer):
-    """Renames a function's local names, and replaces `self` by an expression."""
+    """Renames a function's local names, and replaces `self` with an expression."""
 
     def __init__(self, names: dict[str, str], owner: ast.expr):
         self.names, self.owner = names, owner
@@ -146,8 +165,8 @@ class Renamer(ast.NodeTransformer):
 
 
 def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: Callable[[str], str]) -> tuple[list[ast.stmt], ast.expr] | None:
-    """Inlines the body of `function`, a method called on `owner`: returns statements, and the expression of its result. Null where that would not be
-    equivalent: it returns from several places, or its arguments cannot be told apart."""
+    """Inlines the body of `function`, a method called on `owner`. Returns the statements and the result expression, or null if inlining would not be
+    equivalent: the function returns in several places, or its arguments cannot be matched to its parameters."""
     body = [item for item in function.body if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))]
     inside = [node for item in body for node in ast.walk(item)]
     returns = [node for node in inside if isinstance(node, ast.Return)]
@@ -178,21 +197,105 @@ def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: C
     return [*first, *rest], last.value
 
 
-def unrolled(item: ast.For, owner: ast.expr, count: int) -> list[ast.stmt] | None:
-    """Unrolls a loop over the modules that `owner` holds; null for a loop that may exit early."""
-    if item.orelse or any(isinstance(node, JUMPS) for node in ast.walk(item)):
+def elements(iterated: ast.expr, held: Callable[[ast.expr], Any]) -> list[ast.expr] | None:
+    """Returns one expression per pass of a loop over modules, or null. `held` evaluates an expression in terms of `self`, and gives null for any
+    other."""
+    if isinstance(iterated, ast.Call) and not iterated.keywords:
+        inside = [elements(argument, held) for argument in iterated.args]
+        name = ast.unparse(iterated.func)
+        known = [one for one in inside if one is not None]
+        if name == "enumerate" and len(known) == len(inside) == 1:
+            return [ast.Tuple([ast.Constant(at), one], ast.Load()) for at, one in enumerate(known[0])]
+        if name == "reversed" and len(known) == len(inside) == 1:
+            return known[0][::-1]
+        if name == "zip" and inside and len(known) == len(inside):
+            return [ast.Tuple(list(row), ast.Load()) for row in zip(*known, strict=False)]
+        if name == "range":
+            bounds = [_count(argument, held) for argument in iterated.args]
+            return [ast.Constant(at) for at in range(*bounds)] if all(isinstance(bound, int) for bound in bounds) else None
+        return _of_dict(iterated, held)
+    owner = held(iterated)
+    if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential)):
+        return [ast.Subscript(copy.deepcopy(iterated), ast.Constant(at), ast.Load()) for at in range(len(owner))]
+    return None
+
+
+def _of_dict(call: ast.Call, held: Callable[[ast.expr], Any]) -> list[ast.expr] | None:
+    """Returns one expression per key, value or item of a dict of modules; null for any other call."""
+    if not isinstance(call.func, ast.Attribute) or call.args or not isinstance(owner := held(call.func.value), torch.nn.ModuleDict):
         return None
-    target, numbered = item.target, False
-    if isinstance(target, ast.Tuple) and len(target.elts) == 2 and all(isinstance(e, ast.Name) for e in target.elts):
-        numbered = True
-    elif not isinstance(target, ast.Name):
+    keys = [ast.Constant(key) for key in owner]
+    values = [ast.Subscript(copy.deepcopy(call.func.value), key, ast.Load()) for key in keys]
+    items = [ast.Tuple([key, value], ast.Load()) for key, value in zip(keys, values, strict=True)]
+    found: dict[str, list[Any]] = {"keys": keys, "values": values, "items": items}
+    return found.get(call.func.attr)
+
+
+def _count(tree: ast.expr, held: Callable[[ast.expr], Any]) -> Any:
+    """Evaluates a bound of `range`: a number, a number that the model holds, or the length of a list of modules."""
+    if isinstance(tree, ast.Constant):
+        return tree.value
+    if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "len" and len(tree.args) == 1:
+        owner = held(tree.args[0])
+        return len(owner) if isinstance(owner, (torch.nn.ModuleList, torch.nn.Sequential)) else None
+    return held(tree)
+
+
+def unrolled(item: ast.For, passes: list[ast.expr], kept: Collection[str], fresh: Callable[[str], str]) -> list[ast.stmt] | None:
+    """Unrolls a loop into its `passes`, the values of its target; null if the target is more than names. The target is assigned only if `kept` holds
+    its name. A pass that may end early becomes a loop of one pass, as does a loop that may end early: `break` and `continue` stay as they are."""
+    jumps = list(own_jumps(item.body))
+    ends, skips = (any(isinstance(node, kind) for node in jumps) for kind in (ast.Break, ast.Continue))
+    bodies: list[list[ast.stmt]] = []
+    for value in passes:
+        words = _matched(item.target, value)
+        if words is None or set(words) & (assigned(item.body) | _parameters(item.body)):
+            return None
+        first: list[ast.stmt] = [ast.copy_location(ast.Assign([ast.Name(n, ast.Store())], v), item) for n, v in words.items() if n in kept]
+        bodies.append([*first, *(_Swap(words).visit(copy.deepcopy(inner)) for inner in item.body)])
+
+    def once(body: list[ast.stmt], orelse: list[ast.stmt]) -> ast.stmt:
+        return ast.copy_location(ast.For(ast.Name(fresh("once"), ast.Store()), ast.Tuple([ast.Constant(0)], ast.Load()), body, orelse), item)
+
+    if ends and skips:
+        rest = item.orelse
+        for body in reversed(bodies):
+            rest = [once(body, rest)]
+        return rest
+    if skips:
+        return [*(once(body, []) for body in bodies), *item.orelse]
+    whole = [inner for body in bodies for inner in body]
+    return [once(whole, item.orelse)] if ends and whole else [*whole, *item.orelse]
+
+
+def _parameters(block: list[ast.stmt]) -> set[str]:
+    """Returns the parameters of all functions within a block."""
+    return {node.arg for item in block for node in ast.walk(item) if isinstance(node, ast.arg)}
+
+
+def own_jumps(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yields the `break` and `continue` statements of the loop whose body `block` is."""
+    for item in block:
+        if isinstance(item, JUMPS):
+            yield item
+        elif isinstance(item, LOOPS):
+            yield from own_jumps(item.orelse)
+        elif isinstance(item, COMPOUND):
+            for inner in blocks_of(item):
+                yield from own_jumps(inner)
+
+
+def _matched(target: ast.expr, value: ast.expr) -> dict[str, ast.expr] | None:
+    """Returns the names of a loop's target with what they stand for in a pass, or null if the target is more than names."""
+    if isinstance(target, ast.Name):
+        return {target.id: value}
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
         return None
-    words = [one.id for one in (target.elts if isinstance(target, ast.Tuple) else [target]) if isinstance(one, ast.Name)]
-    found: list[ast.stmt] = []
-    for at in range(count):
-        module = ast.Subscript(copy.deepcopy(owner), ast.Constant(at), ast.Load())
-        swap = _Swap(dict(zip(words, [ast.Constant(at), module] if numbered else [module], strict=True)))
-        found += [swap.visit(copy.deepcopy(inner)) for inner in item.body]
+    found: dict[str, ast.expr] = {}
+    for one, inner in zip(target.elts, value.elts, strict=True):
+        if (words := _matched(one, inner)) is None:
+            return None
+        found |= words
     return found
 
 

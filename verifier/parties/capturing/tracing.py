@@ -1,4 +1,4 @@
-"""Runs a forward as plain Python and records its variables before each statement: the arguments that a run of statements would get."""
+"""Runs a forward as plain Python and records its variables before each statement: the arguments that a run of statements would receive."""
 
 # sandboxed: calls the models that tasks define
 
@@ -11,6 +11,8 @@ import inspect
 import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -20,22 +22,22 @@ from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_o
 from verifier.parties.plain_state import PlainState
 from verifier.private_names import mangle
 
-VISITS = 3  # recorded visits of a statement in a loop
+VISITS = 3  # recorded visits of each statement in a loop
 PART_FILE = "<part of forward>"
 _SEEN = "__seen__"
 
 
 @dataclass
 class Method:
-    """A method of a model: forward's syntax tree, and what compiles parts of it."""
+    """A method of a model: forward's syntax tree, and what is needed to compile parts of it."""
 
     model: torch.nn.Module
-    owner: str  # the class whose statement it is; empty for a function of the module
+    owner: str  # the class that contains the statement; empty for a function of the module
     tree: ast.FunctionDef
-    names: dict[str, Any]  # of the module
+    names: dict[str, Any]  # the module's names
 
     def compiled(self, tree: ast.FunctionDef, file: str = PART_FILE) -> Callable[..., Any]:
-        """Compiles a function as if it stood in the class, without its decorators; `self` is its first parameter."""
+        """Compiles a function as if it were defined in the class, without its decorators; `self` is its first parameter."""
         tree = copy.deepcopy(tree)
         tree.decorator_list = []
         unsuper(tree, self.owner)
@@ -49,7 +51,7 @@ class Method:
 
 
 def method_of(model: torch.nn.Module, source: str) -> Method | None:
-    """Returns the method; null where forward is not in the task's source, or is more than its statements: decorated, or a generator."""
+    """Returns the method; null if forward is not in the task's source, or if it is more than its statements (decorated, or a generator)."""
     function = inspect.unwrap(type(model).forward)
     code = getattr(function, "__code__", None)
     if code is None or "forward" in vars(model):
@@ -66,16 +68,19 @@ def first_line(item: ast.FunctionDef) -> int:
 
 
 def is_plain(tree: ast.FunctionDef) -> bool:
-    harmless = ("no_grad", "inference_mode", "enable_grad")
+    grads = any(isinstance(n, ast.Attribute) and n.attr in ("grad", "backward", "set_grad_enabled") for n in ast.walk(tree))
+    harmless = ("no_grad", "inference_mode", *(() if grads else ("enable_grad",)))
     hard = (ast.Yield, ast.YieldFrom, ast.Await, ast.Nonlocal)
     return all(any(word in ast.unparse(d) for word in harmless) for d in tree.decorator_list) and not any(isinstance(n, hard) for n in ast.walk(tree))
 
 
 @dataclass
 class Trace:
-    """Variables before each statement, by the statement's identity, for its first visits."""
+    """The variables before each statement, keyed by the statement's identity, for its first visits. `changed` names what the call changed outside of
+    the state dict."""
 
     visits: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
     error: Exception | None = None
 
     def at(self, item: ast.stmt) -> dict[str, Any] | None:
@@ -86,14 +91,16 @@ class Trace:
 def observed(
     method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any], plain: PlainState, changed: Callable[[torch.Tensor], Any]
 ) -> Trace:
-    """One call with tensors that `changed` makes of the given ones; the model's state is as before afterwards."""
+    """Makes one call with tensors that `changed` derives from the given ones, and restores the model's state afterwards."""
     made, words = given_again(args, kwargs, changed)
     with undone(method.model, plain):
-        return traced(method, tree, made, words)
+        trace = traced(method, tree, made, words)
+        trace.changed = plain.changed()
+        return trace
 
 
 def given_again(args: tuple[Any, ...], kwargs: dict[str, Any], changed: Callable[[torch.Tensor], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call with tensors that `changed` makes of the given ones."""
+    """Returns the arguments of a call with tensors that `changed` derives from the given ones."""
     values = [*args, *kwargs.values()]
     tensors = iter([changed(leaf) for value in values for _, leaf in leaves_of(value, "") if isinstance(leaf, torch.Tensor)])
     made = [rebuild(value, tensors) for value in values]
@@ -102,7 +109,7 @@ def given_again(args: tuple[Any, ...], kwargs: dict[str, Any], changed: Callable
 
 @contextlib.contextmanager
 def undone(model: torch.nn.Module, plain: PlainState) -> Iterator[None]:
-    """Puts the model's state back afterwards."""
+    """Restores the model's state on exit."""
     state = {name: value.clone() for name, value in model.state_dict().items()}
     try:
         yield
@@ -113,7 +120,7 @@ def undone(model: torch.nn.Module, plain: PlainState) -> Iterator[None]:
 
 
 def traced(method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    """Traces one call of `tree`, a forward of the method's model. An exception is kept, with everything recorded until then."""
+    """Traces one call of `tree`, a forward of the method's model. An exception is kept along with everything recorded before it."""
     trace = Trace()
     marked = copy.deepcopy(tree)
     known = dict(zip((id(node) for node in ast.walk(marked)), ast.walk(tree), strict=True))
@@ -144,7 +151,7 @@ def _look(key: int) -> ast.stmt:
 
 
 def kept_value(value: Any) -> Any:
-    """Copies a value as it is now: later statements may change its size, or the content of a list."""
+    """Copies a value in its current form: later statements may change its size, or a list's contents."""
     if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
         return value.detach()
     if type(value) in (list, dict):
@@ -153,16 +160,27 @@ def kept_value(value: Any) -> Any:
 
 
 def shape_of(value: Any, depth: int = 0) -> Any:
-    """Returns what must be equal for statements to be captured once: sizes and types of tensors, and values of everything else."""
+    """Returns what must match for statements to be captured only once: the sizes and types of tensors, and the values of everything else."""
     if isinstance(value, torch.Tensor):
         return (tuple(value.shape), value.dtype)
     if depth < 6 and isinstance(value, (list, tuple)):
         return (type(value), *(shape_of(item, depth + 1) for item in value))
     if depth < 6 and isinstance(value, dict):
         return (type(value), *((key, shape_of(item, depth + 1)) for key, item in value.items()))
+    if isinstance(value, Enum):
+        return (type(value), value.name)
     if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.device)):
         return (type(value), value)
+    if depth < 6 and isinstance(value, FunctionType):  # a function defined in forward is created again in each call
+        return (value.__code__, shape_of(value.__defaults__, depth + 1), *(_cell(cell, depth + 1) for cell in value.__closure__ or ()))
     return id(value) if isinstance(value, torch.nn.Module) or callable(value) else type(value)
+
+
+def _cell(cell: CellType, depth: int) -> Any:
+    try:
+        return shape_of(cell.cell_contents, depth)
+    except ValueError:  # not assigned yet
+        return None
 
 
 def statements_within(items: list[ast.stmt]) -> list[ast.stmt]:

@@ -1,12 +1,20 @@
-"""What an export does not show: forward seeds the random numbers, or catches an error that is the exporter's and no call's."""
+"""Detects what an export hides: a forward that seeds random numbers, draws them with Python, reads the clock, or catches an error that only the
+exporter raises."""
 
 # sandboxed: traces the models that tasks define
 
 from __future__ import annotations
 
 import contextlib
+import datetime
+import dis
+import os
+import random
+import secrets
 import sys
-from collections.abc import Iterator
+import time
+import uuid
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -17,43 +25,121 @@ from verifier.parties.capturing.tracing import PART_FILE
 from verifier.parties.plain_state import source_of
 
 SEEDS = ((torch, "manual_seed"), (torch, "seed"), (torch.random, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"))
-EXPORTERS = ("torch.fx.", "torch._subclasses.", "torch._dynamo.", "torch._export.")  # modules of errors that no call of a model meets
-NO_VALUES = "tensor subclasses"  # of the message with which `numpy` refuses an exporter's tensor
+EXPORTERS = ("torch.fx.", "torch._subclasses.", "torch._dynamo.", "torch._export.")  # modules of errors that no call of a model can raise
+CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",
+          "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
+RANDOM = "forward draws random numbers with Python or numpy, which a graph would keep from the capture (torch.rand can be captured)"
+CLOCK = "forward reads the clock, which a graph would keep from the capture"
+NO_VALUES = "tensor subclasses"  # part of the message with which `numpy` refuses an exporter's tensor
 
 
 class Caught(ValueError):
-    """Forward went on where a call would not have failed."""
+    """Forward continued after an error that a real call would not raise."""
 
 
 @contextlib.contextmanager
 def nothing_unseen(model: torch.nn.Module) -> Iterator[None]:
-    """Raises `ValueError` (`Caught` after the export) where an export of `model` would show another computation than a call makes."""
-    with unseeded(), none_caught(model):
+    """Raises `ValueError` (`Caught` after the export) if an export of `model` would show a different computation from a real call."""
+    with unseeded(), unasked(model), none_caught(model):
         yield
 
 
 @contextlib.contextmanager
 def unseeded() -> Iterator[None]:
-    """Refuses to seed: a graph draws random numbers, but has no operator that says from where on."""
+    """Refuses to seed: a graph draws random numbers but has no operator that sets the generator's state."""
 
     def refuse(*args: Any) -> None:
         raise ValueError("forward seeds the random numbers, which a graph cannot say")
 
-    before = [getattr(home, name) for home, name in SEEDS]
-    for home, name in SEEDS:
-        setattr(home, name, refuse)
+    with replaced([(vars(home), name, refuse) for home, name in SEEDS]):
+        yield
+
+
+@contextlib.contextmanager
+def unasked(model: torch.nn.Module) -> Iterator[None]:
+    """Refuses random numbers of Python or numpy, the clock and the system's entropy where the source of `model` asks for them: the graph would keep
+    what the export was given. What libraries ask for themselves is not refused, unless it draws from a generator that a call draws from as well."""
+    files, asked = {frame_file(model), PART_FILE}, list[str]()
+
+    def refusing(function: Any, why: str) -> Any:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            if frame.f_code.co_filename not in files:
+                return function(*args, **kwargs)
+            asked.append(f"line {frame.f_lineno}: {why}")
+            raise ValueError(why)
+
+        return refuse
+
+    swaps: list[tuple[Any, str, Any]] = []
+    instead: dict[int, Any] = {}  # identity of a function or class -> what stands for it
+    for home, name, why in _asking():
+        before = getattr(home, name)
+        instead[id(before)] = _clocks(before, refusing) if isinstance(before, type) else refusing(before, why)
+        swaps.append((vars(home), name, instead[id(before)]))
+    for table in (source_of(model), *(vars(module) for module in model.modules())):
+        swaps += [(table, key, instead[id(held)]) for key, held in table.items() if id(held) in instead]
+    drawn = states()
+    with replaced(swaps):
+        yield
+    if asked:
+        raise ValueError(asked[0])
+    if drawn != states():
+        raise ValueError(RANDOM)
+
+
+def states() -> str:
+    """Returns the states of the generators of Python and, if it is imported, of numpy."""
+    numpy = sys.modules.get("numpy")
+    return repr((random.getstate(), [part.tolist() if hasattr(part, "tolist") else part for part in numpy.random.get_state()] if numpy else ()))
+
+
+def _asking() -> Iterator[tuple[Any, str, str]]:
+    """Yields the functions whose results differ from call to call, each with its module and the reason for which it is refused."""
+    for name, value in list(vars(random).items()):
+        if getattr(value, "__self__", None) is random._inst:
+            yield random, name, RANDOM
+    if (numpy := sys.modules.get("numpy")) is not None:
+        for name in numpy.random.__all__:
+            if getattr(getattr(numpy.random, name), "__self__", None) is numpy.random.mtrand._rand or name == "default_rng":
+                yield numpy.random, name, RANDOM
+    yield datetime, "datetime", CLOCK
+    yield datetime, "date", CLOCK
+    for home, names, why in (
+        (time, CLOCKS, CLOCK),
+        (os, ("urandom",), RANDOM),
+        (uuid, ("uuid1", "uuid4"), RANDOM),
+        (secrets, secrets.__all__, RANDOM),
+    ):
+        for name in names:
+            if not isinstance(getattr(home, name), type):
+                yield home, name, why
+
+
+def _clocks(kind: type, refusing: Callable[[Any, str], Any]) -> type:
+    """Returns a date class that refuses to return the current time."""
+    names = [name for name in ("now", "utcnow", "today") if hasattr(kind, name)]
+    return type(kind.__name__, (kind,), {name: staticmethod(refusing(getattr(kind, name), CLOCK)) for name in names})
+
+
+@contextlib.contextmanager
+def replaced(swaps: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Replaces values in tables, given as table, key and new value, and puts the old ones back at the end."""
+    before = [table[key] for table, key, _ in swaps]
+    for table, key, value in swaps:
+        table[key] = value
     try:
         yield
     finally:
-        for (home, name), value in zip(SEEDS, before, strict=True):
-            setattr(home, name, value)
+        for (table, key, _), value in zip(swaps, before, strict=True):
+            table[key] = value
 
 
 @contextlib.contextmanager
 def none_caught(model: torch.nn.Module) -> Iterator[None]:
-    """Raises `Caught` where the source of `model` catches an exporter's error (a value is not known yet): a call takes the other branch."""
+    """Raises `Caught` if the source of `model` catches an exporter's error (a value is not yet known): a real call would take the other branch."""
     if not any(code.co_exceptiontable for code in codes(model)):
-        yield  # tracing costs a second or two
+        yield  # tracing takes a second or two
         return
     files, caught = {frame_file(model), PART_FILE}, []
 
@@ -76,7 +162,7 @@ def none_caught(model: torch.nn.Module) -> Iterator[None]:
 
 
 def codes(model: torch.nn.Module) -> Iterator[CodeType]:
-    """Returns the code of the functions and methods of the task's source."""
+    """Yields the code objects of the functions and methods in the task's source."""
     names = source_of(model)
     classes = [value for value in names.values() if isinstance(value, type) and value.__module__ == names.get("__name__")]
     for table in (names, *map(vars, classes)):
@@ -84,3 +170,8 @@ def codes(model: torch.nn.Module) -> Iterator[CodeType]:
             held = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
             if isinstance(held, FunctionType) and held.__globals__ is names:
                 yield held.__code__
+
+
+def catches(model: torch.nn.Module) -> bool:
+    """Returns whether a function in the source of a model has a `try` that catches errors of some type."""
+    return any(instruction.opname == "CHECK_EXC_MATCH" for code in codes(model) for instruction in dis.get_instructions(code))

@@ -1,1 +1,1 @@
-"""Reads what compiled kernels say about themselves, without running them."""
+"""Reads the properties of compiled kernels from their code, without running them."""

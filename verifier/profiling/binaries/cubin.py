@@ -1,8 +1,8 @@
-"""Finds GPU code in a file and reads what its headers say, without CUDA's tools: shared libraries and objects that nvcc made, fat binaries, cubins.
+"""Finds GPU code in shared libraries and objects made by nvcc, in fat binaries and in cubins, and reads its headers without CUDA's tools.
 
-A host file keeps fat binaries in the section `.nv_fatbin`; each is a list of entries (PTX or a cubin, plain or compressed with LZ4 or zstd). A
-cubin is an ELF file whose `.nv.info` sections hold attributes. The layouts are those that `cuobjdump -elf` prints. The bytes come from a builder,
-so every offset is checked.
+A host file stores fat binaries in the section `.nv_fatbin`; each is a list of entries (PTX or a cubin, plain or compressed with LZ4 or zstd). A cubin
+is an ELF file whose `.nv.info` sections hold attributes. The layouts match the output of `cuobjdump -elf`. The bytes come from a builder, so every
+offset is checked.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from dataclasses import dataclass
 from functools import cache
 
 FATBIN_MAGIC = 0xBA55ED50
-MAX_CODE = 256 << 20  # unpacked bytes of all cubins of one file
+MAX_CODE = 256 << 20  # unpacked bytes of all cubins in one file
 _KIND_CUBIN = 2
 _COMPRESSED_LZ4, _COMPRESSED_ZSTD = 0x2000, 0x8000
 _EM_CUDA = 190
-_ENTRY = 0x10  # in a symbol's st_other: marks a kernel, as opposed to a device function
+_ENTRY = 0x10  # in a symbol's st_other: marks a kernel rather than a device function
 _FRAME_SIZE, _REGCOUNT, _MAX_THREADS, _REQUIRED_THREADS, _MIN_STACK = 0x11, 0x2F, 0x05, 0x10, 0x12
 _RESERVED_SHARED = 1024  # from sm_90 on, a kernel's section begins with a part reserved by the system
 
 
 class CubinError(ValueError):
-    """The file holds no GPU code that can be read; the text says why."""
+    """The file contains no readable GPU code; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of a cubin, as its headers describe it. Sizes in bytes."""
+    """One kernel of a cubin, as described by its headers. Sizes are in bytes."""
 
     symbol: str
     arch: int  # 90 for sm_90
     registers: int  # per thread
     stack: int  # per thread, in local memory
-    shared: int  # static, per block, without the part that the system reserves
-    max_threads: int | None  # threads per block, by __launch_bounds__ or a required size
+    shared: int  # static, per block, excluding the part reserved by the system
+    max_threads: int | None  # threads per block, from __launch_bounds__ or a required size
     code: bytes
 
 
 def kernels(data: bytes) -> list[Kernel]:
-    """Returns all kernels in a file; a file without GPU code has none. Raises `CubinError`."""
+    """Returns all kernels in a file; the list is empty for a file without GPU code. Raises `CubinError`."""
     try:
         return [kernel for cubin in cubins(data) for kernel in _kernels(cubin)]
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
@@ -160,7 +160,7 @@ class _Section:
     name: str
     kind: int
     size: int
-    data: bytes  # empty where the file holds none (NOBITS)
+    data: bytes  # empty if the file contains none (NOBITS)
 
 
 def _machine(data: bytes) -> int:
@@ -233,8 +233,8 @@ def _kernels(cubin: bytes) -> list[Kernel]:
 
 
 def _arch(cubin: bytes) -> int:
-    """Reads the architecture from e_flags: the low byte under the ABI of CUDA up to 12, the second byte under that of 13 (e_ident holds the ABI's
-    version)."""
+    """Reads the architecture from e_flags: the low byte under the ABI of CUDA 12 and earlier, the second byte under that of CUDA 13 (e_ident holds
+    the ABI version)."""
     flags: int = struct.unpack_from("<I", cubin, 48)[0]
     return flags >> 8 & 0xFF if cubin[8] >= 8 else flags & 0xFF
 
@@ -252,7 +252,7 @@ def _symbols(sections: dict[str, _Section]) -> dict[int, tuple[str, bool]]:
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields (attribute, value): the value is in the header's last two bytes, or follows where the format is 4."""
+    """Yields (attribute, value). The value is in the header's last two bytes, or follows the header if the format is 4."""
     at = 0
     while at + 4 <= len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, at)
@@ -270,7 +270,7 @@ _NESTED = re.compile(r"_ZN?(?:[rVK]*)")
 
 
 def plain_name(symbol: str) -> str:
-    """Returns the qualified name of a mangled kernel without parameters: "_ZN2ns1kILi8EEEvPf" -> "ns::k"; any other name unchanged."""
+    """Returns the qualified name of a mangled kernel without parameters: "_ZN2ns1kILi8EEEvPf" -> "ns::k"; any other name is returned unchanged."""
     start = _NESTED.match(symbol)
     if start is None:
         return symbol
@@ -286,6 +286,6 @@ def plain_name(symbol: str) -> str:
             parts.append(part)
         if not nested:
             break
-        if symbol[at : at + 1] == "I":  # template arguments of a class or, at the end, of the kernel: only another name may follow them
+        if symbol[at : at + 1] == "I":  # template arguments of a class or, at the end, of the kernel: only another name may follow
             break
     return "::".join(parts) if parts else symbol

@@ -1,7 +1,7 @@
-"""Computes how many warps of a kernel fit on a multiprocessor at once, by the limits of its architecture.
+"""Computes how many warps of a kernel can be resident on a multiprocessor, given the limits of its architecture.
 
-Limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities", table "Technical Specifications per Compute Capability"; the units in which
-registers and shared memory are given out: Nsight Compute's occupancy calculator.
+Source of the limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities", table "Technical Specifications per Compute Capability". Source of the
+allocation units for registers and shared memory: Nsight Compute's occupancy calculator.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WARP = 32
-REGISTERS = 65536  # most blocks on a multiprocessor, and most threads in a block, since sm_50
-_REGISTER_UNIT = 256  # registers are allocated to a warp in units of this many
+REGISTERS = 65536  # maximum blocks per multiprocessor and maximum threads per block, since sm_50
+_REGISTER_UNIT = 256  # registers are allocated to a warp in multiples of this
 _REGISTER_STEP = 8  # per thread
-_WARP_STEP = 4  # warps are allocated in fours, one for each scheduler
+_WARP_STEP = 4  # warps are allocated in groups of four, one per scheduler
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one multiprocessor; shared memory in bytes."""
+    """Limits of one multiprocessor, with shared memory in bytes."""
 
     warps: int
     blocks: int
     shared: int
-    shared_block: int  # the maximum of one block (opt-in)
+    shared_block: int  # maximum per block (opt-in)
     shared_unit: int
-    shared_reserved: int  # reserved by the system for each block
+    shared_reserved: int  # reserved by the system per block
 
 
 _KIB = 1024
@@ -46,7 +46,8 @@ LIMITS: dict[int, Limits] = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`share` is that of the warps that the multiprocessor can hold; `limits` are blocks by each resource, `by` is the scarcest resource."""
+    """The occupancy of a multiprocessor. `share` is the resident share of the warps that the multiprocessor can hold; `limits` gives the blocks that
+    each resource allows; `by` is the scarcest resource."""
 
     blocks: int
     warps: int

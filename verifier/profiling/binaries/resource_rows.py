@@ -1,4 +1,4 @@
-"""The counter-free half of a profile: what compiled code says about the program's own kernels, and the occupancy that each kernel can reach."""
+"""The counter-free half of a profile: the resources of the program's own kernels from compiled code, and each kernel's attainable occupancy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.profiling.nsight.ncu_import import short
 
 
 def attach(kernels: list[KernelProfile], artefacts: Artefacts | None, device: Device) -> list[KernelProfile]:
-    """Adds `resources` and theoretical occupancy to kernels, where they are known without counters."""
+    """Adds `resources` and theoretical occupancy to kernels if they are known without counters."""
     if device.kind != "cuda":
         return kernels
     arch = device.variables("device").get("STITCH_CUDA_ARCH", "")
@@ -21,7 +21,7 @@ def attach(kernels: list[KernelProfile], artefacts: Artefacts | None, device: De
 
 
 def compiled_kernels(artefacts: Artefacts, arch: str) -> list[KernelResources]:
-    """Returns the kernels of every library that the builder made; an unreadable library has none."""
+    """Returns the kernels of every library that the builder made; an unreadable library contributes none."""
     found: list[KernelResources] = []
     at = 0
     for _, size in artefacts.index:
@@ -34,7 +34,7 @@ def compiled_kernels(artefacts: Artefacts, arch: str) -> list[KernelResources]:
 
 
 def _with_resources(kernel: KernelProfile, compiled: list[KernelResources]) -> KernelProfile:
-    """Finds resources by name, and among instances of a template by the registers that the launch reported."""
+    """Finds resources by name and, among instances of a template, by the register count that the launch reported."""
     if not kernel.own:
         return kernel
     same = [found for found in compiled if found.name.rsplit("::", 1)[-1] == short(kernel.name)]

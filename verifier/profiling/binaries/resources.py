@@ -1,6 +1,6 @@
-"""Finds what each kernel of a program needs, without running it: registers, local memory, shared memory, instructions, occupancy.
+"""Determines what resources each kernel of a program needs, without running it: registers, local memory, shared memory, instructions, occupancy.
 
-This is the part of a profile that needs no counters, no GPU and no tools of CUDA: the figures are in the compiled code (`cubin.py`, `sass.py`).
+This is the part of a profile that needs no counters, no GPU and no CUDA tools: the figures are in the compiled code (`cubin.py`, `sass.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["CubinError", "KernelResources", "kernel_resources"]
 
 @dataclass(frozen=True)
 class KernelResources:
-    """One kernel for one architecture. Sizes in bytes; counts are of instructions in the code, executed or not.
+    """One kernel for one architecture. Sizes are in bytes; counts refer to instructions in the code, executed or not.
 
-    `local_load_bytes` and `local_store_bytes` are what a thread moves between registers and local memory in one pass over the code: spills, or
-    arrays that are indexed at run time (then `stack` holds them).
+    `local_load_bytes` and `local_store_bytes` are the bytes that a thread moves between registers and local memory in one pass over the code. They
+    come from spills, or from arrays indexed at run time (which `stack` then holds).
     """
 
     name: str  # qualified, without parameters
@@ -33,7 +33,7 @@ class KernelResources:
     instructions: int
     local_load_bytes: int
     local_store_bytes: int
-    widest_global_load: int | None  # widest access of one thread: 4, 8, 16; null where the kernel has none
+    widest_global_load: int | None  # widest access of one thread: 4, 8, 16; null if the kernel has none
     widest_global_store: int | None
     mix: dict[str, int] = field(default_factory=dict)
 
@@ -46,12 +46,12 @@ class KernelResources:
         return self.mix.get("tensor", 0) > 0
 
     def occupancy(self, threads: int | None = None, dynamic_shared: int = 0) -> Occupancy | None:
-        """Computes theoretical occupancy for blocks of `threads`, by default the launch bound; null where there is neither."""
+        """Computes theoretical occupancy for blocks of `threads`, by default the launch bound; null if neither is known."""
         threads = threads or self.max_threads
         return occupancy(int(self.arch[3:]), threads, self.registers, self.shared + dynamic_shared) if threads else None
 
     def row(self) -> dict[str, int | float | str]:
-        """Returns a flat row for `BuildInfo.resources`; unknown figures are left out."""
+        """Returns a flat row for `BuildInfo.resources`; unknown figures are omitted."""
         values: dict[str, int | float | str | None] = {
             "kernel": self.name[:200],
             "arch": self.arch,
@@ -73,10 +73,10 @@ class KernelResources:
 
 
 def kernel_resources(binary: bytes | str | Path, arch: str = "") -> list[KernelResources]:
-    """Reads the resources of every kernel in a shared library, object, fat binary or cubin, in the file's order.
+    """Reads the resources of every kernel in a shared library, object, fat binary or cubin, in file order.
 
-    `arch` ("sm_90") keeps those that were compiled for it, where there are any. A file without GPU code gives an empty list; one whose code
-    cannot be read raises `CubinError`, and a path that cannot be read `OSError`. Pure: nothing is executed, nothing is written.
+    `arch` ("sm_90") selects the kernels compiled for it, if there are any. A file without GPU code gives an empty list; a file with unreadable code
+    raises `CubinError`, and an unreadable path raises `OSError`. The function is pure: it executes nothing and writes nothing.
     """
     data = binary if isinstance(binary, bytes) else Path(binary).read_bytes()
     found = []

@@ -1,8 +1,8 @@
-"""Reads a kernel's machine code without a disassembler: counts instructions by kind, and finds the width of memory accesses.
+"""Reads a kernel's machine code without a disassembler: counts instructions by kind, and determines the width of memory accesses.
 
-From sm_70 on an instruction is 16 bytes; the low 9 bits name the operation and, for memory operations, bits 73-75 the width. The numbers below were
-read off `cuobjdump -sass` for sm_80, sm_90a, sm_100a and sm_120. Counts are of the static code, not of executed instructions: a loop's body counts
-once.
+From sm_70 on, an instruction is 16 bytes; the low 9 bits identify the operation and, for memory operations, bits 73-75 give the width. The numbers
+below were taken from `cuobjdump -sass` output for sm_80, sm_90a, sm_100a and sm_120. Counts refer to the static code, not to executed instructions: a
+loop body counts once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field
 
 KINDS: dict[str, tuple[int, ...]] = {
-    "ffma": (0x23, 0x49),  # FFMA, and two in one (FFMA2) from sm_100 on
+    "ffma": (0x23, 0x49),  # FFMA, and the packed form of two (FFMA2) from sm_100 on
     "fp32": (0x20, 0x21, 0x4A, 0x4B, 0x08, 0x09, 0x0A, 0x0B, 0x102),  # FMUL FADD FSEL FMNMX FSET FSETP FCHK
     "fp16": (0x30, 0x31, 0x32, 0x40),  # HADD2 HFMA2 HMUL2 HMNMX2
     "fp64": (0x28, 0x29, 0x2A, 0x2B),  # DMUL DADD DSETP DFMA
@@ -37,7 +37,7 @@ KINDS: dict[str, tuple[int, ...]] = {
 }
 _KIND = {opcode: kind for kind, opcodes in KINDS.items() for opcode in opcodes}
 _NOP = 0x118
-_BYTES = (1, 1, 2, 2, 4, 8, 16, 16)  # by the width's field: U8 S8 U16 S16 32 64 128 U.128
+_BYTES = (1, 1, 2, 2, 4, 8, 16, 16)  # by width field: U8 S8 U16 S16 32 64 128 U.128
 _WIDE = ("global_load", "global_store", "local_load", "local_store")
 
 
@@ -52,7 +52,7 @@ class Mix:
 
 
 def mix(code: bytes, arch: int) -> Mix:
-    """Returns the mix of one kernel; empty below sm_70, where the encoding differs."""
+    """Returns the mix of one kernel; empty before sm_70, where the encoding differs."""
     found = Mix()
     if arch < 70:
         return found
@@ -61,7 +61,7 @@ def mix(code: bytes, arch: int) -> Mix:
         if opcode == _NOP:
             continue
         found.instructions += 1
-        # This opcode was HFMA2, and is an integer addition since sm_120.
+        # Before sm_120 this opcode was HFMA2; it is now an integer addition.
         kind = ("integer" if arch >= 120 else "fp16") if opcode == 0x35 else _KIND.get(opcode, "other")
         found.counts[kind] = found.counts.get(kind, 0) + 1
         if kind in _WIDE:

@@ -1,1 +1,1 @@
-"""Diagnoses what holds a program back, by fixed rules."""
+"""Diagnoses what limits a program, using fixed rules."""

@@ -1,7 +1,7 @@
-"""Faults of kernels that are limited by arithmetic units: which kind of instruction there is too much of.
+"""Faults of kernels that are limited by arithmetic units: determines which kind of instruction is excessive.
 
-What a task needs is counted from its graph: a pointwise operator about 4 instructions an element, a transcendental function 25 to 40 (fp32, full
-accuracy, as nvcc compiles them for sm_90), and 8 for the load, store and index of an element of the largest tensor.
+The instructions that a task needs are estimated from its graph: about 4 per element for a pointwise operator, 25 to 40 for a transcendental function
+(fp32, full accuracy, as compiled by nvcc for sm_90), and 8 for the load, store and index of an element of the largest tensor.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 BUSY = 0.5  # share of issue slots, or of a pipe, above which arithmetic limits the kernel
 NOT_MEMORY = 0.6
 FP64_BUSY = 0.15
-ARITHMETIC_PIPES = ("alu", "fma", "fp64", "xu")  # not the loads and stores
+ARITHMETIC_PIPES = ("alu", "fma", "fp64", "xu")  # excludes loads and stores
 NEEDED_OPERATOR, NEEDED_SPECIAL, NEEDED_ELEMENT = 4, 35, 8  # instructions
 EXCESS = 2.0
-INTEGER = 0.45  # of the instructions
+INTEGER = 0.45  # share of the instructions
 MATMUL_FLOPS = 1e8
 
 
 def double_precision(view: View) -> Cause | None:
-    """Finds a busy fp64 pipe. Functions of double also take issue slots and conversions, which disappear with them: half as much again."""
+    """Finds a busy fp64 pipe. Functions in double precision also take issue slots and conversions, which disappear with them: about half as much
+    again."""
     fp64 = max(view.get(counters.FP64_SHARE), view.get(counters.PIPE["fp64"])) / 100
     if fp64 < FP64_BUSY:
         return None
@@ -77,5 +78,5 @@ def _excess(view: View) -> Cause | None:
 
 
 def _above_memory(view: View) -> float:
-    """Returns the share of the kernel's time that its traffic does not need."""
+    """Returns the share of the kernel's time that exceeds what its memory traffic needs."""
     return 1 - view.dram_share / 0.9

@@ -1,4 +1,4 @@
-"""Classifies what limits one kernel, by its two speeds of light: a coarse word for a table. `diagnosis.py` diagnoses a whole program."""
+"""Classifies what limits one kernel by its two speed-of-light figures, as a coarse label for tables. `diagnosis.py` diagnoses whole programs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from verifier.profiling.nsight import counters
 
 Bound = Literal["memory", "compute", "occupancy", "latency", ""]
 MEMORY_SHARE = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
-BUSY = 60.0  # per cent of a peak above which a unit sets the pace: Nsight Compute's own rule "SpeedOfLight"
-FEW_WARPS = 25.0  # per cent of the warps that fit, active on average
-FEW_BLOCKS = 1.0  # waves
+BUSY = 60.0  # per cent of a peak above which a unit sets the pace: Nsight Compute's own "SpeedOfLight" rule
+FEW_WARPS = 25.0  # per cent of the maximum resident warps, active on average
+FEW_BLOCKS = 1.0  # in waves
 
 
 def bound(kernel: KernelProfile) -> Bound:
-    """Returns the class; "" where there are no counters."""
+    """Returns the class; "" if there are no counters."""
     compute, memory = counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)
     if compute is None or memory is None:
         return ""

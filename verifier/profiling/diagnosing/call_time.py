@@ -1,7 +1,7 @@
-"""Where the time of a call is: the device's work, and what it waits for the host, before its first work, between, and after its last.
+"""Divides the time of a call into device work and the device's waits for the host: before its first work, between pieces of work, and after the last.
 
-The clock says how long a call takes, the timeline when the device worked. A profiler slows the host and hardly the device, so the device's work is
-taken as it was recorded, the rest of the clock's time is the host's, and the timeline says in which proportions.
+The clock gives the duration of a call, and the timeline shows when the device worked. A profiler slows the host but hardly affects the device. Device
+work is therefore taken as recorded, the rest of the clock time is attributed to the host, and the timeline provides its proportions.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from verifier.report import Report
 
 
 class CallTime(BaseModel):
-    """Parts of one call in microseconds; null for a part that no timeline shows."""
+    """The parts of one call in microseconds; null for a part that no timeline shows."""
 
     call_us: float
-    device_us: float  # in which anything ran on the device
-    kernel_us: float  # sum over kernels and copies: more than `device_us` where they overlap
-    host_us: float  # in which the device had nothing to do
-    before_us: float | None = None  # of those: until the first work on the device
-    gaps_us: float | None = None  # between two pieces of its work
-    after_us: float | None = None  # from the end of the last to the return
+    device_us: float  # time in which anything ran on the device
+    kernel_us: float  # sum over kernels and copies: exceeds `device_us` if they overlap
+    host_us: float  # time in which the device was idle
+    before_us: float | None = None  # part of the idle time: until the first work on the device
+    gaps_us: float | None = None  # between pieces of device work
+    after_us: float | None = None  # from the end of the last piece to the return
     launches: float | None = None
-    waits: float | None = None  # of the program, for the device
-    wait_us: float | None = None  # that the host stood in them
+    waits: float | None = None  # number of times the program waited for the device
+    wait_us: float | None = None  # time that the host spent in these waits
 
     @property
     def host_share(self) -> float:
         return self.host_us / self.call_us if self.call_us else 0.0
 
     def says(self) -> str:
-        """In a sentence or two, for people and models."""
+        """Describes the parts in one or two sentences, for people and models."""
         said = f"Of a call of {us(self.call_us)} the device works {us(self.device_us)} and has nothing to do for {us(self.host_us)}"
         said += f" ({100 * self.host_share:.0f} %)"
         known = [(self.before_us, "before its first work"), (self.gaps_us, "between two pieces of work"), (self.after_us, "after its last")]
@@ -40,7 +40,7 @@ class CallTime(BaseModel):
         if self.kernel_us > 1.05 * self.device_us:
             said += f" Kernels overlap: they take {us(self.kernel_us)} together."
         if self.launches is not None:
-            said += f" {self.launches:.0f} launch{'es' if round(self.launches) != 1 else ''} a call."
+            said += f" {self.launches:.0f} launch{'es' if round(self.launches) != 1 else ''} a call, the replay of a CUDA graph counted as one."
         if self.waits is not None:
             said += f" The host waits for the device {self.waits:.0f} times within the call ({us(self.wait_us or 0)})." if self.waits >= 0.5 else ""
             said += " The host never waits for the device within the call." if self.waits < 0.5 else ""
@@ -48,7 +48,8 @@ class CallTime(BaseModel):
 
 
 def call_time(report: Report | None, profile: Profile | None) -> CallTime | None:
-    """Divides a call of a timed program on a GPU, or of the reference where there is no report; null where nothing of the device's time is known."""
+    """Divides one call of a timed program on a GPU, or of the reference if there is no report. Returns null if nothing is known about the device
+    time."""
     host = profile.host if profile is not None else None
     cuda = report.environment.device.startswith("cuda") if report is not None else host is not None
     seen = sum(kernel.ms for kernel in report.kernels) * 1e3 if report is not None else 0.0

@@ -1,4 +1,4 @@
-"""The findings of rules, and the ceilings against which they measure."""
+"""The findings of rules, and the ceilings that rules use for comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Evidence(BaseModel):
 
 
 class Cause(BaseModel):
-    """A named fault. `lost_us`: the time per call that the program would save without it; an estimate, good enough for ordering."""
+    """A named fault. `lost_us`: the time per call that the program would save without the fault; an estimate that is good enough for ordering."""
 
     name: str
     lost_us: float
@@ -29,8 +29,15 @@ class Ceilings:
     """The limits of the device."""
 
     kind: str  # "cpu", "cuda"
-    bandwidth_gbs: float  # 1e9 bytes a second
-    gflops: float  # fp32
+    bandwidth_gbs: float  # 1e9 bytes per second
+    gflops: float  # fp32 rate
     launch_us: float
     workers: int  # threads, or multiprocessors
-    capability: tuple[int, int] | None = None  # compute capability of a GPU; null: not known
+    capability: tuple[int, int] | None = None  # compute capability of a GPU; null: unknown
+    product_gflops: float = 0.0  # rate of matrix products in the fastest arithmetic that the precision policy allows; 0: unknown
+    product_units: str = ""  # this arithmetic in words: "tensor cores, each fp32 product as three of TF32"
+
+    @property
+    def on_tensor_cores(self) -> bool:
+        """Returns whether there is a rate for products on tensor cores, besides that of the fp32 units."""
+        return self.product_gflops > self.gflops

@@ -1,15 +1,16 @@
-"""Diagnoses what holds a program back, by fixed rules: its class, and named faults, each with the time it costs and the figures that prove it.
+"""Diagnoses what limits a program, using fixed rules: its class, and named faults with their cost in time and the figures that prove them.
 
-Raw counters make agents worse (KernelPro: 1.77x raw, 4.00x digested), so nobody sees more than this. It works in grades: with hardware counters
-(`counters`), with a timeline alone (`timeline`), and from compiled code and the roofline (`static`); the diagnosis says which it had.
+Raw counters make agents perform worse (KernelPro: 1.77x raw, 4.00x digested), so only this digest is shown. The diagnosis has three grades and
+states which one applied: with hardware counters (`counters`), with a timeline alone (`timeline`), or from compiled code and the roofline (`static`).
 
-Thresholds of the class are those of a roofline: a resource that is used at half its ceiling or more sets the pace; where none is, latency,
-launches or a lack of parallel work does. Thresholds of the faults stand beside the rules (`host_faults.py`, `kernel_faults.py`).
+The thresholds for the class follow a roofline: a resource used at half its ceiling or more sets the pace; if there is no such resource, latency,
+launches or a lack of parallel work does. The thresholds for faults are defined next to their rules (`host_faults.py`, `kernel_faults.py`).
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -18,7 +19,8 @@ from verifier.profiling.diagnosing.bound import MEMORY_SHARE
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
 from verifier.profiling.diagnosing.host_faults import host_faults
-from verifier.profiling.diagnosing.kernel_faults import kernel_faults
+from verifier.profiling.diagnosing.kernel_faults import RECURRENT_STEPS, kernel_faults
+from verifier.profiling.diagnosing.residency import most_threads, residency
 from verifier.profiling.diagnosing.task_facts import TaskFacts
 from verifier.profiling.nsight import counters
 from verifier.profiling.own_kernels import base_name
@@ -29,28 +31,37 @@ Grade = Literal["counters", "timeline", "static"]
 
 FLOOR_REACHED = 0.95  # factor on the floor: a smaller excess is within the noise of the ceilings
 SETS_THE_PACE = 0.5  # share of a ceiling
-LAUNCH_SHARE = 0.3  # of the program's time
+LAUNCH_SHARE = 0.3  # share of the program's time
 BUSY_ENOUGH = 0.8
-WAITING = 0.5  # share of the wall time in which a GPU worked: below it, the host's launches set the pace
-FLOOR_BEATEN = 0.9  # a program clearly below the floor had its data in a cache: then there is no floor
+WAITING = 0.5  # share of the wall time during which a GPU worked: below it, the host's launches set the pace
+FLOOR_BEATEN = 0.9  # a program clearly below the floor had its data in a cache, so the floor does not apply
+FILLED = 0.5  # blocks of the longest kernel over those that could be resident: below it, the device is not filled
 TENSORS_USED = 5.0  # per cent of their peak: any kernel shows less
-WORTH = 0.1  # of the program's time: a fault that costs less does not decide the class
+WORTH = 0.1  # share of the program's time: a fault that costs less does not determine the class
 SHOWN_FAULTS = 4
 MOST_EVIDENCE = 5
 
 
 class Diagnosis(BaseModel):
     bottleneck: Bottleneck
-    headroom: float | None = None  # time over floor; null where there is no floor
-    host_share: float | None = None  # of a call, in which a GPU waits for the host; null where it is not known
+    headroom: float | None = None  # time over floor; null if there is no floor
+    host_share: float | None = None  # share of a call in which a GPU waits for the host; null if unknown
     evidence: list[Evidence] = []
     text: str = ""
+    spent: str = ""  # where the time of a call goes (`CallTime.says`); not repeated in `text`
     grade: Grade = "static"
-    faults: list[Cause] = []  # those that cost most first
-    methods: list[str] = []  # methods of the catalogue, in order; filled in by a caller that knows the catalogue
+    faults: list[Cause] = []  # most costly first
+    methods: list[str] = []  # catalogue methods in order; filled in by a caller that knows the catalogue
+
+    def says(self) -> str:
+        return f"{self.text} {self.spent}".strip()
+
+    def payload(self) -> dict[str, Any]:
+        """Returns the fields of the event, whose text is the whole of what is said."""
+        return {**self.model_dump(exclude={"spent"}), "text": self.says()}
 
 
-# The class of a program in which this fault costs most.
+# The class of a program whose most costly fault is this one.
 FAULT_CLASS: dict[str, Bottleneck] = {
     **dict.fromkeys(("uncoalesced-access", "bank-conflicts", "register-spills", "no-data-reuse"), "memory"),
     **dict.fromkeys(("split-fusion", "cache-thrashing", "needless-fill", "needless-copy"), "memory"),
@@ -72,7 +83,7 @@ def diagnose(
     floor_ms: float | None,
     facts: TaskFacts | None = None,
 ) -> Diagnosis:
-    """Diagnoses one verified program. `bytes_min` and `flops` are those of the task, for one call."""
+    """Diagnoses one verified program. `bytes_min` and `flops` are the task's figures for one call."""
     if report.status != "passed" or report.timing is None:
         return defect(report)
     time_us = report.timing.program_ms * 1e3
@@ -80,15 +91,21 @@ def diagnose(
     headroom = report.timing.program_ms / floor_ms if floor_ms else None
     beaten = headroom is not None and headroom < FLOOR_BEATEN
     memory = bytes_min / (ceilings.bandwidth_gbs * 1e3 * time_us) if bytes_min else 0.0
-    compute = flops / (ceilings.gflops * 1e3 * time_us) if flops else 0.0
+    rate, units_of = arithmetic_of(profile, ceilings)
+    compute = flops / (rate * 1e3 * time_us) if flops else 0.0
     top = max(profile.kernels, key=lambda k: k.share, default=None) if profile else None
     launches = profile.launches_per_iteration if profile else None
     facts = (facts or TaskFacts()).model_copy(update={"bytes_min": bytes_min, "flops": flops})
     faults = find_faults(report, profile, ceilings, facts, time_us) if ceilings.kind == "cuda" and profile is not None else []
     units = units_busy(profile)
     spent = call_time(report, profile) if ceilings.kind == "cuda" else None
-    waiting = spent.host_share if spent is not None else 0.0
+    waiting = spent.host_share if spent is not None else None
     bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom, waiting)
+    if facts.dependent_steps >= RECURRENT_STEPS and max(memory, compute) < SETS_THE_PACE and bottleneck in ("memory", "compute", "occupancy"):
+        bottleneck = "latency"  # each step waits for the one before
+    unfilled = _unfilled(top, ceilings) if bottleneck == "occupancy" else ""
+    if top is not None and unfilled:
+        unfilled = f"{base_name(top.name)[:80]} ({100 * top.share:.0f} % of the device's time): {unfilled}"
     worst = faults[0] if faults and faults[0].lost_us >= WORTH * time_us and bottleneck != "none" else None
     if worst is not None:
         bottleneck = FAULT_CLASS[worst.name]
@@ -97,11 +114,11 @@ def diagnose(
         evidence.append(_floor(floor_ms, headroom))
     if worst is not None:
         evidence += worst.evidence[:3]
-    evidence += _uses(bottleneck, time_us, memory, compute, ceilings, facts, profile)[: max(MOST_EVIDENCE - len(evidence), 0)]
-    text = _sentence(bottleneck, headroom, memory, compute, units, profile)
-    text = f"{text} {spent.says()}" if spent is not None else text
+    evidence += _uses(bottleneck, time_us, memory, compute, ceilings, facts, profile, waiting is not None)[: max(MOST_EVIDENCE - len(evidence), 0)]
+    text = _sentence(bottleneck, headroom, memory, compute, units, profile, units_of, unfilled)
     if worst is not None:
-        text = f"{worst.says} It costs about {100 * worst.lost_us / time_us:.0f} % of the call. {text}"
+        where = f" (in {base_name(worst.kernel)})" if worst.kernel else ""
+        text = f"{worst.says} By estimate it costs up to {100 * worst.lost_us / time_us:.0f} % of the call{where}. {text}".strip()
     host_share = round(spent.host_share, 4) if spent is not None else None
     return Diagnosis(
         bottleneck=bottleneck,
@@ -109,27 +126,30 @@ def diagnose(
         host_share=host_share,
         evidence=evidence,
         text=text,
+        spent=spent.says() if spent is not None else "",
         grade=_grade(profile),
         faults=faults[:SHOWN_FAULTS],
     )
 
 
 def _uses(
-    bottleneck: Bottleneck, time_us: float, memory: float, compute: float, ceilings: Ceilings, facts: TaskFacts, profile: Profile | None
+    bottleneck: Bottleneck, time_us: float, memory: float, compute: float, ceilings: Ceilings, facts: TaskFacts, profile: Profile | None, told: bool
 ) -> list[Evidence]:
-    """What of bandwidth, arithmetic and launches a call uses, as far as the class is about it; and its longest kernel."""
+    """Returns a call's use of bandwidth, arithmetic and launches, as needed for the class, and its longest kernel. `told`: it is known how long the
+    device works in a timed call, so its share under the profiler, which slows the host, would only contradict that."""
     found = []
     if bottleneck in ("memory", "none", "latency", "occupancy") and facts.bytes_min:
         means = f"{_bytes(facts.bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
-        found.append(Evidence(figure="bandwidth used", value=round(100 * memory, 1), unit="%", means=means))
+        found.append(Evidence(figure="least traffic, of what the bandwidth carries in a call", value=round(100 * memory, 1), unit="%", means=means))
     if bottleneck in ("compute", "latency") and facts.flops:
-        means = f"{facts.flops / 1e9:.3g} GFLOP a call; the device can do {ceilings.gflops:.0f} GFLOP/s in fp32"
-        found.append(Evidence(figure="arithmetic used", value=round(100 * compute, 1), unit="%", means=means))
+        rate, units_of = arithmetic_of(profile, ceilings)
+        means = f"{facts.flops / 1e9:.3g} GFLOP a call; {rate:.0f} GFLOP/s on {units_of}"
+        found.append(Evidence(figure="the task's arithmetic, of this rate in a call", value=round(100 * compute, 1), unit="%", means=means))
     launches = profile.launches_per_iteration if profile else None
-    if bottleneck in ("launch", "latency") and launches is not None:
+    if bottleneck in ("launch", "latency") and launches is not None and launches >= 2:
         means = f"about {ceilings.launch_us:g} us each: {100 * launches * ceilings.launch_us / time_us:.0f} % of the time"
         found.append(Evidence(figure="launches a call", value=round(launches, 1), means=means))
-    if profile is not None and profile.device_busy is not None and bottleneck in ("launch", "latency"):
+    if profile is not None and profile.device_busy is not None and not told and bottleneck in ("launch", "latency"):
         means = "share of the wall time in which the device worked, under the profiler"
         found.append(Evidence(figure="device busy", value=round(100 * profile.device_busy, 1), unit="%", means=means))
     top = max(profile.kernels, key=lambda k: k.share, default=None) if profile else None
@@ -189,11 +209,12 @@ def _classify(
     top: KernelProfile | None,
     ceilings: Ceilings,
     headroom: float | None,
-    waiting: float = 0.0,
+    waiting: float | None = None,
 ) -> Bottleneck:
+    """`waiting` is the share of a timed call in which the device is idle; null if unknown, in which case the profiled calls count."""
     if headroom is not None and headroom <= 1 / FLOOR_REACHED:
         return "none"
-    busy = profile.device_busy if profile else None
+    busy = 1 - waiting if waiting is not None else profile.device_busy if profile else None
     idle = busy is None or busy < BUSY_ENOUGH
     if launches is not None and launches >= 4 and idle and launches * ceilings.launch_us / time_us >= LAUNCH_SHARE:
         return "launch"
@@ -201,24 +222,24 @@ def _classify(
         return "launch"  # the device waits for the host between launches
     if max(memory, compute) >= SETS_THE_PACE:
         return "memory" if memory >= compute else "compute"
-    if waiting >= LAUNCH_SHARE:
-        return "launch"  # however many launches there are: nothing that a kernel does costs as much
+    if waiting is not None and waiting >= LAUNCH_SHARE:
+        return "launch"  # however many launches there are, because no kernel fault costs as much
     if ceilings.kind == "cuda":
-        if top is not None and top.share >= SETS_THE_PACE and _threads(top) and _threads(top) < ceilings.workers * 1024:
+        if top is not None and top.share >= SETS_THE_PACE and _unfilled(top, ceilings):
             return "occupancy"
         if busy is not None and busy < 0.6:
             return "latency"
     if max(memory, compute) >= SETS_THE_PACE / 2:
         return "memory" if memory >= compute else "compute"
     units = units_busy(profile)
-    if units is not None and max(units) >= SETS_THE_PACE:  # busy with more than the task needs
+    if units is not None and max(units) >= SETS_THE_PACE:  # busier than the task requires
         return "compute" if units[0] >= units[1] else "memory"
     return "latency"
 
 
 def units_busy(profile: Profile | None) -> tuple[float, float] | None:
-    """Returns how busy multiprocessors and memory were in a call, by Nsight Compute: the kernels' shares of their peaks, weighted by time. Null
-    without counters, or where they cover less than half of the time."""
+    """Returns how busy multiprocessors and memory were in a call according to Nsight Compute: the time-weighted mean of the kernels' shares of peak.
+    Returns null without counters, or if they cover less than half of the time."""
     if profile is None:
         return None
     found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)) for kernel in profile.kernels]
@@ -229,11 +250,31 @@ def units_busy(profile: Profile | None) -> tuple[float, float] | None:
     return busy * sum(share * sm for share, sm, _ in known), busy * sum(share * memory for share, _, memory in known)
 
 
+def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
+    """Says that the grid of a kernel fills less than half of the device, compared with what its registers, its shared memory and its block size let
+    be resident; "" if it fills more, or if nothing is known."""
+    threads = _threads(top) if top is not None else 0
+    if top is None or not threads:
+        return ""
+    held = residency(top, ceilings.workers, ceilings.capability)
+    filled = held.filled if held is not None else threads / (ceilings.workers * most_threads(ceilings.capability))
+    if filled >= FILLED:
+        return ""
+    return held.short_grid() if held is not None else f"its grid has {threads:,} threads for {ceilings.workers} multiprocessors"
+
+
+def arithmetic_of(profile: Profile | None, ceilings: Ceilings) -> tuple[float, str]:
+    """Returns the rate (GFLOP/s) by which a program's products are judged, and the units in words: the tensor cores where its kernels use them, or
+    else the fp32 units."""
+    if ceilings.on_tensor_cores and _on_tensor_cores(profile):
+        return ceilings.product_gflops, ceilings.product_units or "tensor cores"
+    return ceilings.gflops, "the fp32 units"
+
+
 def _threads(kernel: KernelProfile) -> int:
     if kernel.grid is None or kernel.block is None:
         return 0
-    blocks = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
-    return blocks * kernel.block[0] * kernel.block[1] * kernel.block[2]
+    return math.prod(kernel.grid) * math.prod(kernel.block)
 
 
 def _time(report: Report, time_us: float) -> Evidence:
@@ -255,25 +296,27 @@ def _on_tensor_cores(profile: Profile | None) -> bool:
 
 
 def _sentence(
-    bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float] | None, profile: Profile | None
-) -> str:
-    left = f"; {headroom:.2f}x above the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
-    arithmetic, own = f"{100 * compute:.0f} %", f"{100 * compute:.0f} % of the fp32 arithmetic"
+    bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float] | None, profile: Profile | None,
+    units_of: str, unfilled: str,
+) -> str:  # fmt: skip
+    left = f"; it takes {headroom:.1f} times the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
+    arithmetic, own = f"{100 * compute:.0f} % of {units_of}", f"the task's own operations would take {100 * compute:.0f} % of the call on {units_of}"
     if compute > 1:
         where = "on tensor cores" if _on_tensor_cores(profile) else "less of it than the task's operators count"
-        arithmetic, own = where, f"{where}, {compute:.2f} times what the fp32 units can do"
-    least = f"{100 * memory:.0f} % of the bandwidth with the least traffic possible"
+        arithmetic, own = where, f"{where}, {compute:.2f} times what {units_of} can do"
+    least = f"the least traffic possible would take {100 * memory:.0f} % of the call; what the program moves beyond it is not counted here"
     if units is not None and units[0] >= SETS_THE_PACE > 2 * max(memory, compute):
         own = f"the multiprocessors are {100 * units[0]:.0f} % busy, the task's own arithmetic would take {100 * compute:.0f} %"
-    if units is not None and units[1] >= SETS_THE_PACE > 2 * max(memory, compute):
-        least = f"the memory path is {100 * units[1]:.0f} % busy, the least traffic possible would take {100 * memory:.0f} %"
+    if units is not None and units[1] > 2 * memory:
+        least = f"the least traffic possible would take {100 * memory:.0f} % of the call, and the DRAM is {100 * units[1]:.0f} % busy over the call"
     return {
         "none": f"At the floor{left}: nothing worth having is left.",
         "memory": f"Memory bound: {least}{left}.",
         "compute": f"Compute bound: {own}{left}.",
         "launch": f"Launch bound: the device waits for the host{left}.",
-        "occupancy": f"Too little work in flight: the longest kernel does not fill the device{left}.",
-        "latency": f"Latency bound: neither memory ({100 * memory:.0f} %) nor arithmetic ({arithmetic}) is at its ceiling{left}.",
+        "occupancy": f"Too little work in flight in the longest kernel, {unfilled}{left}." if unfilled else "",
+        "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}) is at "
+        f"its ceiling{left}.",
     }[bottleneck]
 
 

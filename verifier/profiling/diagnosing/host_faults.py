@@ -1,7 +1,7 @@
 """Faults of a program's host side and of its use of the device as a whole, from a timeline; no counters are needed.
 
-The cost of a wait: the device runs dry, the host wakes up, launches again, and the launch arrives: 10 to 20 us on H200 hosts (measured by the
-empty round trip of the timing shim, 29 to 35 us with two processes; `verification.md`).
+During a wait the device runs dry, the host wakes up and launches again, and the launch takes time to arrive. On H200 hosts this costs 10 to 20 us
+(measured with the empty round trip of the timing shim, which takes 29 to 35 us with two processes; `verification.md`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from verifier.profiling.diagnosing.task_facts import TaskFacts
 from verifier.report import Report
 
 HOST_FLOOR_US = 15.0  # unavoidable part of a call: Python, one launch, the final wait
-HOST_MOST_US = 100.0  # part of the time before the device starts that is Python; more time has another cause
-RAMP_US = 1.5  # time in which a kernel starts and drains: an empty kernel takes about as long
+HOST_MOST_US = 100.0  # the most that Python explains of the time before the device starts; more time has another cause
+RAMP_US = 1.5  # time in which a kernel starts and drains: about the duration of an empty kernel
 WAIT_COSTS_US = 20.0
-LEAST = 0.05  # share of the call below which a cost is not named
+LEAST = 0.05  # share of the call below which a cost is not reported
 MANY_LAUNCHES = 8
-SHORT_US = 25.0  # a kernel that is launched again and again
-LARGE_COPY = 1 << 16  # bytes: a smaller one is a value on its way through the host
+SHORT_US = 25.0  # a kernel that is launched repeatedly
+LARGE_COPY = 1 << 16  # bytes: a smaller copy is a value passing through the host
 ROOM = 1.2  # share of the device's multiprocessors that kernels may need together and still run concurrently
 FILLED = "blocks of the grid over multiprocessors"
 _COPIES = ("direct_copy_kernel", "CatArrayBatchedCopy", "copy_device_to_device", "copy_kernel", "contiguous_copy", "transpose_readWrite")
@@ -43,7 +43,7 @@ def host_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: Tas
 
 
 def _from_digest(profile: Profile) -> HostCalls:
-    """Finds faults from a digest, for timelines without calls of the CUDA interface."""
+    """Finds faults from a digest, for timelines without CUDA API calls."""
     busy = (profile.device_busy or 0.0) * profile.wall_us_per_iteration
     return HostCalls(device_us=busy, kernel_us=sum(kernel.total_us for kernel in profile.kernels) / max(profile.iterations, 1), streams=1)
 
@@ -87,14 +87,14 @@ def _waits(host: HostCalls, idle_us: float, launches: float) -> Cause | None:
 
 
 def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launches: float, above_us: float) -> Cause | None:
-    """Finds many short launches of the same kernel with little work each, which are not caused by waits of the host in between."""
+    """Finds many short launches of the same kernel, each with little work, that are not caused by host waits in between."""
     if launches < MANY_LAUNCHES or host.waits * 4 >= launches:
         return None
     again = [k for k in profile.kernels if k.calls / profile.iterations >= MANY_LAUNCHES / 2 and k.mean_us <= SHORT_US]
     count = sum(k.calls for k in again) / profile.iterations
     if count < launches / 2:
         return None
-    # Merged, they would take the part of the device's time that they fill, and would start and drain once.
+    # Merged, they would take the time in which they fill the device, and would start and drain only once.
     merged = sum(k.calls / profile.iterations * max(k.mean_us - RAMP_US, k.mean_us / 4) * min(1.0, _fill(k, ceilings)) for k in again)
     rest = sum(k.total_us for k in profile.kernels if k not in again) / profile.iterations
     evidence = [
@@ -107,7 +107,7 @@ def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launch
 
 
 def _serialised(profile: Profile, host: HostCalls, ceilings: Ceilings, facts: TaskFacts, launches: float) -> Cause | None:
-    """Finds kernels that leave most of the device idle and run one after another, although the task has independent branches."""
+    """Finds kernels that leave most of the device idle and run one after another although the task has independent branches."""
     if facts.branches < 2 or launches < 2 or launches > 4 * facts.branches or host.streams != 1:
         return None
     small = [k for k in profile.kernels if _fill(k, ceilings) < 0.5 and k.total_us / profile.iterations >= LEAST * host.device_us]
@@ -127,7 +127,7 @@ def _serialised(profile: Profile, host: HostCalls, ceilings: Ceilings, facts: Ta
 
 
 def _moved(profile: Profile, host: HostCalls, fills: bool) -> Cause | None:
-    """Finds whole tensors filled or copied beside the program's own kernels."""
+    """Finds whole tensors that are filled or copied in addition to the program's own kernels."""
     marks = _FILLS if fills else _COPIES
     kernels = [k for k in profile.kernels if not k.own and any(mark in k.name for mark in marks)]
     by_driver = host.fills if fills else host.copies.get("DtoD")
@@ -145,13 +145,13 @@ def _moved(profile: Profile, host: HostCalls, fills: bool) -> Cause | None:
 
 
 def _filled(kernels: list[KernelProfile], ceilings: Ceilings) -> list[Evidence]:
-    """Returns the fill of the kernel that fills most; nothing where no grid is known."""
+    """Returns the highest fill of any kernel; empty if no grid is known."""
     known = [_fill(kernel, ceilings) for kernel in kernels if kernel.grid is not None]
     return [Evidence(figure="device filled by one", value=round(100 * max(known), 1), unit="%", means=FILLED)] if known else []
 
 
 def _fill(kernel: KernelProfile, ceilings: Ceilings) -> float:
-    """Returns blocks over multiprocessors: below 1 some are idle."""
+    """Returns blocks divided by multiprocessors: below 1, some multiprocessors are idle."""
     if kernel.grid is None:
         return 1.0
     return kernel.grid[0] * kernel.grid[1] * kernel.grid[2] / ceilings.workers

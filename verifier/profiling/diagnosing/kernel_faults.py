@@ -1,13 +1,13 @@
-"""Faults within kernels: from Nsight Compute's counters where available, else from launch shapes, compiled code and the roofline.
+"""Faults within kernels: from Nsight Compute's counters where available, otherwise from launch shapes, compiled code and the roofline.
 
-Where thresholds come from:
-- a coalesced warp's load of 4 bytes a lane touches 4 sectors of 32 bytes, of 16 bytes 16; each with every byte used (CUDA C++ Best Practices
-  Guide, 10.2.1). More sectors than 8 a request with half of their bytes unused is strided access whatever the width.
-- a resource at 60 % of its peak or more is what Nsight Compute calls well used (its speed-of-light rule); below, latency is the suspect.
-- occupancy of a quarter to a half hides memory latency in streaming kernels (Little's law: 4 TB/s times 0.7 us are 2.8 MB in flight, 10 bytes for
-  each of an H200's 270,000 threads). Below, the kernel waits.
-- the most used unit sets the pace. A kernel whose issue slots are busier than its memory path gains nothing from fewer sectors, and a kernel that is
-  launched again and again for a few microseconds spends them on starting and draining, whatever its shape.
+Sources of the thresholds:
+- A coalesced load by a warp touches 4 sectors of 32 bytes with 4 bytes per lane, and 16 sectors with 16 bytes per lane; in both cases every byte is
+  used (CUDA C++ Best Practices Guide, 10.2.1). More than 8 sectors per request with half of their bytes unused is strided access at any width.
+- Nsight Compute calls a resource well used at 60 % of its peak or more (its speed-of-light rule); below that, latency is the suspect.
+- An occupancy of a quarter to a half hides memory latency in streaming kernels (Little's law: 4 TB/s times 0.7 us are 2.8 MB in flight, 10 bytes for
+  each of an H200's 270,000 threads). Below that, the kernel waits.
+- The most heavily used unit sets the pace. A kernel whose issue slots are busier than its memory path gains nothing from fewer sectors. A kernel that
+  is launched repeatedly for a few microseconds spends them on starting and draining, whatever its shape.
 """
 
 from __future__ import annotations
@@ -17,36 +17,39 @@ from dataclasses import dataclass
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.arithmetic_faults import arithmetic_fault, double_precision
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
+from verifier.profiling.diagnosing.residency import Residency, most_threads, residency
 from verifier.profiling.diagnosing.task_facts import TaskFacts
 from verifier.profiling.nsight import counters
 from verifier.profiling.nsight.counters import read, total
 from verifier.report import Report
 
-LOOKED_AT = 0.1  # share of the device's time: shorter kernels are left alone
+LOOKED_AT = 0.1  # share of the device's time: shorter kernels are ignored
 WELL_USED = 0.6
 STREAMING = 0.75  # share of the bandwidth: a kernel that reaches it reads well
-STRIDED_SECTORS, STRIDED_BYTES = 8.0, 16.0  # sectors a request, used bytes a sector
+STRIDED_SECTORS, STRIDED_BYTES = 8.0, 16.0  # sectors per request, used bytes per sector
 MEMORY_WAITS = 0.4  # share of a warp's time in which it waits for memory
 CONFLICTS, CONFLICT_TIME = 0.3, 0.15  # share of wavefronts, share of the kernel's cycles
-LOCAL_SHARE = 0.2  # of a kernel's sectors in the L1 cache
-LOAD_SHARE, REUSE = 0.12, 8.0  # loads among instructions; bytes asked for over bytes there are
-NARROW = 2.0  # bytes a thread and load
-DENSE = 24.0  # used bytes of a sector where lanes read neighbours; a broadcast uses 4
+LOCAL_SHARE = 0.2  # share of a kernel's sectors in the L1 cache
+LOAD_SHARE, REUSE = 0.12, 8.0  # loads among instructions; requested bytes over distinct bytes
+NARROW = 2.0  # bytes per thread and load
+DENSE = 24.0  # used bytes per sector if lanes read neighbouring elements; a broadcast uses 4
 ISSUING = 0.5  # share of issue slots above which instructions, not loads, set the pace
 LOW_OCCUPANCY, VERY_LOW_OCCUPANCY = 0.5, 0.3
-IMBALANCE = 0.7  # mean over longest of the multiprocessors' active cycles
-BARRIER = 0.25  # share of a warp's time; block-wide sums of streaming kernels stay below 0.2
+TENSOR_TILES = 0.05  # share of the tensor pipe's peak above which a kernel computes products in few, fat warps by design
+IMBALANCE = 0.7  # mean over maximum of the active cycles per multiprocessor
+BARRIER = 0.25  # share of a warp's time; block-wide sums in streaming kernels stay below 0.2
 ATOMICS = 0.2  # atomic requests over load requests
 DIVERGENT, SERIAL = 22.0, 18.0  # active threads of 32
-FINISHED_EARLY = 0.6  # achieved over theoretical occupancy at which most of a block's warps are done
-EXCESS_TRAFFIC = 1.4  # factor on the bytes that have to move
+FINISHED_EARLY = 0.6  # achieved over theoretical occupancy at which most warps of a block have finished
+EXCESS_TRAFFIC = 1.4  # factor on the bytes that must be moved
 BUSY_MEMORY = 0.35
-REPEATED, BRIEF_US = 4, 10.0  # launches in a call, mean time of one: the kernel's shape does not matter then
+RECURRENT_STEPS = 16  # steps that follow each other: a recurrence, not a deep model
+REPEATED, BRIEF_US = 4, 10.0  # launches per call, mean duration of one: the kernel's shape then does not matter
 
 
 @dataclass(frozen=True)
 class View:
-    """One kernel over one call."""
+    """One kernel in one call."""
 
     kernel: KernelProfile
     us: float
@@ -77,12 +80,12 @@ class View:
 
     @property
     def dram_bytes(self) -> float:
-        """DRAM bytes of all its launches in a call."""
+        """DRAM bytes of all the kernel's launches in a call."""
         return (self.get(counters.DRAM_READ) + self.get(counters.DRAM_WRITE)) * self.launches
 
     @property
     def dram_share(self) -> float:
-        """Share of the bandwidth ceiling while it ran under the profiler."""
+        """Share of the bandwidth ceiling reached while the kernel ran under the profiler."""
         ns = self.get(counters.TIME)
         return (self.get(counters.DRAM_READ) + self.get(counters.DRAM_WRITE)) / ns / self.ceilings.bandwidth_gbs if ns else 0.0
 
@@ -92,12 +95,21 @@ class View:
 
     @property
     def memory_share(self) -> float:
-        """Utilisation of the most used part of the memory path, from the L1 cache on."""
+        """Utilisation of the most heavily used part of the memory path, starting at the L1 cache."""
         return max(self.get(name) for name in (counters.L1_SHARE, counters.L2_SHARE, counters.LSU_WAVEFRONTS)) / 100
 
     @property
+    def best_used(self) -> tuple[str, float]:
+        """Returns the resource with the highest share of its peak, and that share."""
+        shares = {"DRAM": self.dram_share, "issue slots": self.issue_share, "tensor cores": self.tensor_share}
+        if self.issue_share > 0.3:
+            shares["L1 cache and shared memory"] = self.get(counters.L1_SHARE) / 100
+        name = max(shares, key=lambda key: shares[key])
+        return name, shares[name]
+
+    @property
     def memory_waits(self) -> float:
-        """Share of a warp's time in which it waits for loaded data, or for its turn to load and store."""
+        """Share of a warp's time spent waiting for loaded data, or for its turn to load and store."""
         stalls = counters.stall_shares(self.kernel)
         return sum(stalls.get(name, 0.0) for name in ("long_scoreboard", "lg_throttle", "drain"))
 
@@ -106,8 +118,12 @@ class View:
         return self.get(counters.TENSOR_SHARE) / 100
 
     @property
+    def residency(self) -> Residency | None:
+        return residency(self.kernel, self.ceilings.workers, self.ceilings.capability)
+
+    @property
     def balance(self) -> float:
-        """Active cycles of a multiprocessor, mean over longest."""
+        """Mean over maximum of the active cycles per multiprocessor."""
         longest = self.get(counters.SM_CYCLES["max"])
         return self.get(counters.SM_CYCLES["avg"]) / longest if longest else 1.0
 
@@ -121,12 +137,15 @@ class View:
 
     @property
     def requested_bytes(self) -> float:
-        """Bytes that its loads request in a call: at least 4 bytes a lane, or what the sectors show."""
+        """Bytes that the kernel's loads request in a call: at least 4 bytes per lane, or the amount implied by the sectors."""
         requests, sectors = self.get(counters.GLOBAL_REQUESTS["ld"]), self.get(counters.GLOBAL_SECTORS["ld"])
         return max(requests * 128, sectors * self.get(counters.BYTES_PER_SECTOR["ld"])) * self.launches
 
-    def cause(self, name: str, share: float, says: str, *figures: tuple[str, float, str, str]) -> Cause:
-        evidence = [Evidence(figure=figure, value=round(value, 3), unit=unit, means=means) for figure, value, unit, means in figures]
+    def cause(self, name: str, share: float, says: str, *figures: tuple[str, float | str, str, str]) -> Cause:
+        evidence = [
+            Evidence(figure=figure, value=value if isinstance(value, str) else round(value, 3), unit=unit, means=means)
+            for figure, value, unit, means in figures
+        ]
         return Cause(name=name, lost_us=self.us * max(min(share, 1.0), 0.0), kernel=self.kernel.name[:200], evidence=evidence, says=says)
 
 
@@ -156,7 +175,7 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
             _divergence(view),
         )
         mine = shape + [fault for fault in access if fault is not None]
-        # Costly functions branch by range. The loss of their lanes disappears with them, so divergence does not rule them out.
+        # Costly functions branch by range. Their lost lanes disappear together with them, so divergence does not rule them out.
         held = max((fault.lost_us for fault in mine if fault.name != "warp-divergence"), default=0.0)
         excess = double_precision(view) or (arithmetic_fault(view, report.precision) if held < 0.3 * view.us else None)
         found += [*mine, excess] if excess is not None else mine
@@ -164,11 +183,11 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
     return found + ([traffic] if traffic is not None else [])
 
 
-# How the work is spread
+# Distribution of work
 
 
 def _serial(view: View) -> Cause | None:
-    """Finds one thread working where a warp or a block could. A report without a profile has no grid (0)."""
+    """Finds a single thread working where a warp or a block could. A report without a profile has no grid (0)."""
     if 0 < view.blocks * view.threads <= 32:
         figures = ("threads in the grid", float(view.blocks * view.threads), "", "of one warp at most")
         return view.cause("serial-section", 1 - 1 / view.ceilings.workers, "A kernel runs in a single thread or warp.", figures)
@@ -205,23 +224,29 @@ def _occupancy(view: View) -> Cause | None:
     possible, measured = view.kernel.occupancy_possible, view.kernel.occupancy
     if possible is None or view.blocks < 0.75 * view.ceilings.workers:
         return None
-    resident = view.blocks * view.threads / (view.ceilings.workers * 2048)  # share of an evenly filled device
+    if view.tensor_share >= TENSOR_TILES and view.memory_waits < MEMORY_WAITS:
+        return None  # tiles of a product: few warps with many registers, which do not wait for memory
+    if view.facts.dependent_steps >= RECURRENT_STEPS:
+        return None  # blocks that stay resident and exchange a state step by step: more of them shorten no step
+    resident = view.blocks * view.threads / (view.ceilings.workers * most_threads(view.ceilings.capability))  # share of an evenly filled device
     low = possible <= LOW_OCCUPANCY if measured is None else (possible <= LOW_OCCUPANCY and measured <= LOW_OCCUPANCY)
     low = low or (resident <= VERY_LOW_OCCUPANCY and (measured is None or measured <= VERY_LOW_OCCUPANCY))
-    used = max(view.dram_share, view.issue_share, view.tensor_share, view.get(counters.L1_SHARE) / 100 if view.issue_share > 0.3 else 0.0)
+    name, used = view.best_used
     if not low or used >= STREAMING:
         return None
+    held = view.residency
+    why = held.why() if held is not None else f"{view.kernel.occupancy_limit or 'the grid'} limits them"
     return view.cause(
         "low-occupancy",
         (1 - used / STREAMING) * min(view.balance, 1.0) if view.counted else 0.5,  # multiprocessors that have finished gain nothing
-        f"Too few warps are resident to hide latency; {view.kernel.occupancy_limit or 'the grid'} limits them.",
-        ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.0f} % are possible"),
+        f"Too few warps are resident to hide latency: {why}.",
+        ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.0f} % are possible as the kernel is built"),
         ("threads a block", float(view.threads), "", f"{view.blocks} blocks"),
-        ("best used resource", 100 * used, "%", "of its peak"),
+        (f"best used resource: {name}", 100 * used, "%", "of its peak"),
     )
 
 
-# How memory is used
+# Memory access
 
 
 def _uncoalesced(view: View) -> Cause | None:
@@ -231,7 +256,7 @@ def _uncoalesced(view: View) -> Cause | None:
         sectors, requests = view.get(counters.GLOBAL_SECTORS[op]), view.get(counters.GLOBAL_REQUESTS[op])
         used = view.get(counters.BYTES_PER_SECTOR[op], 32.0)
         whole += sectors
-        # 0: all of them are copies to shared memory (cp.async), which this figure does not count
+        # 0: all loads are copies to shared memory (cp.async), which this figure does not count
         if requests and sectors / requests >= STRIDED_SECTORS and 0 < used <= STRIDED_BYTES:
             wasted += sectors * (1 - used / 32)
             worst = max(worst, (op, sectors / requests, used), key=lambda item: item[1])
@@ -246,7 +271,7 @@ def _uncoalesced(view: View) -> Cause | None:
         "The lanes of a warp touch memory far apart.",
         (f"sectors a {what}", worst[1], "", "of 32 bytes; 4 are enough for 32 floats"),
         ("bytes used of a sector", worst[2], "bytes", "of 32"),
-        ("bandwidth used", 100 * view.dram_share, "%", "DRAM"),
+        ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
     )
 
 
@@ -303,7 +328,7 @@ def _no_reuse(view: View) -> Cause | None:
         "The same data are read from global memory again and again.",
         ("bytes asked for over bytes there are", reuse, "x", "by loads from global memory"),
         ("loads among instructions", 100 * loads / instructions, "%", ""),
-        ("bandwidth used", 100 * view.dram_share, "%", "DRAM"),
+        ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
     )
 
 
@@ -320,7 +345,7 @@ def _narrow(view: View) -> Cause | None:
         1 - view.dram_share / STREAMING,
         "Each thread loads a byte or two at a time.",
         ("bytes a lane and load", lane, "bytes", "16 are possible"),
-        ("bandwidth used", 100 * view.dram_share, "%", "DRAM"),
+        ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
     )
 
 
@@ -336,13 +361,32 @@ def _atomics(view: View) -> Cause | None:
     atomics, loads = view.sum(counters.GLOBAL_REQUESTS, "red", "atom"), view.get(counters.GLOBAL_REQUESTS["ld"])
     if not atomics or atomics < ATOMICS * max(loads, 1) or view.dram_share >= WELL_USED:
         return None
+    units = read(view.kernel, counters.ATOMIC_UNITS)
+    figures: list[tuple[str, float | str, str, str]] = [
+        ("atomics over loads", 100 * atomics / max(loads, 1), "%", "requests to global memory, whatever their width")
+    ]
+    if units is not None:
+        figures.append(("atomic units of the L2", units, "%", "of their peak"))
+        figures.append(("warps held up by atomics", 100 * _held_by_atomics(view), "%", "of a warp's time at most"))
+    else:
+        figures.append(("atomic units of the L2", "not measured", "", "so the cost is that of the kernel's time above its memory traffic"))
+    above_memory = 1 - view.dram_share / STREAMING
     return view.cause(
         "atomic-contention",
-        1 - view.dram_share / STREAMING,
-        "Nearly every element goes to memory as an atomic of its own.",
-        ("atomics over loads", 100 * atomics / max(loads, 1), "%", "requests to global memory"),
-        ("bandwidth used", 100 * view.dram_share, "%", "DRAM"),
+        above_memory if units is None else min(above_memory, max(units / 100, _held_by_atomics(view))),
+        "Much of what the kernel asks of global memory are atomics.",
+        *figures,
+        ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
     )
+
+
+def _held_by_atomics(view: View) -> float:
+    """Returns the share of a warp's time that atomics can explain: full queues and fences, and waits for data as far as atomics return it. A
+    reduction (`red`) returns nothing, so no warp waits for its result."""
+    stalls = counters.stall_shares(view.kernel)
+    loads, returning = view.get(counters.GLOBAL_REQUESTS["ld"]), view.get(counters.GLOBAL_REQUESTS["atom"])
+    waits = stalls.get("long_scoreboard", 0.0) * returning / max(loads + returning, 1)
+    return stalls.get("lg_throttle", 0.0) + stalls.get("membar", 0.0) + waits
 
 
 def _barriers(view: View) -> Cause | None:
@@ -366,7 +410,7 @@ def _divergence(view: View) -> Cause | None:
 
 
 def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | None:
-    """Finds more bytes than the task needs: between kernels that could be fused, or within one that rereads data which the cache has lost."""
+    """Finds more bytes moved than the task needs: between kernels that could be fused, or within one that rereads data evicted from the cache."""
     least = facts.bytes_min
     own = [view for view in views if view.kernel.own and view.blocks >= view.ceilings.workers]
     if not least or not own:
@@ -383,14 +427,21 @@ def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | N
     excess = moved / least
     if excess < EXCESS_TRAFFIC or busy < BUSY_MEMORY:
         return None
-    figures = [("bytes moved over bytes needed", excess, "x", f"{least / 1e6:.0f} MB are needed"), ("bandwidth used", 100 * busy, "%", "DRAM")]
+    figures = [
+        ("bytes that the kernels ask for over bytes that the task needs", excess, "x", f"{least / 1e6:.3g} MB are needed; caches serve a part"),
+        ("bandwidth used while they run", 100 * busy, "%", "DRAM"),
+    ]
     if steps >= 2:
         says = "Intermediate results go through memory between kernels that could be one."
-        return own[0].cause("split-fusion", us / own[0].us * (1 - 1 / excess), says, *figures).model_copy(update={"lost_us": us * (1 - 1 / excess)})
+        return (
+            own[0]
+            .cause("split-fusion", us / own[0].us * (1 - 1 / excess), says, *figures)
+            .model_copy(update={"lost_us": us * (1 - 1 / excess), "kernel": ""})
+        )
     says = "A kernel comes back to data that the cache has lost by then."
     return own[0].cause("cache-thrashing", 1 - 1 / excess, says, *figures)
 
 
 def _useful_bytes(view: View) -> float:
-    """Returns the bytes that a kernel's loads and stores request in a call, where they are coalesced."""
+    """Returns the bytes that a kernel's loads and stores request in a call, if they are coalesced."""
     return sum(view.get(counters.GLOBAL_SECTORS[op]) * view.get(counters.BYTES_PER_SECTOR[op], 32.0) for op in ("ld", "st")) * view.launches

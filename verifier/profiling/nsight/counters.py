@@ -1,7 +1,7 @@
 """The hardware counters that the diagnosis reads, by Nsight Compute's raw names, and how to read them from a kernel's metrics.
 
-`.sum` counters are per launch; for a kernel with several launches they are the mean. NVIDIA's own definitions: Nsight Compute documentation, "Metrics
-Reference" and "Profiling Guide" (stall reasons, memory tables, occupancy).
+`.sum` counters are per launch; for a kernel with several launches they are the mean. They follow NVIDIA's definitions: Nsight Compute documentation,
+"Metrics Reference" and "Profiling Guide" (stall reasons, memory tables, occupancy).
 """
 
 from __future__ import annotations
@@ -77,20 +77,20 @@ METRICS: tuple[str, ...] = (
 
 
 def read(kernel: KernelProfile, name: str) -> float | None:
-    """Returns a counter of a kernel; null where it was not taken."""
+    """Returns a counter of a kernel; null if it was not collected."""
     value = kernel.metrics.get(name)
     return float(value) if value is not None and value == value else None
 
 
 def total(kernel: KernelProfile, names: dict[str, str], *which: str) -> float | None:
-    """Returns the sum of counters of one kind; null where none was taken."""
+    """Returns the sum of counters of one kind; null if none was collected."""
     values = [read(kernel, names[name]) for name in which or names]
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def stall_shares(kernel: KernelProfile) -> dict[str, float]:
-    """Returns shares of a warp's time between two issues by stall reason; `selected` is the issue itself."""
+    """Returns shares of a warp's time between two issues, by stall reason; `selected` is the issue itself."""
     ratios = {name: read(kernel, metric) for name, metric in STALL.items()}
     known = {name: value for name, value in ratios.items() if value is not None}
     whole = sum(known.values())

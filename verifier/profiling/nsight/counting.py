@@ -1,4 +1,4 @@
-"""Takes hardware counters for a profile by running Nsight Compute around a fresh party, or says why there are none."""
+"""Collects hardware counters for a profile by running Nsight Compute around a fresh party, or reports why there are none."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from verifier.profiling.own_kernels import is_own, own_kernel_names
 from verifier.profiling.subject import Ran, Subject
 from verifier.profiling.timeline import KINDS, Timeline
 
-COUNTED_KERNELS = 8  # the longest, the program's own first
-COUNTED_LAUNCHES = 24  # most counted launches: each is replayed some forty times
-SAMPLES = 2  # launches of each kernel that are enough
-COUNTING = 90.0  # seconds for the counted call, replays included
-PLAIN: list[Section] = ["speed-of-light", "occupancy", "launch"]  # what every GPU since Volta knows
+COUNTED_KERNELS = 8  # the longest kernels, with the program's own first
+COUNTED_LAUNCHES = 24  # maximum number of counted launches: each is replayed about forty times
+SAMPLES = 2  # launches per kernel that are enough
+COUNTING = 90.0  # seconds for the counted call, including replays
+PLAIN: list[Section] = ["speed-of-light", "occupancy", "launch"]  # sections that every GPU since Volta supports
 OnStage = Callable[[StageEvent], None]
 
 
 def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timeline | None = None) -> None:
-    """Adds Nsight Compute's measurements to the profile's kernels, or says why there are none. `timeline`: that of the same calls, if any."""
+    """Adds Nsight Compute's measurements to the profile's kernels, or reports why there are none. `timeline`: the timeline of the same calls, if
+    any."""
     if subject.pool.device.kind == "cpu":
         profile.counters_reason = "Nsight Compute counts on GPUs; this is the CPU"
         return
@@ -37,7 +38,7 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timel
         return
     assert isinstance(subject.job, ProfileJob)
     own = own_kernel_names(subject.job.program_source) if subject.job.program_source else frozenset()
-    wanted = _wanted(profile)  # none where a CUDA graph was recorded as one: then any
+    wanted = _wanted(profile)  # empty if a CUDA graph was recorded as a whole: then any kernel counts
     if not profile.kernels and not profile.launches_per_iteration:
         profile.counters_reason = "no kernel ran within the calls that were watched"
         return
@@ -76,9 +77,10 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timel
 
 
 def enough_launches(timeline: Timeline, wanted: list[str]) -> int:
-    """Returns how many launches of a call, in order, show each wanted kernel (each with its shape) `SAMPLES` times, or as often as it runs.
+    """Returns how many launches of a call, in order, show each wanted kernel (in each of its shapes) `SAMPLES` times, or as often as it runs.
 
-    Returns the maximum where a graph hides launches, or where nothing bounds a call."""
+    Returns the maximum if a graph hides launches, or if nothing bounds a call.
+    """
     columns = timeline.columns
     ranges = columns["kind"] == KINDS.index("nvtx")
     begins = np.sort(columns["start"][ranges & np.isin(columns["name"], [i for i, text in enumerate(timeline.names) if text == ITERATION])])
@@ -104,7 +106,7 @@ def enough_launches(timeline: Timeline, wanted: list[str]) -> int:
 
 
 def _wanted(profile: Profile) -> list[str]:
-    """Returns unqualified names of the kernels to count: the longest, the program's own first."""
+    """Returns the unqualified names of the kernels to count: the longest, with the program's own first."""
     names = [ncu_import.short(kernel.name) for kernel in sorted(profile.kernels, key=lambda kernel: (not kernel.own, -kernel.total_us))]
     return list(dict.fromkeys(name for name in names if re.fullmatch(r"\w{1,200}", name)))[:COUNTED_KERNELS]
 

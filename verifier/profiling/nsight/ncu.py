@@ -1,6 +1,6 @@
-"""Finds Nsight Compute on this host and says how to run it around a confined party.
+"""Finds Nsight Compute on this host and describes how to run it around a confined party.
 
-`STITCH_NCU` names the command for hosts where it is in an unusual place. Only launches of the requested kernels between cudaProfilerStart and Stop
+`STITCH_NCU` names the command on hosts where it is in an unusual location. Only launches of the requested kernels between cudaProfilerStart and Stop
 are replayed, so that a profile takes seconds.
 """
 
@@ -34,12 +34,12 @@ class Ncu:
     version: str
 
     def binds(self) -> list[Bind]:
-        """Returns what a sandbox must show for it, read-only."""
+        """Returns the paths that a sandbox must show for it, read-only."""
         return [] if self.root.startswith("/usr/") else [Bind(self.root, self.root)]
 
     def script(self, folder: str, metrics: list[str], kernels: list[str], launches: int) -> str:
-        """A shell script: run "$@" under it and leave its table in `folder`. `kernels`: unqualified names; empty: any. Clocks are left alone: setting
-        them takes rights over the whole GPU."""
+        """Returns a shell script that runs "$@" under Nsight Compute and leaves its table in `folder`. `kernels`: unqualified names; empty: any.
+        Clocks are left unchanged, because setting them requires rights over the whole GPU."""
         options = [
             "--csv --page raw --print-units base --clock-control none --replay-mode kernel --target-processes application-only",
             f"--profile-from-start off --launch-count {launches} --metrics {','.join(metrics)}",
@@ -51,13 +51,13 @@ class Ncu:
 
 @cache
 def find_ncu() -> tuple[Ncu | None, str]:
-    """Returns Nsight Compute, or null; and why it cannot be used ("" where it can)."""
+    """Returns Nsight Compute, or null, and the reason why it cannot be used ("" if it can)."""
     chosen = os.environ.get("STITCH_NCU", "")
     on_path = shutil.which("ncu")
     candidates = [chosen, on_path or ""] + [path for pattern in USUAL for path in sorted(glob.glob(pattern), reverse=True)]
     for candidate in candidates:
         command = os.path.realpath(candidate) if candidate else ""
-        # The toolkit's `ncu` only looks for the product elsewhere: in a sandbox that shows one product, the product's own is the one to run.
+        # The toolkit's `ncu` only searches for the product elsewhere; in a sandbox that shows one product, run the product's own `ncu`.
         if not os.access(command, os.X_OK) or (product_root(command) is None and candidate != chosen):
             continue
         version = _version(command)
@@ -69,7 +69,7 @@ def find_ncu() -> tuple[Ncu | None, str]:
 
 
 def product_root(command: str) -> str | None:
-    """Returns the folder of the product to which a command belongs: the one that holds its `target` folder."""
+    """Returns the product folder to which a command belongs: the one that contains its `target` folder."""
     for parent in list(Path(command).parents)[:3]:
         if (parent / "target").is_dir():
             return str(parent)

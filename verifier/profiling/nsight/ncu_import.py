@@ -1,6 +1,7 @@
-"""Reads Nsight Compute's table: launches with their counters, by an allow-list of columns; its host, process and command columns are dropped.
+"""Reads Nsight Compute's table: launches with their counters, using an allow-list of columns; the host, process and command columns are dropped.
 
-The table comes out of a party's sandbox, and a party could have written it: it is read as plain CSV with limits, and nothing in it is evidence.
+The table comes from a party's sandbox, and a party could have written it. It is therefore read as plain CSV with limits, and nothing in it is
+evidence.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LIMITS = {"registers": "registers", "shared_mem": "shared memory", "warps": "wa
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch as it was replayed."""
+    """One launch, as replayed."""
 
     kernel: str  # demangled
     grid: tuple[int, int, int] | None
@@ -37,7 +38,7 @@ class Launch:
 
 
 def read_launches(text: str) -> list[Launch]:
-    """Reads the table in Nsight Compute's output: its raw page, with one launch per row below a row of units. Other lines are skipped."""
+    """Reads the table in Nsight Compute's output: its raw page, which has a row of units followed by one row per launch. Other lines are skipped."""
     lines = text.splitlines()
     begin = next((index for index, line in enumerate(lines) if line.startswith('"ID",')), None)
     if begin is None:
@@ -75,7 +76,7 @@ def _triple(text: str) -> tuple[int, int, int] | None:
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
-# To the kernels of a profile
+# Matching to the kernels of a profile
 
 
 def short(kernel: str) -> str:
@@ -84,7 +85,7 @@ def short(kernel: str) -> str:
 
 
 def _spelled(kernel: str) -> str:
-    """Strips a demangled name of what profilers print differently: namespaces, casts, spaces, return type, parameters."""
+    """Strips the parts of a demangled name that profilers print differently: namespaces, casts, spaces, return type, parameters."""
     text = re.sub(r"\(anonymous namespace\)|<unnamed>|\([\w :]+\)(?=[\d-])", "", kernel)
     depth = 0
     for index, character in enumerate(text):
@@ -96,7 +97,7 @@ def _spelled(kernel: str) -> str:
 
 
 def attach(kernels: list[KernelProfile], launches: list[Launch]) -> list[KernelProfile]:
-    """Attaches to kernels the counters of their launches: means over launches."""
+    """Attaches launch counters to their kernels, averaged over launches."""
     groups: dict[int, list[Launch]] = {}
     for launch in launches:
         index = _whose(kernels, launch)
@@ -106,7 +107,7 @@ def attach(kernels: list[KernelProfile], launches: list[Launch]) -> list[KernelP
 
 
 def kernels_of(launches: list[Launch], own: Callable[[str], bool]) -> list[KernelProfile]:
-    """Makes the kernels of a call from these launches alone, longest first. Times are those of the replay."""
+    """Builds the kernels of a call from these launches alone, longest first. Times are those of the replay."""
     groups: dict[tuple[Any, ...], list[Launch]] = {}
     for launch in launches:
         groups.setdefault((launch.kernel, launch.grid, launch.block), []).append(launch)
@@ -129,7 +130,8 @@ def kernels_of(launches: list[Launch], own: Callable[[str], bool]) -> list[Kerne
 
 
 def _whose(kernels: list[KernelProfile], launch: Launch) -> int | None:
-    """Matches by function name, among instances of one template by its arguments, then by grid and block, then takes the longest."""
+    """Matches a launch to a kernel: first by function name, then among instances of one template by arguments, then by grid and block, and finally by
+    longest time."""
     name = short(launch.kernel)
     same = [index for index, kernel in enumerate(kernels) if short(kernel.name) == name]
     ways: tuple[Callable[[KernelProfile], bool], ...] = (
@@ -168,7 +170,7 @@ def _measured(kernel: KernelProfile, launches: list[Launch]) -> KernelProfile:
     return measured.model_copy(update={"stalls": dict(sorted(((n, round(s, 4)) for n, s in shares.items() if s > 0), key=lambda item: -item[1]))})
 
 
-# What went wrong
+# Error messages
 
 _KNOWN = (
     (
@@ -187,7 +189,7 @@ _UNKNOWN_METRIC = re.compile(r"(?:Failed to find metric|[Mm]etric\(?s?\)? not fo
 
 
 def problem(log: str, printed: str) -> str:
-    """Says why there is no table, from what the tool wrote and what was printed around it."""
+    """Explains why there is no table, from what the tool wrote and what was printed around it."""
     for mark, sentence in _KNOWN:
         if mark in log or mark in printed:
             return sentence
@@ -199,17 +201,17 @@ def problem(log: str, printed: str) -> str:
 
 
 def unknown_metrics(log: str, asked: list[str]) -> list[str]:
-    """Returns the requested counters that this GPU or this version does not know."""
+    """Returns the requested counters that this GPU or this version does not support."""
     said = " ".join(match["rest"] for match in _UNKNOWN_METRIC.finditer(log))
     return [name for name in asked if name in said or re.search(rf"\b{re.escape(name.partition('.')[0])}\b(?![.\w])", said)]
 
 
 def refused_metrics(log: str) -> bool:
-    """Whether an error is about counters, without saying which."""
+    """Returns whether an error is about counters without saying which."""
     return any(line.startswith("==ERROR==") and "metric" in line.lower() for line in log.splitlines())
 
 
 def warnings(log: str) -> list[str]:
-    """Returns those of the tool's own warnings that concern the figures."""
+    """Returns those of the tool's own warnings that affect the measurements."""
     told = [line.removeprefix("==WARNING==").strip() for line in log.splitlines() if line.startswith("==WARNING==")]
     return list(dict.fromkeys(redacted(text)[:300] for text in told if "unmodified GPU clocks" not in text))[:8]

@@ -1,7 +1,7 @@
-"""Finds Nsight Systems on this host and says how to run it around a confined party.
+"""Finds Nsight Systems on this host and describes how to run it around a confined party.
 
-It ships separately, with CUDA, or inside Nsight Compute, where its importer also needs libdw. `STITCH_NSYS` names the command and
-`STITCH_NSYS_LIBRARIES` a folder with libraries for it, for hosts where they are in unusual places.
+It ships separately, with CUDA, or inside Nsight Compute; in the last case its importer also needs libdw. On hosts with unusual locations,
+`STITCH_NSYS` names the command and `STITCH_NSYS_LIBRARIES` a folder with its libraries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WRAPPED_LIBRARIES = re.compile(r"LD_LIBRARY_PATH=\"?(?P<folder>/[^\s:$\"]+)")
 
 @dataclass(frozen=True)
 class Nsys:
-    """`libraries` is a folder for LD_LIBRARY_PATH, or ""; `problem` says why it cannot make reports, or ""."""
+    """Nsight Systems on this host. `libraries` is a folder for LD_LIBRARY_PATH, or ""; `problem` explains why it cannot make reports, or is ""."""
 
     command: str
     root: str  # the folder that must be visible for it to run
@@ -43,17 +43,17 @@ class Nsys:
     problem: str = ""
 
     def binds(self) -> list[Bind]:
-        """Returns what a sandbox must show for it, read-only."""
+        """Returns the paths that a sandbox must show for it, read-only."""
         binds = [] if self.root.startswith("/usr/") else [Bind(self.root, self.root)]
         return binds + ([Bind(self.libraries, INSIDE_LIBRARIES)] if self.libraries else [])
 
     def script(self, folder: str, path: list[str], wrapped: bool) -> str:
-        """A shell script: profile "$@" between cudaProfilerStart and Stop, export to SQLite, and leave `timeline` in `folder`.
+        """Returns a shell script that profiles "$@" between cudaProfilerStart and Stop, exports to SQLite, and leaves `timeline` in `folder`.
 
-        All of it runs in the party's sandbox, including the reading of the export: a party could have written that file itself, and the judge takes
-        only a timeline. Sampling stays off: with it the same run took 106 s and 2 GB. CUDA graphs are traced by their nodes: otherwise a program that
-        is one graph has a timeline without kernels. The raw report, which holds the environment (here the sandbox's, which is cleared), is removed
-        where it was made.
+        Everything runs in the party's sandbox, including the reading of the export: a party could have written that file itself, and the judge
+        accepts only a timeline. Sampling stays off: with sampling the same run took 106 s and 2 GB. CUDA graphs are traced by node: otherwise a
+        program that is a single graph has a timeline without kernels. The raw report contains the environment (here that of the sandbox, which is
+        cleared) and is removed where it was created.
         """
         libraries = INSIDE_LIBRARIES if wrapped else self.libraries
         given = f"LD_LIBRARY_PATH={libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}} " if self.libraries else ""
@@ -75,7 +75,7 @@ class Nsys:
 
 @cache
 def find_nsys() -> tuple[Nsys | None, str]:
-    """Returns Nsight Systems, or null; and why it cannot be used ("" where it can)."""
+    """Returns Nsight Systems, or null, and the reason why it cannot be used ("" if it can)."""
     libraries = os.environ.get("STITCH_NSYS_LIBRARIES", "")
     chosen = [os.environ["STITCH_NSYS"]] if os.environ.get("STITCH_NSYS") else []
     on_path = shutil.which("nsys")
@@ -94,7 +94,7 @@ def find_nsys() -> tuple[Nsys | None, str]:
 
 
 def unwrap(command: str) -> tuple[str, str]:
-    """Returns the real command, and the library folder that a wrapping shell script sets. A sandbox cannot show a wrapper from elsewhere."""
+    """Returns the real command, and the library folder that a wrapper shell script sets. A sandbox cannot show a wrapper from elsewhere."""
     try:
         with open(command, "rb") as file:
             head = file.read(4096)
@@ -122,7 +122,7 @@ def _examine(command: str, libraries: str) -> Nsys | None:
 
 
 def product_root(command: str) -> str:
-    """Returns the folder of the product: .../nsight-compute/2025.3.1 for .../nsight-compute/2025.3.1/host/target-linux-x64/nsys."""
+    """Returns the product folder: .../nsight-compute/2025.3.1 for .../nsight-compute/2025.3.1/host/target-linux-x64/nsys."""
     path = Path(command)
     for parent in path.parents:
         if parent.parent.name in ("nsight-compute", "nsight-systems", "nsight-systems-cli") or parent.name == "nsight-systems":

@@ -1,6 +1,6 @@
-"""Describes what an Nsight Systems export (SQLite) may hold, whichever version wrote it. Tables exist only where there was something to record,
-columns come and go, missing values are defaults (-1, 0, ''), and no constraint holds. Everything is looked up first, and whatever is missing is
-reported by name.
+"""Describes what an Nsight Systems export (SQLite) may contain, whichever version wrote it. Tables exist only if there was something to record,
+columns vary between versions, missing values are defaults (-1, 0, ''), and no constraints can be relied on. Everything is looked up first, and
+whatever is missing is reported by name.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-NEWEST_MAJOR = 3  # of EXPORT_SCHEMA_VERSION; 3.20 is what Nsight Systems 2025.3 writes
+NEWEST_MAJOR = 3  # of EXPORT_SCHEMA_VERSION; Nsight Systems 2025.3 writes 3.20
 
-# Only these are read: an export also carries the environment, command lines and host names of the profiled process and of its parents.
+# Only these are read: an export also contains the environment, command lines and host names of the profiled process and its parents.
 TABLES = frozenset(
     {
         "StringIds",
@@ -23,7 +23,7 @@ TABLES = frozenset(
         "CUPTI_ACTIVITY_KIND_RUNTIME",
         "NVTX_EVENTS",
         "TARGET_INFO_GPU",
-        "TARGET_INFO_CUDA_GPU",  # before the middle of 2021
+        "TARGET_INFO_CUDA_GPU",  # before mid-2021
         "TARGET_INFO_CUDA_DEVICE",
         "META_DATA_EXPORT",
         "DIAGNOSTIC_EVENT",
@@ -31,14 +31,14 @@ TABLES = frozenset(
         "TARGET_INFO_GPU_METRICS",
     }
 )
-# What a reader lacks without the table.
+# What is unavailable without each table.
 LACK = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "no kernels are shown; the program launched none, or CUDA was not traced (nsys profile -t cuda)",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "no CUDA calls are shown; launch latencies and the causes of idle time are unknown",
     "NVTX_EVENTS": "no ranges are shown; calls of the model cannot be told apart",
     "StringIds": "kernels and calls have no names",
 }
-# Columns without which a table's rows cannot be placed, and columns whose lack changes what is seen.
+# Columns without which a table's rows cannot be placed, and columns whose absence limits what is shown.
 NEEDED = ("start", "end")
 MISSED = {
     ("CUPTI_ACTIVITY_KIND_KERNEL", "correlationId"): "kernels cannot be tied to their launches",
@@ -51,11 +51,11 @@ MISSED = {
 
 
 class ImportProblem(ValueError):
-    """The file is not a readable SQLite export of Nsight Systems; the message says why."""
+    """The file is not a readable SQLite export of Nsight Systems; the message gives the reason."""
 
 
 class Export:
-    """The readable tables of one export. Rows that cannot be placed in time are counted, not passed on."""
+    """The readable tables of one export. Rows that cannot be placed in time are counted but not passed on."""
 
     def __init__(self, database: sqlite3.Connection):
         self.database = database
@@ -79,8 +79,8 @@ class Export:
         return self.meta.get("EXPORT_SCHEMA_VERSION", "")
 
     def rows(self, table: str, *wanted: str) -> Iterator[tuple[Any, ...]]:
-        """Yields the wanted columns of a table; "a|b" is the first of these that it has, a column that it lacks is null, a missing table has no
-        rows."""
+        """Yields the wanted columns of a table. "a|b" is the first of these columns that the table has; a missing column is null; a missing table has
+        no rows."""
         have = self.columns.get(table)
         if not have:
             return iter(())
@@ -89,7 +89,7 @@ class Export:
         return iter(self.database.execute(f'SELECT {listed} FROM "{table}"'))
 
     def timed(self, table: str, *wanted: str, open_ended: bool = False) -> Iterator[tuple[Any, ...]]:
-        """Yields rows (start, end, *wanted) with start <= end, both numbers; with `open_ended`, end is null where the row has none."""
+        """Yields rows (start, end, *wanted) with numeric start <= end; with `open_ended`, end is null if the row has none."""
         if not self.columns.get(table) or not set(NEEDED) <= self.columns[table]:
             return
         for row in self.rows(table, *NEEDED, *wanted):
@@ -105,7 +105,7 @@ class Export:
                 self.misplaced[table] = self.misplaced.get(table, 0) + 1
 
     def text(self, identity: Any) -> str:
-        """Returns one string by its id, looked up only because a row names it; older exports hold the text itself."""
+        """Returns one string by its id, looked up only because a row refers to it; older exports contain the text itself."""
         if isinstance(identity, str):
             return identity
         if not isinstance(identity, int) or not {"id", "value"} <= self.columns.get("StringIds", set()):
@@ -116,14 +116,14 @@ class Export:
         return self._strings[identity]
 
     def notes(self) -> list[str]:
-        """Says in words what this export lacks and what was left out. Call it after everything was read."""
+        """Describes in words what this export lacks and what was left out. Call it after everything has been read."""
         found = []
         major = self.schema.split(".")[0]
         if major.isdigit() and int(major) > NEWEST_MAJOR:
             found.append(
                 f"The export has schema version {self.schema}, newer than the {NEWEST_MAJOR}.x that is known: what is new in it is not shown."
             )
-        graphs = self.seen.get("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 0) > 0  # graphs recorded as a whole hold the kernels
+        graphs = self.seen.get("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 0) > 0  # graphs recorded as a whole contain the kernels
         for table, lack in LACK.items():
             if graphs and table == "CUPTI_ACTIVITY_KIND_KERNEL":
                 continue

@@ -1,1 +1,1 @@
-"""Runs tools that find wrong accesses, and reads their output."""
+"""Runs tools that detect invalid accesses, and reads their output."""

@@ -1,6 +1,6 @@
-"""The job `sanitize`: a call or two of a program under tools that find wrong accesses, races and reads of what was never written.
+"""The `sanitize` job: runs one or two calls of a program under tools that detect invalid accesses, races and reads of uninitialised memory.
 
-The program is built once more for it, with line numbers (CUDA) or with the checks themselves (C++ on the CPU); what it finds is data.
+The job rebuilds the program, with line numbers (CUDA) or with the checks themselves (C++ on the CPU). Its findings are data.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from verifier.profiling.sanitizing.sanitizers import (
 from verifier.profiling.subject import Ran, Subject
 from verifier.source import sha256
 
-CALLS = 180.0  # seconds for the calls under one tool, and for each step before
+CALLS = 180.0  # seconds for the calls under one tool, and for each preceding step
 OnStage = Callable[[StageEvent], None]
 
 
 def sanitize_job(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage) -> Sanitized:
-    """Runs the tools. Raises `DeviceError` where the task or the program does not run, or cannot be built, without any tool."""
+    """Runs the tools. Raises `DeviceError` if the task or the program does not run, or cannot be built, without any tool."""
     begin = time.monotonic()
     on_stage(StageEvent(stage="sanitize", status="started"))
     found = Sanitized(task=sha256(job.task_source), program=sha256(job.program_source) if job.program_source is not None else None)
@@ -122,7 +122,7 @@ def _on_cpu(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, wan
 
 
 def _with_checks(subject: Subject, sanitizer: AddressSanitizer) -> Artefacts:
-    """Returns the program's libraries, compiled by commands that precede g++ on the builder's PATH."""
+    """Returns the program's libraries, compiled with wrapper commands that precede g++ on the builder's PATH."""
     folder = Path(tempfile.mkdtemp(prefix="stitch-compilers-"))
     folder.chmod(0o755)
     try:
@@ -136,7 +136,7 @@ def _with_checks(subject: Subject, sanitizer: AddressSanitizer) -> Artefacts:
 
 
 def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], prefix: Sequence[str] = ()) -> Artefacts:
-    """Builds the program again. The result is never stored: the store's libraries are those that are measured."""
+    """Builds the program again. The result is never stored: the store holds only the libraries that are measured."""
     pool = subject.pool
     party = pool.spawn("builder", prefix=prefix, binds=binds)
     with pool.lock:

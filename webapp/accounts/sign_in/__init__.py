@@ -1,1 +1,1 @@
-"""Ways in: passwords, codes, links, invitations."""
+"""The ways to sign in: passwords, codes, links and invitations."""

@@ -1,4 +1,4 @@
-"""What django-allauth asks us: who may sign up, what a new account is, how secrets of the second factor are kept."""
+"""Adapters for django-allauth that decide who may sign up, how a new account is set up, and how second-factor secrets are stored."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.internal.ratelimit import get_ip
 from allauth.mfa.adapter import DefaultMFAAdapter
 from cryptography.fernet import Fernet, InvalidToken
+from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
@@ -39,8 +40,8 @@ class AccountAdapter(DefaultAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return settings.SIGN_UP_OPEN or teams.pending_invitation(request) is not None
 
-    def save_user(self, request: HttpRequest, user: User, form, commit: bool = True) -> User:
-        """A new account has its personal team, and is at once in the team that it was invited to."""
+    def save_user(self, request: HttpRequest, user: User, form: forms.Form, commit: bool = True) -> User:
+        """Gives a new account its personal team, and immediately adds it to the team to which it was invited."""
         with transaction.atomic():
             super().save_user(request, user, form, commit=True)
             user.make_personal_team()
@@ -50,31 +51,31 @@ class AccountAdapter(DefaultAccountAdapter):
         return user
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """A mail server that does not answer keeps nobody from signing in: that nothing was sent stands on the next page."""
+        """An unresponsive mail server must not prevent anybody from signing in, so the next page only says that no mail was sent."""
         try:
             super().send_mail(template_prefix, email, context)
         except (OSError, SMTPException) as error:
-            log.error("no mail was sent: %s", type(error).__name__)  # never the address
+            log.error("no mail was sent: %s", type(error).__name__)  # never log the address
             if self.request is not None:
                 messages.error(self.request, "The mail server does not answer: no mail was sent. Try again later, or ask who runs this installation.")
 
     def get_client_ip(self, request: HttpRequest) -> str:
-        """By whom attempts are counted: an address, or a browser that this person has signed in with before."""
+        """Returns the key under which attempts are counted: an address, or a browser in which this person has signed in before."""
         known = known_browser.number(request, request.POST.get("login", "")) if request.method == "POST" else ""
         return f"browser-{known}" if known else client_address(request) or "unknown"
 
     def is_safe_url(self, url: str | None) -> bool:
         try:
-            return super().is_safe_url(url)
-        except ValueError:  # it is no address
+            return bool(super().is_safe_url(url))
+        except ValueError:  # not an address
             return False
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
-        """By name and address together: by the name alone a stranger could close it."""
+        """Counts attempts by name and address together. If only the name counted, a stranger could lock the account."""
         return f"{super()._get_login_attempts_cache_key(request, **credentials)}:{get_ip(request)}"
 
     def post_login(self, request: HttpRequest, user: User, **options: Any) -> HttpResponse:
-        response = super().post_login(request, user, **options)
+        response: HttpResponse = super().post_login(request, user, **options)
         known_browser.remember(request, response, user)
         return response
 
@@ -83,7 +84,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
 
 class TwoFactorAdapter(DefaultMFAAdapter):
-    """The secrets of authenticator apps are encrypted by a key that the database does not have."""
+    """Encrypts the secrets of authenticator apps with a key that is not in the database."""
 
     error_messages = DefaultMFAAdapter.error_messages | {
         "incorrect_code": "This code is not right, or it was used already: wait for the next one.",

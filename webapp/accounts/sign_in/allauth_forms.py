@@ -1,6 +1,8 @@
-"""allauth's forms in our design: labels instead of placeholders, errors tied to their fields, no code twice."""
+"""allauth's forms in our design: they have labels instead of placeholders, connect errors to their fields, and accept no code twice."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from allauth.account import forms as account
 from allauth.mfa.base import forms as two_factor
@@ -21,8 +23,15 @@ LABELS = {
 HELP = {"password1": PASSWORD_HELP}
 
 
-class Plain:
-    def __init__(self, *args, **kwargs):
+# The forms below are mixed with allauth's, which have no types: this one stands for what these all are.
+if TYPE_CHECKING:
+    FormBase = forms.Form
+else:
+    FormBase = object
+
+
+class Plain(FormBase):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         for name, field in self.fields.items():
             field.widget.attrs.pop("placeholder", None)
@@ -68,11 +77,18 @@ class ActivateTOTPForm(Plain, totp.ActivateTOTPForm):
     pass
 
 
-class Once(Plain):
-    """allauth remembers a used code for one period; we take the neighbouring periods' codes too, so it has to be remembered over all of them."""
+if TYPE_CHECKING:
+    from allauth.mfa.base.forms import AuthenticateForm as ByCode  # from which each user of `Once` inherits too
+else:
+    ByCode = object
+
+
+class Once(Plain, ByCode):
+    """Accepts each code only once. allauth remembers a used code for one period, but we also accept the codes of the neighbouring periods, so a used
+    code must be remembered for all three."""
 
     def clean_code(self) -> str:
-        code = super().clean_code()
+        code: str = super().clean_code()
         periods = 2 * settings.MFA_TOTP_TOLERANCE + 1
         digits = "".join(character for character in code if character.isdigit())
         if not cache.add(f"two-factor used {self.user.pk} {digits}", 1, timeout=30 * periods):

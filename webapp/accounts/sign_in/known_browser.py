@@ -1,8 +1,8 @@
-"""Browsers that somebody has signed in with before.
+"""Browsers in which somebody has signed in before.
 
-Limits on wrong passwords count by name and address. Where many people come from one address (an office, a proxy that nobody has configured), a
-stranger there could use up what its neighbours need. So a browser with which a person has signed in before counts for itself, for that person's
-name alone: what strangers do does not close it, and it opens nothing to them.
+Wrong passwords are counted by name and address. If many people share one address (in an office, or behind a proxy that is not configured), a stranger
+there could use up the attempts of the others. Attempts from a browser in which a person has signed in before are therefore counted separately, and
+only for that person's name. Strangers can neither lock such a browser nor gain access through it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from webapp.accounts.models import User
 COOKIE = f"{settings.SESSION_COOKIE_NAME}_known"
 SALT = "stitchwork known browser"
 SECONDS = 180 * 24 * 3600
-MOST = 5  # names that one browser keeps, the latest
+MOST = 5  # how many of the most recent names one browser remembers
 
 
 def remember(request: HttpRequest, response: HttpResponse, user: User) -> None:
-    """Once a person has signed in."""
+    """Remembers the person in this browser after a sign-in."""
     kept = {name: number for name, number in _held(request).items() if name != user.get_username().lower()}
     names = {**dict(list(kept.items())[-(MOST - 1) :]), user.get_username().lower(): secrets.token_hex(8)}
     value = signing.dumps(names, salt=SALT)
@@ -30,7 +30,7 @@ def remember(request: HttpRequest, response: HttpResponse, user: User) -> None:
 
 
 def number(request: HttpRequest, name: str) -> str:
-    """Of a browser in which the person of this name has signed in; else empty."""
+    """Returns the browser's number if the person with this name has signed in with it, otherwise an empty string."""
     return _held(request).get(name.strip().lower(), "")
 
 

@@ -1,4 +1,4 @@
-"""Pages of the second factor, where the key that its secrets are encrypted by is no longer the one that they were written with."""
+"""Second-factor pages that handle the case that SECRET_KEY has changed and the stored secrets can no longer be decrypted."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ log = logging.getLogger(__name__)
 
 
 class SecretLost(Exception):
-    """A secret of the second factor cannot be read: it was encrypted by another SECRET_KEY."""
+    """Raised if a second-factor secret cannot be read because it was encrypted with another SECRET_KEY."""
 
 
 def says_what_is_lost(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Answers 409 with what happened and who can do what about it; without the secret no code can be right, so nobody gets in by it."""
+    """Answers 409 and explains what happened and who can fix it. Without the secret every code is wrong, so nobody can sign in this way."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             response = view(request, *args, **kwargs)
             if isinstance(response, SimpleTemplateResponse) and not response.is_rendered:
-                response.render()  # here: a template reads recovery codes too
+                response.render()  # render here, because the template may also read recovery codes
             return response
         except SecretLost as error:
             log.error("%s %s", request.path, error)

@@ -1,4 +1,4 @@
-"""allauth's views under our paths. Its own code asks for these names, so they stand without a namespace."""
+"""allauth's views under our paths. They have no namespace, because allauth's own code looks up these names."""
 
 from allauth.account import views as account
 from allauth.mfa.base import views as two_factor

@@ -1,4 +1,4 @@
-"""Ways in that are our own: one-time links and invitations. Passwords and codes are allauth's views (urls_sign_in.py)."""
+"""The views for our own ways to sign in: one-time links and invitations. Passwords and codes use allauth's views (urls_sign_in.py)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from webapp.accounts.signed_in import Request
 
 
 @never_cache
-@require_http_methods(["GET"])  # not HEAD: looking at a link must not use it up
+@require_http_methods(["GET"])  # not HEAD, because a link preview must not use up the link
 def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
-    """Redeems a one-time link; a person with two-factor is asked for a code next. Opened again in the same browser it simply leads home."""
+    """Redeems a one-time link. If the person uses two-factor authentication, the next page asks for a code. If a link is opened again in the same
+    browser, it leads to the home page."""
     user = SignInLink.redeem(token)
     if user is not None and user.is_active:
         record_authentication(request, user, method="link")
@@ -43,7 +44,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
-    """Says who invites into what; a person takes it by a click, a stranger by signing in or up."""
+    """Shows who invites the person to which team. A signed-in person accepts with a click; anybody else signs in or signs up."""
     found = teams.open_invitation(token)
     if found is None:
         return render(request, "accounts/invitation_spent.html", status=410)

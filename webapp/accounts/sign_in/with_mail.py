@@ -1,4 +1,4 @@
-"""Pages that make sense only where the installation can send mail."""
+"""Pages that are useful only if the installation can send mail."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every call to the API shares: who calls, how often, pages, errors."""
+"""Code that all API calls share: authentication, rate limits, paging and errors."""

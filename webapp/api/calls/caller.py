@@ -1,4 +1,4 @@
-"""Who calls: a program with a token, or a person with a session of the pages."""
+"""The caller: a program with a token, or a person with a browser session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Token(HttpBearer):
     def __call__(self, request: HttpRequest) -> Any | None:
         header = request.headers.get("Authorization", "")
         if not header:
-            return None  # then the session
+            return None  # in this case, the session is used instead
         grant = tokens.authenticate(header, client_address(request))
         if grant is None:
             raise Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
@@ -32,22 +32,25 @@ class Token(HttpBearer):
         return grant
 
     def authenticate(self, request: HttpRequest, token: str) -> Any | None:
-        raise NotImplementedError  # `__call__` does it
+        raise NotImplementedError  # `__call__` does the work
 
 
 class Session(SessionAuth):
-    """The cookie of the pages; what changes something needs the header X-CSRFToken as well."""
+    """The session cookie of the pages. Calls that change something also need the header X-CSRFToken."""
 
     def __call__(self, request: HttpRequest) -> Any | None:
         if not request.user.is_authenticated:
             return None
-        user = super().__call__(request)  # 403 where the CSRF token is missing
+        user = super().__call__(request)  # 403 if the CSRF token is missing
         limit(request, creating=request.method == "POST")
         return user
 
 
 def needs(request: Request, *scopes: str) -> None:
-    """`PermissionDenied` where the token has none of these scopes. A session has all; what its role allows is asked for apart."""
+    """Raise `PermissionDenied` if the token has none of these scopes.
+
+    A session has all scopes; the role's permissions are checked separately.
+    """
     grant = grant_of(request)
     if grant is not None and not any(grant.allows(scope) for scope in scopes):
         raise PermissionDenied(f"This token lacks the scope {' or '.join(scopes)}; it has {', '.join(sorted(grant.scopes)) or 'none'}.")

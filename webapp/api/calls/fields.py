@@ -1,4 +1,4 @@
-"""Kinds of fields that several requests share."""
+"""Field types that several requests share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pydantic import AfterValidator, Field
 
 from verifier.source import MAX_SOURCE_BYTES
 
-LARGEST = 2**63 - 1  # of a column for numbers
+LARGEST = 2**63 - 1  # largest value of a numeric column
 
 
 def storable(text: str) -> str:
-    """Text that a database can hold and a hash can be made of."""
+    """Return text that a database can store and that can be hashed."""
     if "\0" in text:
         raise ValueError("the text has a NUL character; send plain text")
     try:
@@ -23,7 +23,7 @@ def storable(text: str) -> str:
 
 
 def unix_lines(text: str) -> str:
-    """The hash of a source depends on its line ends: those of Unix."""
+    """Normalise line ends to those of Unix, since a source's hash depends on them."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -1,4 +1,5 @@
-"""A creating call that is sent twice with one `Idempotency-Key` creates once: the second gets the first one's answer."""
+"""Idempotent creation: if a creating call is sent twice with the same `Idempotency-Key`, only one object is created, and both calls get the same
+response."""
 
 from __future__ import annotations
 
@@ -32,10 +33,10 @@ HEADER_PARAMETER = {
 
 
 def once(request: Request, team: Team, create: Callable[[], tuple[int, BaseModel]]) -> HttpResponse:
-    """Answer with what `create` gives, (status, body), or with what it gave to the same call before.
+    """Return the result of `create`, (status, body), or the result that an earlier identical call received.
 
-    The key's row is inserted first and in the same transaction as everything that `create` writes: a second call that comes meanwhile waits at
-    the unique key for the first one's commit. A `create` that raises leaves nothing, and the key may be used again.
+    The key's row is inserted first, in the same transaction as everything that `create` writes. A second, concurrent call therefore waits at the
+    unique key until the first call commits. If `create` raises an exception, nothing is stored, and the key can be used again.
     """
     key = request.headers.get(HEADER, "").strip()
     if not key:

@@ -1,5 +1,8 @@
-"""How often one may call. Buckets are kept in the web process: a limit against scripts that run wild, not a quota, so it costs no query and
-holds for each web process apart. Work itself is bounded elsewhere, by budgets and by queues."""
+"""Rate limits.
+
+The buckets are in the memory of the web process. The limit protects against runaway scripts and is not a quota, so it needs no query and applies to
+each web process separately. The work itself is bounded elsewhere, by budgets and queues.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from django.http import HttpRequest
 from webapp.accounts.access import grant_of
 from webapp.api.calls.problems import Refused, retry_after
 
-MOST_BUCKETS = 10_000  # then the least recently used one is forgotten
+MOST_BUCKETS = 10_000  # above this number, the least recently used bucket is dropped
 
 
 @dataclass(frozen=True)
 class Rate:
-    """`burst` calls at once, and `per_second` in the long run."""
+    """A limit of `burst` calls in quick succession and `per_second` calls in the long run."""
 
     burst: float
     per_second: float
@@ -31,11 +34,11 @@ CREATING = Rate(burst=30, per_second=1)
 
 class Buckets:
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[float, float]] = OrderedDict()  # name: (tokens left, when)
+        self._kept: OrderedDict[str, tuple[float, float]] = OrderedDict()  # name: (tokens left, time)
         self._lock = threading.Lock()
 
     def take(self, name: str, rate: Rate, now: float) -> float:
-        """0 where the call may be made; else the seconds until it may."""
+        """Return 0 if the call is allowed now, otherwise the seconds until it will be."""
         with self._lock:
             left, at = self._kept.pop(name, (rate.burst, now))
             left = min(rate.burst, left + (now - at) * rate.per_second)
@@ -54,7 +57,7 @@ BUCKETS = Buckets()
 
 
 def limit(request: HttpRequest, *, creating: bool = False) -> None:
-    """429 with Retry-After for whoever calls too often; called once a request."""
+    """Refuse callers that exceed the rate with 429 and Retry-After. Called once per request."""
     rate, kind = (CREATING, "create") if creating else (READING, "read")
     grant = grant_of(request)
     who = f"token {grant.token.pk}" if grant else f"user {request.user.pk}"

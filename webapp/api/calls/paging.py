@@ -1,4 +1,4 @@
-"""Pages by cursor: stable while new things arrive, and as fast for the last page as for the first."""
+"""Cursor pagination, which is stable while new rows arrive and as fast for the last page as for the first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Page(Schema):
 
 
 def page_of(rows: QuerySet[Any], cursor: str | None, limit: int) -> tuple[list[Any], str | None]:
-    """`limit` rows after the cursor, newest first, and the cursor after them. Rows need `created_at` and `pk`, a UUID."""
+    """Return `limit` rows after the cursor, newest first, and the next cursor. The rows need `created_at` and a UUID `pk`."""
     ordered = rows.order_by("-created_at", "-pk")
     if cursor:
         at, key = _read(cursor)

@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): what happened, where, and what to do about it."""
+"""Reports errors as problem details (RFC 9457): what happened, where, and what to do about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Fault(Schema):
-    """One thing that is wrong with what was sent."""
+    """One error in the request."""
 
     where: str = Field(description="Place of the field: `body.device`, `query.after`, `path.run_id`.", examples=["body.precision"])
     message: str = Field(description="What is wrong there.", examples=["Input should be 'fp32-strict', 'tf32', 'bf16' or 'fp16'"])
@@ -42,7 +42,7 @@ class ProblemDetails(Schema):
 
 
 def refusals(*statuses: int) -> dict[int, type[ProblemDetails]]:
-    """For the responses of an operation."""
+    """Return the error responses of an operation."""
     return dict.fromkeys(statuses, ProblemDetails)
 
 
@@ -62,7 +62,7 @@ TOKEN_HINT = "Send `Authorization: Bearer sw_…`; tokens are made on the page A
 
 
 class Refused(Exception):
-    """An answer other than success; raise it anywhere below a view of the API."""
+    """An error response that can be raised anywhere in the API's call stack."""
 
     def __init__(self, status: int, detail: str, hint: str = "", errors: list[Fault] | None = None, headers: dict[str, str] | None = None):
         super().__init__(detail)
@@ -71,12 +71,12 @@ class Refused(Exception):
 
 
 def wrong(where: str, message: str, hint: str = "") -> Refused:
-    """422 for one field."""
+    """Return a 422 for one field."""
     return Refused(422, f"{where}: {message}", hint, [Fault(where=where, message=message, hint=hint)])
 
 
 def bad_source(where: str, problems: list[SourceProblem]) -> Refused:
-    """422 for a source that cannot be read, with its lines."""
+    """Return a 422 for a source that cannot be parsed, with the lines at fault."""
     faults = [Fault(where=where, message=p.message, hint=p.hint, line=p.line, column=p.column) for p in problems]
     said = "; ".join(f"line {p.line}: {p.message}" if p.line else p.message for p in problems)
     return Refused(422, f"{where}: {said}"[:2000], problems[0].hint if problems else "", faults)
@@ -94,7 +94,7 @@ def plain(status: int, detail: str, hint: str = "", **headers: str) -> HttpRespo
 
 
 def handle_errors(api: NinjaAPI) -> None:
-    """Every error that a view can meet becomes a problem."""
+    """Turn every error that a view can raise into problem details."""
 
     @api.exception_handler(Refused)
     def refused(request: HttpRequest, error: Refused) -> HttpResponse:
@@ -106,7 +106,7 @@ def handle_errors(api: NinjaAPI) -> None:
 
     @api.exception_handler(HttpError)
     def unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
-        if error.status_code == 403:  # of the session's authentication
+        if error.status_code == 403:  # from the session's authentication
             return plain(403, "The request carries a session but no CSRF token.", "Send the header X-CSRFToken, or use a token of the API.")
         return plain(400, f"The request cannot be read: {error}.", "Send JSON in UTF-8 with `Content-Type: application/json`.")
 
@@ -130,7 +130,7 @@ def handle_errors(api: NinjaAPI) -> None:
 
 
 def fault_of(entry: dict[str, Any]) -> Fault:
-    """Of pydantic: `("body", "given", "budget", "calls")` becomes `body.budget.calls`."""
+    """Convert a pydantic error: `("body", "given", "budget", "calls")` becomes `body.budget.calls`."""
     place = [str(part) for part in entry.get("loc", ())]
     if len(place) > 1 and place[0] in ("body", "query", "path", "header"):
         place = [place[0], *place[2:]] if place[0] == "body" else place

@@ -1,4 +1,4 @@
-"""Query parameters that an operation does not have: an error that names them, since one that is misspelt would silently change what is answered."""
+"""Rejects unknown query parameters by name, since a misspelt parameter would silently change the response."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from webapp.api.calls.problems import Fault, Refused
 
 
 def strict(run: Callable[..., Any]) -> Callable[..., Any]:
-    """For `add_decorator` in mode "view", which gives an operation's bound `run`. The check goes before the values are read, and so behind the
-    authentication: who is nobody learns no parameters."""
-    operation: Any = run.__self__  # type: ignore[attr-defined]  # of the bound method
+    """Wrap an operation; for `add_decorator` in mode "view", which passes the operation's bound `run`.
+
+    The check runs before the values are read but after authentication, so unauthenticated callers learn no parameter names.
+    """
+    operation: Any = run.__self__  # type: ignore[attr-defined]  # from the bound method
     known = [name for model in operation.models if issubclass(model, QueryModel) for name in model.__ninja_flatten_map__]
     values = operation._get_values
 
@@ -28,7 +30,7 @@ def strict(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check(given: Iterable[str], known: list[str]) -> None:
-    """Raises `Refused` for names that are not among those known."""
+    """Raise `Refused` for unknown names."""
     hint = f"Known here: {', '.join(known)}." if known else "This operation takes none."
     faults = [Fault(where=f"query.{name[:100]}", message="there is no such parameter", hint=hint) for name in sorted(set(given) - set(known))]
     if faults:

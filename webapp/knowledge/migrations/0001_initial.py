@@ -96,7 +96,7 @@ class Migration(migrations.Migration):
             model_name="passage",
             constraint=models.UniqueConstraint(fields=("document", "index"), name="one_passage_an_index"),
         ),
-        # Postgres keeps the column itself; the parser is told its language, since an index may depend on nothing else.
+        # Postgres maintains the column. The language is explicit, because an index may not depend on a setting.
         migrations.RunSQL(
             """
             ALTER TABLE knowledge_passage ADD COLUMN search tsvector GENERATED ALWAYS AS (

@@ -1,5 +1,7 @@
-"""What was learned of strategies as a quotient of two speedups over eager, each of its own time, is discarded: from now on a program is timed in turn
-with the one that it was made from. A first program was held against eager itself, and stays.
+"""Discards lessons on strategies that are quotients of two speedups over eager, measured at different times.
+
+From now on a program is timed alternately with the one that it was made from. Lessons from a first program, which was compared with eager itself,
+are kept.
 """
 
 from django.apps.registry import Apps

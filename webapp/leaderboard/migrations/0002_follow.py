@@ -1,6 +1,7 @@
-"""Ranked rows follow what people decide elsewhere: a run is published, a result is listed for others, a candidate gets a verdict.
+"""Ranked rows follow decisions made elsewhere: a run is published, a result is listed for others, a candidate gets a verdict.
 
-Triggers, because each of those is written in several places, and a retracted result that stays in a ranking is worse than none.
+Triggers do this because each of these decisions is written in several places, and a retracted result that remains in a ranking is worse than having
+no ranking.
 """
 
 from django.db import migrations

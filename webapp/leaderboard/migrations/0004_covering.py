@@ -1,4 +1,4 @@
-"""Rankings read what counts from the indexes alone; and two results of one group that come at the same time take turns in deciding which counts."""
+"""Index-only rankings, and a lock per group: concurrent results of one group take turns to select the run that counts."""
 
 from django.db import migrations, models
 
@@ -10,8 +10,8 @@ COVERING = {
     ],
 }  # fmt: skip
 
-# Each statement of the function sees what was committed when it begins: the count begins when whoever held the lock has committed. Without the lock
-# neither of two transactions sees the other's row, and both rows count.
+# Each statement of the function sees what was committed when it begins, so the selection starts after the previous lock holder has committed. Without
+# the lock neither of two transactions sees the other's row, and both rows count.
 TAKE_TURNS = """
 CREATE OR REPLACE FUNCTION leaderboard_follow_result() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,4 @@
-"""Figures by different clocks are figures of different setups. What was ranked so far stands under the first, unless its report says otherwise."""
+"""Figures from different clocks belong to different setups. Existing results get the first clock, unless their report says otherwise."""
 
 from django.db import migrations, models
 
@@ -9,7 +9,7 @@ FLAG = "earlier clock"
 
 
 def part(apps, schema_editor):
-    """Results by another clock than the first get setups of their own; a run without a confirmed program follows its newest verification."""
+    """Move results from later clocks to setups of their own; a run without a confirmed program follows its newest verification."""
     Result, Setup, Verification = (
         apps.get_model(app, name) for app, name in (("leaderboard", "Result"), ("leaderboard", "Setup"), ("runs", "Verification"))
     )
@@ -33,7 +33,7 @@ def part(apps, schema_editor):
 
 
 def label(apps, schema_editor):
-    """Evidence and exports carry the flags of the verification that a result rests on."""
+    """Give evidence and exports the flags of the verification that a result is based on."""
     schema_editor.execute(
         "UPDATE leaderboard_provenance p SET flags = v.flags FROM leaderboard_result r JOIN runs_verification v ON v.id = r.verification_id"
         " WHERE p.result_id = r.id AND v.flags @> %s::jsonb",

@@ -1,1 +1,1 @@
-"""What the leaderboard shows of single things: a task's page, a result's page and its badge, and what is open to people who don't sign in."""
+"""Pages that show one task or one result with its badge, and the results that are open to people who don't sign in."""

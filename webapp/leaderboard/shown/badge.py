@@ -1,4 +1,5 @@
-"""A result as a small SVG picture, for a README: what it is over, with the device. It holds no script, no style sheet and nothing from elsewhere."""
+"""Renders a result as a small SVG badge for a README, with the headline speedup and the device. The badge contains no script, style sheet or external
+content."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from webapp.leaderboard.shown.headlines import left_out, of_result
 from webapp.ui.tags import short_device
 
 LABEL = "Stitchwork"
-COLOURS = {"ok": "#2c7a3f", "idle": "#5f6673", "warn": "#9a6700", "bad": "#b3261e"}  # white text on each: contrast of 4.5 and more
-LETTER, MARGIN, HEIGHT = 6.6, 7, 20  # pixels: a letter of 11 px Verdana on average, left and right of a text, of the badge
+COLOURS = {"ok": "#2c7a3f", "idle": "#5f6673", "warn": "#9a6700", "bad": "#b3261e"}  # white text has a contrast ratio of at least 4.5 on each of them
+LETTER, MARGIN, HEIGHT = 6.6, 7, 20  # in pixels: average letter width in 11 px Verdana, margin on both sides of a text, and height of the badge
 MOST = 80  # characters of the message
 
 
 def badge_of(result: Result) -> str:
-    """The badge of a result, whatever it came to."""
+    """Return the badge for a result with any outcome."""
     if left_out(result):
         return badge(f"result {result.verdict}", "warn")
     found = of_result(result)
@@ -28,7 +29,7 @@ def badge_of(result: Result) -> str:
 
 
 def badge(message: str, tone: str) -> str:
-    """The SVG with this message; `tone` is a key of COLOURS."""
+    """Return the SVG with this message; `tone` is a key of COLOURS."""
     message = message if len(message) <= MOST else message[: MOST - 1] + "…"
     left, right = (round(len(text) * LETTER + 2 * MARGIN) for text in (LABEL, message))
     whole = left + right

@@ -1,4 +1,4 @@
-"""Suites beside each other: each entry's figures over several suites, so that one sees whether what is good at one is good at another."""
+"""Compares suites. Each entry's figures on several suites show whether good results on one carry over to another."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from webapp.leaderboard.filters import Filters
 from webapp.leaderboard.ranking import Board, Row, board
 from webapp.leaderboard.suites import choices
 
-MOST = 6  # suites; each is a ranking of its own
+MOST = 6  # suites, because each needs its own ranking
 SEPARATOR = ","
 
 
 @dataclass(frozen=True)
 class Beside:
-    boards: list[Board]  # one a suite, under one setup
-    lines: list[tuple[str, Name, bool, list[Row | None]]]  # key and name of the entry, whether it is a baseline, its row in each suite
+    boards: list[Board]  # one per suite, all under the same setup
+    lines: list[tuple[str, Name, bool, list[Row | None]]]  # the entry's key and name, whether it is a baseline, and its row in each suite
 
 
 def beside(asker: Asker, filters: Filters, asked: str) -> Beside:
-    """The suites that were asked for by their keys, else the first ones there are. Keys of suites that the asker may not see are left out."""
+    """Return the suites requested by key, or the first available ones if none is requested. Keys of suites that the asker may not see are ignored."""
     there = {choice.key: choice for choice in choices(asker)}
     keys = [key for key in dict.fromkeys(asked.split(SEPARATOR)) if key in there] or list(there)
     boards = [board(asker, replace(filters, suite=key)) for key in keys[:MOST]]
@@ -35,7 +35,7 @@ def beside(asker: Asker, filters: Filters, asked: str) -> Beside:
 
 
 def _order(rows: list[Row | None], against: str) -> tuple[int, float]:
-    """What is in the most suites first, then by the product of its ratios."""
+    """Sort key: entries in the most suites come first, then those with the largest product of ratios."""
     product = 1.0
     for row in rows:
         product *= row.against(against).ratio if row else 1.0

@@ -1,14 +1,14 @@
-"""The first figure of a result: the speedup over the best baseline that was measured, named, with its interval; over eager second."""
+"""A result's headline names the best measured baseline and gives the speedup over it with its interval. The speedup over eager comes second."""
 
 from __future__ import annotations
 
 from webapp.leaderboard.models import Provenance, Result
-from webapp.review.verdicts import UNRANKED
+from webapp.review.standing import UNRANKED
 from webapp.runs.pages.headline import EAGER, NAMES, Figure, Headline
 
 
 def of_result(result: Result) -> Headline:
-    """Says that a run without a confirmed program has no reliable speedup. `result.provenance` says what it was measured against."""
+    """Return the headline. A run without a confirmed program has no reliable speedup. `result.provenance` names the baselines."""
     if not result.confirmed or result.eager is None:
         return Headline("none")
     told: Provenance | None = getattr(result, "provenance", None)
@@ -28,5 +28,5 @@ def _outcome(figure: Figure, provisional: bool) -> str:
 
 
 def left_out(result: Result) -> bool:
-    """Whether a verdict took it out of the ranking: then its figures stand for nothing."""
+    """Return whether a verdict removed the result from the ranking, which makes its figures invalid."""
     return result.verdict in UNRANKED

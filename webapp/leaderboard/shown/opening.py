@@ -1,7 +1,9 @@
-"""Pages of the leaderboard that need no account, for results of teams that opened them. A team opens only what it has published, and can close it."""
+"""Controls the leaderboard pages that need no account, for teams that have opened their results. A team can open only its published results, and can
+close them again."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from functools import wraps
 
@@ -18,14 +20,14 @@ from webapp.leaderboard.models import Opening
 READING = ("GET", "HEAD")
 
 
-def opened_teams() -> QuerySet[Opening, object]:
-    """Ids of the teams whose published results everybody may see."""
+def opened_teams() -> QuerySet[Opening, uuid.UUID]:
+    """Return the ids of the teams whose published results everybody may see."""
     found = Opening.objects.none() if waived() else Opening.objects.all()
     return found.values_list("team", flat=True)
 
 
 def signed_in(asker: Asker) -> bool:
-    return user_of(asker).is_authenticated
+    return bool(user_of(asker).is_authenticated)
 
 
 def open_team(team: Team, by: User) -> None:
@@ -38,7 +40,7 @@ def close_team(team: Team) -> None:
 
 
 def open_where_published(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Lets people without an account read the page while some team has opened its results; asks them to sign in otherwise."""
+    """Let people without an account read the page as long as at least one team has opened its results; otherwise ask them to sign in."""
 
     @wraps(view)
     def shown(request: HttpRequest, *arguments: object, **named: object) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""What the page of a task shows: its ranking, its record over time, and the baselines that every result was measured against."""
+"""The contents of a task's page: its ranking, its record over time, and the baselines that every result was measured against."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from webapp.leaderboard.pictures import PLOTTED, plotted
 from webapp.leaderboard.shown.headlines import left_out, of_result
 from webapp.runs.pages.headline import NAMES, Headline
 
-MOST_ROWS = 200  # of the ranking; all results of the task are one link away
-MOST_POINTS = 2000  # of the pictures, the newest
+MOST_ROWS = 200  # rows of the ranking; the page links to all results of the task
+MOST_POINTS = 2000  # newest points shown in the plots
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,22 @@ class Line:
     result: Result
     name: str
     headline: Headline
-    rank: int | None  # null: not confirmed, flagged, or taken out by a verdict
-    record: bool  # better than all that came before it
+    rank: int | None  # null: not confirmed, flagged, or removed by a verdict
+    record: bool  # better than all earlier results
 
 
 @dataclass(frozen=True)
 class Baseline:
     name: str
     ms: float  # median over the results
-    times: int  # results that it was measured with
+    times: int  # number of results that include a measurement of it
     best: bool
 
 
 @dataclass(frozen=True)
 class Standing:
     setup: Setup | None
-    setups: list[tuple[Setup, int]]  # with the number of results
+    setups: list[tuple[Setup, int]]  # each with its number of results
     lines: list[Line]
     baselines: list[Baseline]
     total: int
@@ -54,12 +54,15 @@ class Standing:
 
     @property
     def records(self) -> list[Line]:
-        """From the newest to the first."""
+        """Return the records, newest first."""
         return sorted((line for line in self.lines if line.record), key=lambda line: line.result.finished_at, reverse=True)
 
 
 def standing(results: QuerySet[Result], query: QueryDict) -> Standing:
-    """`results`: those of one task that the viewer may see; `query` may name a setup by its id."""
+    """Return the task's results in order.
+
+    `results` are the results of one task that the viewer may see. `query` may select a setup by its id.
+    """
     setups = _setups(results)
     chosen = next((setup for setup, _ in setups if str(setup.pk) == query.get("setup", "")), setups[0][0] if setups else None)
     rows = list(with_evidence(results.filter(setup=chosen)).order_by("-finished_at")[:MOST_POINTS]) if chosen else []
@@ -67,7 +70,7 @@ def standing(results: QuerySet[Result], query: QueryDict) -> Standing:
 
 
 def _setups(results: QuerySet[Result]) -> list[tuple[Setup, int]]:
-    """Today's clock before earlier ones, a GPU before a CPU, the most results first."""
+    """Return the setups, sorted by clock version (the current one first), then GPUs before CPUs, then by number of results."""
     counts = dict(results.order_by().values_list("setup").annotate(n=Count("pk")).values_list("setup", "n"))
     setups = Setup.objects.in_bulk(counts)
     order = sorted(setups.values(), key=lambda setup: (setup.clock != CLOCK, setup.device_kind != "cuda", -counts[setup.pk], setup.pk))
@@ -75,7 +78,7 @@ def _setups(results: QuerySet[Result]) -> list[tuple[Setup, int]]:
 
 
 def ranked(rows: list[Result]) -> list[Line]:
-    """By the lower bound over the best baseline; what doesn't count stands last, without a rank."""
+    """Rank results by the lower bound over the best baseline. Results that don't count come last, without a rank."""
     records, reached = set(), 0.0
     for row in sorted((row for row in rows if counts(row)), key=lambda row: (row.finished_at, row.pk)):
         if (row.best or 0.0) > reached:
@@ -93,7 +96,7 @@ def counts(row: Result) -> bool:
 
 
 def baselines(rows: list[Result]) -> list[Baseline]:
-    """The fastest first."""
+    """Return the baselines, fastest first."""
     times: dict[str, list[float]] = {}
     for row in rows:
         for name, found in (row.provenance.comparisons if row.confirmed else {}).items():
@@ -103,7 +106,7 @@ def baselines(rows: list[Result]) -> list[Baseline]:
 
 
 def pictures(found: Standing) -> dict[str, Any]:
-    """The points of both charts: the record over time, and the speedup against what a run costs."""
+    """Return the points of both charts: the record over time, and the speedup against a run's cost."""
     points = [
         {
             "at": line.result.finished_at.isoformat(), "name": line.name, "ratio": line.result.best, "low": line.result.best_low,
@@ -117,5 +120,5 @@ def pictures(found: Standing) -> dict[str, Any]:
 
 
 def tried_by(found: Standing) -> int:
-    """How many entries have a result here."""
+    """Return how many entries have a result here."""
     return len(Counter(line.result.entry_id for line in found.lines))

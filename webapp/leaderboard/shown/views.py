@@ -1,4 +1,4 @@
-"""Pages of one task and of one result, the result's badge, and the switch that opens a team's published results to everybody."""
+"""The pages of a task and of a result, the result's badge, and the switch that opens a team's published results to everybody."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from webapp.leaderboard.shown.task_page import MOST_ROWS, pictures, standing, tr
 from webapp.runs.pages.headline import NAMES
 from webapp.tasks.models import Task
 
-SECONDS_KEPT = 300  # how long a README's host may keep a badge
+SECONDS_KEPT = 300  # how long a README's host may cache a badge
 
 
 @open_where_published
 @require_GET
 def task_page(request: Request, task_id: uuid.UUID) -> HttpResponse:
-    """`?setup=<id>` chooses device, precision and mode; without it those with the most results."""
+    """Show a task. `?setup=<id>` selects the device, precision and mode. The default is the setup with the most results."""
     task = Task.objects.filter(pk=task_id).first()
     results = visible(request).filter(subject__sha=task.sha) if task else Result.objects.none()
-    # A stranger's task is known through a result that one may see, and has no other name.
+    # The viewer knows another team's task only through a visible result, which also supplies its name.
     if task is None or not (has_right(request, task.team_id, "view") or results.filter(task=task).exists()):
         raise Http404("no such task")
     found = standing(results, request.GET)
@@ -55,7 +55,7 @@ def task_page(request: Request, task_id: uuid.UUID) -> HttpResponse:
 @open_where_published
 @require_GET
 def suites_beside(request: Request) -> HttpResponse:
-    """`?suites=<key>,<key>` chooses them; the filters are those of the leaderboard."""
+    """Compare suites. `?suites=<key>,<key>` selects the suites. The filters are those of the leaderboard."""
     filters = Filters.of_page(request.GET)
     asked = request.GET.get("suites", "").replace("\0", "")[:1000]
     found = beside(request, filters, asked)
@@ -66,7 +66,7 @@ def suites_beside(request: Request) -> HttpResponse:
 @open_where_published
 @require_GET
 def result_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """The permanent address of a run's result: a rebuilt ranking gives results other numbers, a run keeps its own."""
+    """Show a result at the permanent URL of its run. A rebuild of the ranking renumbers the results, but a run keeps its id."""
     result = _result(request, run_id)
     told = result.provenance
     measured = sorted(((NAMES.get(name, name), found) for name, found in told.comparisons.items()), key=lambda pair: pair[1]["baseline_ms"])
@@ -89,13 +89,13 @@ def result_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
 
 
 def _plain(name: str) -> str:
-    """A name that means nothing to Markdown."""
+    """Escape a name so that it has no meaning in Markdown."""
     return "".join(" " if letter in "[]()<>\\`*_!|#" else letter for letter in name)
 
 
 @require_GET
 def result_badge(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """The badge. It is the same answer for what isn't there and for what isn't to be seen."""
+    """Serve the badge. The response is the same whether the result is missing or hidden from the viewer."""
     result = visible(request).filter(run=run_id).select_related("provenance", "setup").first()
     picture = badge_of(result) if result else badge("no public result", "idle")
     answer = HttpResponse(picture, content_type="image/svg+xml", status=200 if result else 404)
@@ -119,7 +119,7 @@ def _open(result: Result) -> bool:
 @login_required
 @require_POST
 def set_opening(request: Request) -> HttpResponse:
-    """Opens the current team's published results to people who don't sign in, or closes them again."""
+    """Open the current team's published results to people who don't sign in, or close them again."""
     require(request, request.team, "own")
     opens = request.POST.get("open") == "1"
     if opens:

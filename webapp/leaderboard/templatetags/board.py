@@ -1,8 +1,8 @@
-"""Figures of the leaderboard, besides those of webapp/ui/tags.py.
+"""Template tags for leaderboard figures, in addition to those of webapp/ui/tags.py.
 
 {{ x|dollars }} {{ x|rounded }}          $0.12 (free: $0); 1.2k, 3.40M; "–" for None
-{% board_cell shown row board scale %}   a cell of the ranking, as its column says (webapp/leaderboard/columns.py)
-{% interval ratio low high %}            a speedup of three columns, as {% speedup %} shows one
+{% board_cell shown row board scale %}   a cell of the ranking in its column's format (webapp/leaderboard/columns.py)
+{% interval ratio low high %}            a speedup from three columns, in the format of {% speedup %}
 {% interval_drawn ratio low high scale %}
 """
 
@@ -36,7 +36,7 @@ def rounded(value: float | None) -> str:
 
 @register.inclusion_tag("leaderboard/_cell.html")
 def board_cell(shown: dict[str, Any], row: Row, board: Board, scale: tuple[float, float]) -> dict[str, Any]:
-    """One column of one row; the interval of the geometric mean is drawn beside it."""
+    """Render one cell of the table. The interval of a geometric mean is drawn next to its value."""
     column = shown["column"]
     return {
         "row": row,

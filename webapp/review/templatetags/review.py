@@ -1,17 +1,19 @@
-"""What other apps' templates put in: `{% load review %}`.
+"""Tags and filters for other apps' templates: `{% load review %}`.
 
-{% review run %}                   the panel with the threads and its scripts: once, in the block "after" of a page with a run
-{% verdict_panel run number %}     what was judged of a candidate, and the form for whoever may judge
-{% verdict_notice run %}           why results of a run are in no ranking, by whom; nothing where nothing stands
-{% verdict_chip value %}           the chip of a standing verdict; nothing for ""
-{% share_button run %}             the way to the run's share links, for whoever may make one
-{% unread_comments runs as unread %} and {% unread_badge unread run %}: comments that one has not read, for a list of runs
-{{ comment.text|plain_words }}     what a comment says, on one line
-{% guest_banner %}                 on pages that came by a share link: by whom, until when
+{% review run %}                   the thread panel and its scripts: once, in the block "after" of a page with a run
+{% verdict_panel run number %}     the verdict on a candidate, and the form for people who may judge
+{% verdict_notice run %}           who excluded results of a run from rankings, and why; empty without a verdict
+{% verdict_chip value %}           the chip of the current verdict; empty for ""
+{% share_button run %}             the button that leads to the run's share links, for people who may create one
+{% unread_comments runs as unread %} and {% unread_badge unread run %}: a person's unread comments, for a list of runs
+{{ comment.text|plain_words }}     the comment's text on one line
+{% guest_banner %}                 on pages opened through a share link: who shared it, and until when
 """
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from django import template
@@ -64,12 +66,12 @@ def verdict_chip(value: str) -> dict[str, Any]:
 
 
 @register.simple_tag(takes_context=True)
-def unread_comments(context: dict[str, Any], runs) -> dict[str, Any]:
+def unread_comments(context: dict[str, Any], runs: Iterable[Run]) -> dict[uuid.UUID, int]:
     return listing.unread_of(context["request"].user, list(runs))
 
 
 @register.inclusion_tag("review/_unread.html")
-def unread_badge(unread: dict[str, Any], run: Run) -> dict[str, Any]:
+def unread_badge(unread: dict[uuid.UUID, int], run: Run) -> dict[str, Any]:
     return {"count": unread.get(run.pk, 0)}
 
 

@@ -1,1 +1,1 @@
-"""Live pages: whoever follows a run, and what is sent to them."""
+"""Sends live events to the viewers that follow a run."""

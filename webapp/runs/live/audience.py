@@ -1,7 +1,7 @@
-"""The open pages of one run. News are read once for all of them, rights are asked for once, and a frame is encoded once.
+"""Serves the open pages of one run. New events are read, access rights checked and frames encoded only once for all pages.
 
-One task of the audience serves everybody who is at the head of the trace, from memory. Who is behind, because the page was opened late or
-acknowledged late, catches up in a task of its own, at its own pace, and is then served with the others again.
+One task of the audience serves all viewers that have reached the head of the trace, from memory. A viewer can fall behind because its page was opened
+late or acknowledges slowly. It then catches up in a separate task at its own pace and rejoins the others.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from webapp.runs.live.rights import Person, allowed
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 2.0  # how long a right that went without a word (webapp/accounts/lost_access.py) may still be used
+CHECK_SECONDS = 2.0  # longest time that a lost right still works if its loss was not announced (webapp/accounts/lost_access.py)
 
-# What a page may leave unacknowledged before it gets nothing more: all that is ever in a socket's buffer is this, and one frame. A page acknowledges
-# every 8 frames or 65,536 characters at the latest (static/js/run/connection.js), so that a line of half a second still has 40 frames a second.
+# The window: the server stops sending to a page that has this much unacknowledged data, so a socket's buffer never holds more than this plus one
+# frame. A page acknowledges at least every 8 frames or 65,536 characters (static/js/run/connection.js), so a connection with half a second of latency
+# still gets 40 frames per second.
 WINDOW_FRAMES = 32
 WINDOW_CHARACTERS = 128 * 1024
 
@@ -34,15 +35,15 @@ Done = Awaitable[None]
 
 
 class Viewer:
-    """One page's end: where it is in the trace, and which frames it has not acknowledged."""
+    """The server's view of one page: its position in the trace, and the frames that it has not acknowledged."""
 
     def __init__(
         self, person: Person, since: int, checked: float, epoch: int, send: Callable[[str], Awaitable[None]], close: Callable[[int], Awaitable[None]]
     ):
         self.person, self.send, self.close = person, send, close
         self.cursor = since
-        self.checked, self.epoch = checked, epoch  # when, and at which `access_epoch`, this person was known to have the right
-        self.unacknowledged: deque[tuple[int, int]] = deque()  # last seq and characters of each frame
+        self.checked, self.epoch = checked, epoch  # time and `access_epoch` of the last check that confirmed this person's right
+        self.unacknowledged: deque[tuple[int, int]] = deque()  # the last seq and the number of characters of each frame
         self.characters = 0
         self.catching_up: asyncio.Task[None] | None = None
 
@@ -55,7 +56,11 @@ class Viewer:
             self.characters -= self.unacknowledged.popleft()[1]
 
     async def take(self, batch: Batch) -> None:
-        """Daphne's `send` never waits: it leaves the frame in the socket's buffer, which the window bounds. So viewers are served in turn."""
+        """Send a batch.
+
+        Daphne's `send` never waits. It leaves the frame in the socket's buffer, whose size is bounded by the window. Viewers can therefore be served
+        one after another.
+        """
         self.cursor = batch.last
         self.unacknowledged.append((batch.last, len(batch.text)))
         self.characters += len(batch.text)
@@ -63,12 +68,12 @@ class Viewer:
 
 
 class Audience:
-    """Everybody who is viewing one run in this process."""
+    """All viewers of one run in this process."""
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.viewers: set[Viewer] = set()
-        self.feed: Feed  # from when it follows the run
+        self.feed: Feed  # set once the audience follows the run
         self._following = asyncio.Event()
         self._courier = asyncio.create_task(self._serve(), name=f"courier of {run}")
 
@@ -77,11 +82,11 @@ class Audience:
         self._start_catching_up(viewer)
 
     async def leave(self, viewer: Viewer) -> None:
-        """Returns when nothing more is sent to this viewer."""
+        """Remove the viewer, and return once nothing more will be sent to it."""
         await asyncio.gather(*self._discard(viewer), return_exceptions=True)
 
     def _discard(self, viewer: Viewer) -> list[asyncio.Task[None]]:
-        """Cancels, and returns, the tasks that now have nobody to work for, besides the one that says so."""
+        """Cancel the tasks that no longer serve anybody, except the calling task, and return them."""
         self.viewers.discard(viewer)
         tasks = [viewer.catching_up] if viewer.catching_up else []
         if not self.viewers:
@@ -117,11 +122,11 @@ class Audience:
             self._end()
 
     async def _tell(self) -> None:
-        """What is new, to everybody who is neither behind nor silent."""
+        """Send new events to every viewer that is neither behind nor silent."""
         more = bool(self.viewers)
         while more:
             more = await hub().refresh(self.feed, min((viewer.cursor for viewer in self.viewers), default=0))
-            oldest = time.monotonic() - CHECK_SECONDS  # before the question: who need not be asked is trusted
+            oldest = time.monotonic() - CHECK_SECONDS  # computed before the check so that viewers that need no check stay trusted
             await self._check(self.viewers)
             epoch = hub().access_epoch
             for viewer in [*self.viewers]:
@@ -145,8 +150,10 @@ class Audience:
             viewer.catching_up = asyncio.create_task(self._catch_up(viewer))
 
     async def _catch_up(self, viewer: Viewer) -> None:
-        """Batch by batch up to the head: what comes after it, the courier brings. Between finding that nothing is left and `catching_up = None`
-        nobody else runs, so nothing falls between."""
+        """Send batches until the viewer reaches the head, after which the courier takes over.
+
+        No other task runs between the check that nothing is left and `catching_up = None`, so no event is lost in between.
+        """
         try:
             await self._following.wait()
             while viewer.has_room and self._is_behind(viewer) and (batch := await hub().batch(self.feed, viewer.cursor)):
@@ -160,7 +167,7 @@ class Audience:
             viewer.catching_up = None
 
     async def _check(self, viewers: Iterable[Viewer]) -> None:
-        """Asked again where somebody may have lost a right, and every `CHECK_SECONDS` of those to whom events are sent."""
+        """Check rights again after an access change was announced, and every `CHECK_SECONDS` for viewers that are being sent events."""
         epoch, now = hub().access_epoch, time.monotonic()
         due = [viewer for viewer in viewers if viewer.epoch != epoch or now - viewer.checked > CHECK_SECONDS and viewer.cursor != self.feed.head]
         if not due:
@@ -173,14 +180,14 @@ class Audience:
                 await self._drop(viewer, NOT_YOURS)
 
     async def _failed(self, *viewers: Viewer) -> None:
-        """A page whose socket is closed opens it again at its cursor, and loses nothing."""
+        """Close the viewers' sockets. A page whose socket was closed reconnects at its cursor, so it loses nothing."""
         log.exception("sending the events of run %s failed", self.run)
         for viewer in viewers:
             await self._drop(viewer, FAILED)
 
     async def _drop(self, viewer: Viewer, code: int) -> None:
         self._discard(viewer)
-        with suppress(Exception):  # of a socket that is gone; the others are still to be told
+        with suppress(Exception):  # sending raises if the socket is gone; the other viewers must still be notified
             await viewer.close(code)
 
 
@@ -192,7 +199,7 @@ def _audiences() -> dict[str, Audience]:
 
 
 def audience(run: str) -> Audience:
-    """The audience of this process's event loop for the run; it ends when its last viewer leaves."""
+    """Return this event loop's audience for the run. The audience ends when its last viewer leaves."""
     if run not in _audiences():
         _audiences()[run] = Audience(run)
     return _audiences()[run]

@@ -1,5 +1,8 @@
-"""The live protocol. Client: `{"type": "open", "since": N}`, then `{"type": "ack", "seq": M}` for what it has taken, at the latest after 8 frames or
-65,536 characters."""
+"""The live protocol.
+
+The client sends `{"type": "open", "since": N}`. It then acknowledges the events it has received with `{"type": "ack", "seq": M}`, at least every 8
+frames or 65,536 characters.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,35 @@ from webapp.runs.live.audience import NOT_YOURS, Audience, Viewer, audience
 from webapp.runs.live.hub import hub
 from webapp.runs.live.rights import Person, allowed
 
-Message = dict[str, Any]  # as ASGI has them
-LONGEST_MESSAGE = 1000  # characters; no client has more to say
-LARGEST = 2**63 - 1  # a seq, as Postgres keeps it
+Message = dict[str, Any]  # as defined by ASGI
+LONGEST_MESSAGE = 1000  # characters; no valid client message is longer
+LARGEST = 2**63 - 1  # the largest seq that Postgres can store
 
-# Close codes; a browser sees them.
+# Close codes, which the page's script can read.
 BAD_MESSAGE, SIGNED_OUT = 4400, 4401
 
 
 class BadMessage(ValueError):
-    """The client said something that the protocol does not have."""
+    """Raised if the client sends a message that the protocol does not define."""
 
 
 class RunConsumer(AsyncWebsocketConsumer):
-    """Sends the events of one run from the client's cursor on, as far ahead of its acknowledgements as the window (audience.py) allows.
+    """Sends the events of one run, starting at the client's cursor. The window (audience.py) limits how far it gets ahead of the client's
+    acknowledgements.
 
-    Nothing else is queued for a client: a slow one falls behind, and one that never acknowledges gets nothing more.
+    Nothing beyond the window is queued. A slow client falls behind, and a client that never acknowledges receives nothing more.
     """
 
-    person: Person | None = None  # who may see the run
+    person: Person | None = None  # the person whose right to see the run is checked
     viewer: Viewer | None = None
     audience: Audience | None = None
 
     async def __call__(self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]) -> None:
-        """Message by message. Channels' own starts a task for each, as there might be a layer to listen to as well, and has a thread look whether one
-        of Django's connections is too old to be kept; there is no layer, and the hub has connections of its own."""
+        """Process the connection message by message.
+
+        Channels' own implementation starts a task per message source, because it may also have to listen to a channel layer. It also uses a thread to
+        check whether a Django connection is too old to keep. This app has no channel layer, and the hub has its own connections.
+        """
         self.scope, self.base_send = scope, send
         try:
             while True:
@@ -67,13 +74,13 @@ class RunConsumer(AsyncWebsocketConsumer):
             await self._refuse(NOT_YOURS)
 
     async def _refuse(self, code: int) -> None:
-        """Accepted first: a browser learns the code of a connection that was open, and nothing of one that was not."""
+        """Accept the connection and then close it, because a browser sees the close code only of an open connection."""
         await self.accept()
         await self.close(code)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.person is None:
-            return  # refused: the close is on its way
+            return  # the connection was refused, and the close message is in flight
         try:
             await self._obey(text_data)
         except BadMessage:
@@ -88,7 +95,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         except ValueError:
             raise BadMessage from None
         match message:
-            case {"type": "open", "since": int(since)} if self.viewer is None and 0 <= since <= LARGEST:  # once a socket: each has one window
+            case {"type": "open", "since": int(since)} if self.person and self.viewer is None and 0 <= since <= LARGEST:  # once per socket
                 self.viewer = Viewer(self.person, since, self.checked, self.access_epoch, self._send_text, self.close)
                 self.audience = audience(self.run)
                 self.audience.join(self.viewer)

@@ -1,4 +1,4 @@
-"""The latest events of one run, in memory: read once, and made into frames once, however many follow."""
+"""Keeps the latest events of one run in memory. They are read once and encoded into frames once, regardless of the number of followers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 
-TAIL_EVENTS = 1000  # of a followed run, kept for its followers
+TAIL_EVENTS = 1000  # number of events of a run that are kept for its followers
 TAIL_CHARACTERS = 2_000_000
-MOST_BATCHES = 8  # of a run, kept for the next follower at the same place
+MOST_BATCHES = 8  # number of batches of a run that are kept for the next follower at the same position
 BATCH_EVENTS = 500
 BATCH_BYTES = 256 * 1024
 
@@ -18,7 +18,7 @@ Line = tuple[int, str]  # seq, the event as JSON
 
 @dataclass(frozen=True)
 class Batch:
-    """Events that go out together: `text` is the frame, encoded once however many get it."""
+    """Events that are sent together. `text` is the frame, encoded once for all recipients."""
 
     last: int
     text: str
@@ -31,7 +31,7 @@ def batch_of(lines: list[Line], head: int) -> Batch:
 
 
 def within(lines: list[Line], limit: int) -> list[Line]:
-    """As many as fit into `limit` bytes, at least one."""
+    """Return as many lines as fit into `limit` bytes, but at least one."""
     size = 0
     for count, (_, text) in enumerate(lines):
         size += len(text.encode())
@@ -41,7 +41,7 @@ def within(lines: list[Line], limit: int) -> list[Line]:
 
 
 class Follower:
-    """Somebody who follows one run."""
+    """A reader that follows one run."""
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
@@ -51,33 +51,33 @@ class Follower:
         self._woken.set()
 
     async def woken(self) -> None:
-        """Returns when there may be news since the last call."""
+        """Return as soon as there may be new events since the last call."""
         await self._woken.wait()
         self._woken.clear()
 
 
 class Feed:
-    """A run's followers and its last events, contiguous up to `head`."""
+    """A run's followers, and its latest events without gaps up to `head`."""
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.followers: set[Follower] = set()
         self.tail: deque[Line] = deque()
         self.characters = 0
-        self.head: int | None = None  # up to where it has been read; None until somebody reads
-        self.latest = 0  # the run's last seq, as far as known
+        self.head: int | None = None  # the position up to which events have been read; None before the first read
+        self.latest = 0  # the run's last known seq
         self.reading = asyncio.Lock()
-        self.batches: dict[int, Batch] = {}  # by the cursor that they follow: made once for all who are at the same place
+        self.batches: dict[int, Batch] = {}  # keyed by the preceding cursor, so followers at the same position share the encoded frame
         self.news = False
         self.spreading: asyncio.Task[None] | None = None
 
     def begin(self, since: int, last_seq: int) -> None:
-        """From here on it is read: from where the first reader is, unless that is further back than what is kept."""
+        """Choose where reading starts: at the first reader's position, or at the last event if that position is too far back for the memory."""
         self.latest = last_seq
         self.head = since if 0 <= last_seq - since <= TAIL_EVENTS else last_seq
 
     def take(self, lines: list[Line]) -> None:
-        """What follows `head`."""
+        """Append the lines that follow `head`."""
         if not lines:
             return
         self.tail.extend(lines)
@@ -89,18 +89,18 @@ class Feed:
         self.batches.clear()
 
     def holds(self, seq: int) -> bool:
-        """Whether what follows `seq` is in memory, as far as it has been read."""
+        """Return whether the events after `seq`, up to `head`, are in memory."""
         return self.head is not None and (seq >= self.head or bool(self.tail) and seq >= self.tail[0][0] - 1)
 
     def after(self, seq: int, limit: int) -> list[Line]:
-        """From memory, where it `holds` them."""
+        """Return the events after `seq` from memory. Call this only if the feed `holds` them."""
         if not self.tail or seq >= self.tail[-1][0]:
             return []
         first = seq + 1 - self.tail[0][0]
         return list(islice(self.tail, first, first + limit))
 
     def batch(self, seq: int) -> Batch | None:
-        """The next frame after `seq`, from memory; None where there is nothing, or nothing in memory."""
+        """Return the next frame after `seq` from memory, or None if there are no such events or they are not in memory."""
         known = self.batches.get(seq)
         if known is None and self.holds(seq) and (lines := self.after(seq, BATCH_EVENTS)):
             if len(self.batches) >= MOST_BATCHES:

@@ -1,7 +1,7 @@
-"""One listener a process: wakes whoever follows a run, and reads each new event once for all of them.
+"""One listener per process wakes the followers of a run and reads each new event once for all of them.
 
-A notification is only a hint. What is missed while the connection is away, or lost otherwise, is found by the wake-up that follows each
-reconnect and by a slow poll.
+A database notification is only a hint. If a notification is lost, for example while the connection is down, the wake-up after each reconnect or the
+slow polling finds the events.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ log = logging.getLogger(__name__)
 
 SAFETY_POLL_SECONDS = 15.0
 RECONNECT_SECONDS = 0.5
-RECONNECT_GIVE_UP_SECONDS = 3.0  # then the next reader begins anew, instead of waiting out intervals that double
+RECONNECT_GIVE_UP_SECONDS = 3.0  # after this time the pool gives up, and the next reader reconnects immediately instead of waiting for the next retry
 READERS = 4
 
-# Between two wake-ups of a run's followers. Text streams in small events, and each wake-up is a frame for everybody: what is new in one step goes out
-# together. Where so many follow that frames would fill the processor, a step is longer, so that streaming takes no more than half of the event loop:
-# pages are served by the same process.
+# The time between two wake-ups of a run's followers. Text streams in small events, and each wake-up sends a frame to everybody, so all events that
+# arrive within one step are sent together. If a run has so many followers that sending frames would saturate the processor, the step grows. Streaming
+# then takes at most half of the event loop's time, because the same process also serves pages.
 STEP_SECONDS = 0.025
-STEP_TIMES = 2.0  # of the processor time that the loop spent in the last step
+STEP_TIMES = 2.0  # length of a step as a multiple of the processor time that the loop used in the previous step
 LONGEST_STEP_SECONDS = 0.25
 
 LAST_SEQ = "SELECT last_seq FROM runs_run WHERE id = %(run)s"
 
 
 class HubClosed(RuntimeError):
-    """The process is about to end: nobody is answered any more."""
+    """Raised if the process is shutting down and serves no more requests."""
 
 
 class Hub:
@@ -50,11 +50,11 @@ class Hub:
         self._pool: AsyncConnectionPool | None = None
         self._listener: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
-        self.access_epoch = 0  # rises when somebody may have lost a right: who shows something asks again
+        self.access_epoch = 0  # incremented when a person may have lost a right, so code that sends data checks again
 
     async def start(self) -> None:
         async with self._starting:
-            if self._closed:  # a task that is still about would open what nobody closes
+            if self._closed:  # otherwise a task that is still running would open a pool that nobody closes
                 raise HubClosed
             if self._listener is None:
                 parameters = connection_parameters() | {"autocommit": True}
@@ -76,7 +76,7 @@ class Hub:
 
     @asynccontextmanager
     async def follow(self, run: str) -> AsyncIterator[Follower]:
-        """Woken once at the start, and then whenever the run may have news."""
+        """Yield a follower. It is woken once at the start, and then whenever the run may have new events."""
         await self.start()
         if run not in self._feeds:
             self._feeds[run] = Feed(run)
@@ -92,31 +92,36 @@ class Hub:
                 self._feeds.pop(run, None)
 
     async def refresh(self, feed: Feed, since: int) -> bool:
-        """Read what is new, once for all followers; True where there may be more. `since` is where its reader is, should that be the first one."""
+        """Read new events once for all followers. Return True if there may be more.
+
+        `since` is the reader's position, which matters only for the first reader.
+        """
         async with feed.reading:
             return await self._read_on(feed, since)
 
     async def read(self, feed: Feed, since: int, limit: int, most: int = BATCH_BYTES) -> list[Line]:
-        """Events after `since`, from the database until there are `most` bytes. Followers at the head share one query; who is further behind asks for
-        itself."""
+        """Return the events after `since` from the database, up to `most` bytes.
+
+        Followers at the head share one query, and a follower further behind runs its own.
+        """
         if feed.head is None or since >= feed.head:
             async with feed.reading:
-                if feed.head is None or since >= feed.head:  # another follower may have read it meanwhile
+                if feed.head is None or since >= feed.head:  # another follower may have read them meanwhile
                     await self._read_on(feed, since)
         return feed.after(since, limit) if feed.holds(since) else await self._select(feed.run, since, limit, most)
 
     async def batch(self, feed: Feed, since: int) -> Batch | None:
-        """The next events after `since`, in one frame; None where there are none."""
+        """Return the next events after `since` in one frame, or None if there are none."""
         lines = await self.read(feed, since, BATCH_EVENTS)
         return feed.batch(since) or (batch_of(within(lines, BATCH_BYTES), feed.latest) if lines else None)
 
     async def query(self, statement: str, arguments: dict[str, Any]) -> tuple[Any, ...] | None:
-        """One row of an arbitrary statement, on one of the readers' connections."""
+        """Run any statement on one of the readers' connections and return a single row."""
         rows = await self.rows(statement, arguments)
         return rows[0] if rows else None
 
     async def rows(self, statement: str, arguments: dict[str, Any] | list[Any]) -> list[tuple[Any, ...]]:
-        """All rows of a statement."""
+        """Run a statement and return all rows."""
         await self.start()
         assert self._pool is not None
         async with self._pool.connection() as connection:
@@ -128,7 +133,8 @@ class Hub:
             feed.begin(since, row[0] if row else 0)
         lines = await self._select(feed.run, feed.head, BATCH_EVENTS, BATCH_BYTES)
         feed.take(lines)
-        # In characters, of up to four bytes, and one event is much smaller than a batch: with less than an eighth nothing was cut off.
+        # The limit counts characters of up to four bytes each, and an event is much smaller than a batch. A batch below an eighth of the limit was
+        # therefore not cut off.
         return len(lines) == BATCH_EVENTS or sum(len(text) for _, text in lines) > BATCH_BYTES // 8
 
     async def _select(self, run: str, since: int | None, limit: int, most: int) -> list[Line]:
@@ -160,7 +166,7 @@ class Hub:
             feed.spreading = asyncio.create_task(self._spread(feed))
 
     async def _spread(self, feed: Feed) -> None:
-        """Wakes the followers at once, and while news keep coming, in steps: then each wake-up brings many events."""
+        """Wake the followers immediately and, while events keep arriving, once per step, so each wake-up delivers many events."""
         while feed.news:
             feed.news = False
             begun, used = time.monotonic(), time.thread_time()
@@ -171,7 +177,8 @@ class Hub:
                 await asyncio.sleep(longer)
 
     def _wake_all(self) -> None:
-        """After a change of access, a reconnect, or a while: what was missed may be one of either kind."""
+        """Wake everybody after an access change, after a reconnect and at long intervals, because a notification of either kind may have been
+        missed."""
         self.access_epoch += 1
         for feed in self._feeds.values():
             feed.wake()
@@ -181,7 +188,7 @@ _hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakK
 
 
 def hub() -> Hub:
-    """The hub of this process's event loop."""
+    """Return the hub of this process's event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _hubs:
         _hubs[loop] = Hub()

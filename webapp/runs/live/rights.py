@@ -1,4 +1,4 @@
-"""Who may follow a run: asked in one statement for everybody who has it open."""
+"""Checks who may follow a run, with one statement for everybody who has it open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALLOWED = statements(__file__)["allowed"]
 
 
 class Person(NamedTuple):
-    """Who is viewing a run: somebody who is signed in, or a guest with a share link (webapp/review/guests.py), and in which session."""
+    """A viewer of a run, who is a signed-in person or a guest with a share link (webapp/review/guests.py), with their session."""
 
     user: int | None
     share: str | None
@@ -20,7 +20,7 @@ class Person(NamedTuple):
 
 
 async def allowed(run: str, people: Collection[Person]) -> set[Person]:
-    """Those of `people` who may see the run now."""
+    """Return the members of `people` who may currently see the run."""
     asked = list(people)
     users, shares, sessions = ([person[at] for person in asked] for at in range(3))
     rows = await hub().rows(ALLOWED, {"run": run, "users": users, "shares": shares, "sessions": sessions})

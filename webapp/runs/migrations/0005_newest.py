@@ -1,4 +1,4 @@
-"""The newest runs of a team that are not archived, and those of a task, without reading all others."""
+"""Indexes for a team's newest unarchived runs and for a task's runs, so that queries need not read all other runs."""
 
 from django.db import migrations, models
 

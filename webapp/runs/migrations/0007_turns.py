@@ -1,4 +1,4 @@
-"""The queue takes turns between teams, people and runs (webapp/runs/workers/fairness.py)."""
+"""The queue alternates between teams, people and runs (webapp/runs/workers/fairness.py)."""
 
 from django.db import migrations, models
 

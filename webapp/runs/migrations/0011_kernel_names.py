@@ -1,4 +1,4 @@
-"""Candidates by the parts of their kernels' names, for Ctrl-K: "fused_bias_gelu" is found by "gelu"."""
+"""Index of candidates by the parts of their kernel names, for Ctrl-K: "gelu" finds "fused_bias_gelu"."""
 
 from django.db import migrations
 

@@ -1,1 +1,1 @@
-"""Pages of runs: the list, one run, its candidates, its timeline, steering."""
+"""Pages of runs: the list, a run with its candidates and timeline, and steering."""

@@ -1,4 +1,4 @@
-"""Runs that ask for a person: those that wait for a reply, those that failed, those whose result another run has overtaken."""
+"""Finds runs that need a person's attention because they wait for a reply, have failed, or have a result that another run has overtaken."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from webapp.accounts.models import Team, User
 from webapp.llm.models import Letter
 from webapp.runs.models import RATIO, Dismissed, Run
 
-LATELY = timedelta(days=14)  # what failed or was overtaken longer ago is history
-MOST = 20  # of a reason
-# Reason -> (tone, sign, words), the most urgent first.
+LATELY = timedelta(days=14)  # older failures and overtaken results are not shown
+MOST = 20  # runs shown per reason
+# Reason -> (tone, sign, words), most urgent first.
 REASONS = {
     "reply": ("warn", "!", "Needs a reply"),
     "failed": ("bad", "✕", "Failed"),
@@ -27,12 +27,12 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Asking:
-    """A run with the reason why it asks, in words and as what can be done about it."""
+    """A run, with the reason why it needs attention and the action that resolves it."""
 
     run: Run
     reason: str
     text: str
-    url: str = ""  # below the run's page: where the answer is given
+    url: str = ""  # path below the run's page where the person can answer
 
     @property
     def chip(self) -> dict[str, str]:
@@ -41,7 +41,7 @@ class Asking:
 
 
 def asking(team: Team, user: User) -> list[Asking]:
-    """Everything of the team that the person has not dismissed; at most `MOST` of each reason."""
+    """Return the team's runs that need attention and that the person has not dismissed, at most `MOST` per reason."""
     open_runs = Run.objects.filter(team=team, archived_at=None).select_related("task", "created_by")
 
     def fresh(reason: str, runs: QuerySet[Run]) -> Iterable[Run]:
@@ -57,14 +57,17 @@ def asking(team: Team, user: User) -> list[Asking]:
 
 
 def waiting(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Those that stand still until a person answers a model's request, or resumes them."""
+    """Return the runs that are blocked until a person answers a model request or resumes them."""
     letters = Letter.objects.filter(run=OuterRef("pk"), reply=None, withdrawn_at=None)
     active = runs.exclude(state="finished").annotate(letter=Exists(letters))
     return (active.filter(letter=True) | active.filter(state="paused")).order_by("-created_at")
 
 
 def overtaken(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Those that found something, where a later run of the same task on the same kind of device is faster: its whole interval lies above theirs."""
+    """Return successful runs that a later run has overtaken.
+
+    The later run has the same task and the same kind of device, and its whole interval lies above the earlier run's.
+    """
     high = Cast(KeyTextTransform("high", "speedup"), FloatField())
     low = Cast(KeyTextTransform("low", "speedup"), FloatField())
     later = Run.objects.filter(
@@ -75,6 +78,6 @@ def overtaken(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def _reply(run: Run) -> Asking:
-    if run.letter:
+    if vars(run)["letter"]:  # annotated by `needs_reply`
         return Asking(run, "reply", "A model's request waits for a person.", "reply")
     return Asking(run, "reply", "It is paused until someone resumes it.")

@@ -1,4 +1,4 @@
-"""Geometry of the small plot that shows every timed block of a comparison, so that nobody has to trust one number."""
+"""Computes the small plot that shows every timed block of a comparison, so that readers don't have to trust a single number."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Tick:
 
 @dataclass(frozen=True)
 class BlockPlot:
-    """Coordinates in the pixels of a `WIDTH` x `HEIGHT` box; a dot is the ratio of the medians of one block."""
+    """Coordinates are in pixels in a box of `WIDTH` x `HEIGHT`. Each dot is the ratio of the medians of one block."""
 
     dots: list[Dot]
     ticks: list[Tick]
-    one: float  # y of 1.0, the line of "no faster"
+    one: float  # y coordinate of the ratio 1.0, where the program is no faster
     middle: float  # y of the ratio
     band_top: float
     band_height: float
@@ -42,7 +42,7 @@ class BlockPlot:
 
 
 def block_plot(comparison: Comparison) -> BlockPlot | None:
-    """None where no samples were kept."""
+    """Return the plot, or None if no samples were kept."""
     pairs = zip(comparison.program_samples_ms, comparison.baseline_samples_ms, strict=False)
     ratios = [(median(b) / median(p), median(p), median(b)) for p, b in pairs if p and b and median(p) > 0]
     if not ratios:

@@ -1,4 +1,4 @@
-"""How many runs a team has of each state and setting: one pass over one index (`run_census`) tells everything that the list's filters say."""
+"""Counts a team's runs per state and setting. A single scan of the index `run_census` supplies everything that the list's filters show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, Q
 from webapp.accounts.models import Team, User
 from webapp.runs.models import Run
 
-# What a run is listed under: every run has exactly one of the states but "", which is all that is not archived.
+# The states that the list distinguishes. Every run has exactly one of them, except "", which covers all runs that are not archived.
 STATES = {
     "": ("All", Q(archived_at=None)),
     "active": ("Active", Q(archived_at=None) & ~Q(state="finished")),
@@ -20,12 +20,12 @@ STATES = {
 }
 FILTERS = {"outcome": "outcome", "workflow": "workflow", "device": "device_kind", "precision": "precision", "author": "created_by__username"}
 ARCHIVED = ExpressionWrapper(Q(archived_at__isnull=False), output_field=BooleanField())
-SETTINGS = ("outcome", "workflow", "device_kind", "precision", "created_by")  # columns behind FILTERS, in their order
+SETTINGS = ("outcome", "workflow", "device_kind", "precision", "created_by")  # the columns for FILTERS, in the same order
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that are alike: the state that they are listed under, the value of each filter, how many they are."""
+    """A group of runs with the same listed state and filter values, and the number of runs in it."""
 
     state: str
     settings: Mapping[str, str]
@@ -53,15 +53,15 @@ class Census:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Runs of each state of the filter."""
+        """Return the number of runs in each state of the filter."""
         return {state: self.total(state, {}) for state in STATES}
 
     def total(self, state: str, chosen: Mapping[str, str]) -> int:
-        """Runs of a state for which every chosen filter holds."""
+        """Return the number of runs in a state that match all chosen filters."""
         found = (group for group in self.groups if group.within(state))
         return sum(group.runs for group in found if all(group.settings[name] == value for name, value in chosen.items()))
 
     @property
     def choices(self) -> dict[str, list[str]]:
-        """What each filter can be set to: what the team's runs have."""
+        """Return the values that each filter offers, which are those found in the team's runs."""
         return {name: sorted({group.settings[name] for group in self.groups} - {""}) for name in FILTERS}

@@ -1,4 +1,4 @@
-"""Hardware counters of a program's kernels as the page shows them: a row a kernel, and a word for what was not measured."""
+"""Prepares the hardware counters of a program's kernels for the page: one row per kernel, and a note on anything that was not measured."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STALLS = {
 
 @dataclass(frozen=True)
 class CounterRow:
-    """Shares are of 1; null where not measured."""
+    """One kernel's counters. Shares are fractions from 0 to 1, or null if they were not measured."""
 
     name: str
     own: bool
@@ -51,14 +51,14 @@ class CounterRow:
     possible: float | None
     limit: str
     registers: int | None
-    spills: int | None  # bytes a thread stores to local memory, by the compiled code; by counters, sectors of the launch
+    spills: int | None  # from the compiled code: bytes spilled to local memory per thread; from counters: sectors per launch
     spilled: bool
     stall: str
     stall_share: float | None
 
 
 def counter_rows(profile: Profile | None) -> list[CounterRow]:
-    """The longest kernels of which anything beyond their time is known; the program's own first among equals."""
+    """Return the longest-running kernels for which more than the duration is known. The program's own kernels come first among equals."""
     if profile is None:
         return []
     known = [kernel for kernel in profile.kernels if kernel.metrics or kernel.resources or kernel.occupancy_possible is not None]
@@ -66,7 +66,7 @@ def counter_rows(profile: Profile | None) -> list[CounterRow]:
 
 
 def counters_by_kernel(profile: Profile | None) -> dict[str, list[tuple[str, str]]]:
-    """What was counted of each kernel, in words, by its name; kernels of which nothing is known are left out."""
+    """Return a description of each kernel's counters, keyed by kernel name. Kernels without known counters are left out."""
     found = {kernel.name: _said(_row(kernel)) for kernel in (profile.kernels if profile else [])}
     return {name: pairs for name, pairs in found.items() if pairs}
 
@@ -89,7 +89,7 @@ def _said(row: CounterRow) -> list[tuple[str, str]]:
 
 
 def not_measured(profile: Profile | None) -> str:
-    """Why there are no counters, or of which kernels; empty where all is there."""
+    """Return why there are no counters or which kernels lack them, or "" if nothing is missing."""
     if profile is None or (profile.counters_tool and not profile.counters_reason):
         return ""
     return profile.counters_reason or "this profile is older than hardware counters"

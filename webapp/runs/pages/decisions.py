@@ -1,4 +1,4 @@
-"""The tree of decisions of a run, as its page shows it: nested, with what was believed before and after each attempt."""
+"""Prepares a run's decision tree for its page: nested, with the beliefs before and after each attempt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIGNS = {"open": ("info", "○", "open"), "done": ("ok", "✓", "done"), "given 
 
 @dataclass(frozen=True)
 class Branch:
-    """A node with what hangs below it. `chosen`: it is being tried, or was tried last."""
+    """A node with its subtree. `chosen` marks the node that is being tried or was tried last."""
 
     node: TreeNode
     children: tuple[Branch, ...]
@@ -36,7 +36,10 @@ class Branch:
 
 @dataclass(frozen=True)
 class Decisions:
-    """`seq`: of the event that shows the tree. `scale`: on which all beliefs are drawn. `marks`: how predictions came true, a sentence."""
+    """A decision tree for display.
+
+    `seq` is the event that holds the tree. `scale` is the common scale of all beliefs. `marks` is a sentence on the accuracy of the predictions.
+    """
 
     seq: int = 0
     tree: TreeChanged = TreeChanged()
@@ -50,7 +53,10 @@ class Decisions:
 
 
 def decisions_of(run: Run) -> Decisions | None:
-    """As the run's last event of its tree has it; empty where there is none yet, null where the run's workflow keeps no tree."""
+    """Return the tree from the run's last tree event.
+
+    The tree is empty if there is no such event yet. The result is None if the run's workflow keeps no tree.
+    """
     workflow = WORKFLOWS.get(run.workflow)
     row = run.events.filter(kind=TreeChanged.kind).order_by("-seq").first()
     if row is None:
@@ -63,7 +69,7 @@ def decisions_of(run: Run) -> Decisions | None:
 
 
 def _nested(tree: TreeChanged) -> tuple[Branch, ...]:
-    """The roots, each with what hangs below it; a node whose parent did not fit the event is a root itself."""
+    """Return the roots with their subtrees. A node becomes a root if its parent did not fit into the event."""
     below: dict[str | None, list[TreeNode]] = {}
     known = {node.id for node in tree.nodes}
     for node in tree.nodes:

@@ -1,4 +1,4 @@
-"""A report as a page tells it: every figure with its unit, its interval and how it was measured."""
+"""Prepares a report for the page, which shows every figure with its unit, interval and measurement method."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ class Comparing:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of one verification. `report` is None before it ended, or where the host failed: then `error` says how."""
+    """All that is known about one verification.
+
+    `report` is None until the verification ends. If the host failed, it stays None and `error` describes the failure.
+    """
 
     verification: Verification
-    status: str  # a verdict, or "queued" and "running" before there is one
+    status: str  # the verdict, or "queued" or "running" until there is one
     report: Report | None = None
     error: str = ""
     comparisons: tuple[Comparing, ...] = ()
@@ -46,18 +49,18 @@ class Evidence:
 
     @property
     def trials(self) -> list[Any]:
-        """What failed comes first."""
+        """Return the trials, failed ones first."""
         return sorted(self.report.trials, key=lambda trial: trial.ok) if self.report else []
 
     @property
     def norm(self) -> str:
-        """The norm of all checked calls where they share one: then it is said once."""
+        """Return the norm if all checked calls use the same one, so the page can state it once."""
         norms = {trial.norm for trial in self.report.trials} if self.report else set()
         return norms.pop() if len(norms) == 1 else ""
 
     @property
     def shapes(self) -> list[str]:
-        """Of the task's own inputs, as its admission saw them: what the figures hold for."""
+        """Return the shapes of the task's own inputs, as recorded at admission. The figures apply to these shapes."""
         admitted = Verification.objects.filter(run=self.verification.run_id, kind="admit", result__isnull=False).select_related("result").first()
         try:
             admission = JobResult.model_validate_json(artefacts.read(admitted.result)).admission if admitted and admitted.result else None
@@ -67,7 +70,7 @@ class Evidence:
 
     @property
     def device_ms(self) -> float | None:
-        """What the kernels of one observed call took on the GPU; None on a CPU, and where they were not observed."""
+        """Return the GPU time of the kernels in one observed call, or None on a CPU or if kernels were not observed."""
         report = self.report
         if report is None or not report.kernels or not report.environment.device.startswith("cuda"):
             return None
@@ -75,7 +78,9 @@ class Evidence:
 
     @property
     def environment(self) -> list[tuple[str, object]]:
-        """Names and values for a table; what this host has not is left out."""
+        """Return names and values for a table, without anything that the host lacks."""
+        if self.report is None:
+            return []
         env = self.report.environment
         pairs = [
             ("Device", f"{env.device_name} ({env.device})"),
@@ -112,18 +117,19 @@ def evidence_of(verification: Verification) -> Evidence:
 
 
 def verifications_of(run: Run, candidate: Candidate) -> list[Verification]:
-    """All of them, oldest first."""
+    """Return all verifications of the candidate, oldest first."""
     found = run.verifications.filter(kind="verify", candidate_number=candidate.number).select_related("result", "timeline", "device")
     return list(found.order_by("queued_at"))
 
 
 def chosen_verification(run: Run, candidate: Candidate, wanted: str | None) -> tuple[Verification | None, list[Verification]]:
-    """The one that was asked for by id, else the one that counts, else the latest."""
+    """Return the verification requested by id or, failing that, the one that counts, or else the latest."""
     everything = verifications_of(run, candidate)
     try:
         asked = uuid.UUID(wanted) if wanted else None
     except ValueError:
         asked = None
     by_id = {v.id: v for v in everything}
-    chosen = by_id.get(asked) or by_id.get(candidate.verification_id) or (everything[-1] if everything else None)
+    known = (by_id[pk] for pk in (asked, candidate.verification_id) if pk is not None and pk in by_id)
+    chosen = next(known, everything[-1] if everything else None)
     return chosen, everything

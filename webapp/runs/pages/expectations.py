@@ -1,4 +1,4 @@
-"""What a candidate was made for: the diagnosis before it, the method that was chosen, the gain that was expected, and the one that came."""
+"""Explains the purpose of a candidate: the diagnosis that led to it, the chosen method, the expected gain and the realised gain."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 
 from agents.payloads import CandidateProposed, DecisionMade, DiagnosisMade, Figure
 from verifier.report import Interval
-from webapp.runs.models import Candidate, Run
+from webapp.runs.models import Candidate, Run, Verification
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """`expected` and `realised` are speedups over the parent."""
+    """The expected and the realised gain. `expected` and `realised` are speedups over the parent."""
 
     method: str
     reason: str
     bottleneck: str
-    found: str  # what the diagnosis said
+    found: str  # the diagnosis
     headroom: float | None
     evidence: tuple[Figure, ...]
     expected: float | None
     realised: float | None
-    interval: Interval | None  # of the realised one, from both candidates' intervals against eager
+    interval: Interval | None  # interval of the realised speedup, from the intervals of both candidates over eager
     decided_at: int  # seq of the decision
 
     @property
     def kept(self) -> str:
-        """How the promise was kept: "met", "missed", "worse" or nothing."""
+        """Return whether the expectation was "met" or "missed" or the result is "worse", or "" if that is unknown."""
         if self.expected is None or self.realised is None:
             return ""
         high = self.interval.high if self.interval else self.realised
@@ -37,7 +37,7 @@ class Expectation:
 
 
 def expectation_of(run: Run, candidate: Candidate) -> Expectation | None:
-    """Out of the trace; None for a first program, and where nobody decided."""
+    """Return the expectation from the trace, or None for a first program or if no decision was recorded."""
     if candidate.parent_number is None:
         return None
     rows = list(run.events.filter(kind__in=[CandidateProposed.kind, DecisionMade.kind]).order_by("seq"))
@@ -49,14 +49,14 @@ def expectation_of(run: Run, candidate: Candidate) -> Expectation | None:
         (said.of for other in rows if row is not None and other.span == row.span and isinstance(said := other.body, DecisionMade) and said.of), None
     )
     before = [(seq, said) for seq, said in decisions if seq < proposed and said.of is None]
-    if row is not None and isinstance(row.body, CandidateProposed) and row.body.way is not None:  # the last decision may be another way's
+    if row is not None and isinstance(row.body, CandidateProposed) and row.body.way is not None:  # else it may belong to another way
         before = [(seq, said) for seq, said in before if seq == answers]
     decision = before[-1] if before else None
     if decision is None:
         return None
     seq, made = decision
     row = run.events.filter(kind=DiagnosisMade.kind, seq__lt=seq).order_by("-seq").first()
-    diagnosis = row.body if row else DiagnosisMade()
+    diagnosis = row.said(DiagnosisMade) if row else DiagnosisMade()
     return Expectation(
         method=made.method or candidate.strategy or diagnosis.method or "",
         reason=made.reason,
@@ -71,13 +71,23 @@ def expectation_of(run: Run, candidate: Candidate) -> Expectation | None:
     )
 
 
-def _over_parent(run: Run, candidate: Candidate) -> Interval | None:
-    """Both were timed against eager, in runs of their own: the errors of the two logarithms add as squares."""
-    parent = Candidate.objects.select_related("verification").filter(run=run, number=candidate.parent_number).first()
-    rows = [candidate.verification, parent.verification if parent else None]
-    if any(row is None or not row.speedup or not row.speedup_low or not row.speedup_high for row in rows):
+def _against_eager(row: Verification | None) -> Interval | None:
+    if row is None or not row.speedup or not row.speedup_low or not row.speedup_high:
         return None
-    mine, theirs = rows
-    middle = math.log(mine.speedup / theirs.speedup)
-    half = math.hypot(*(math.log(row.speedup_high / row.speedup_low) / 2 for row in rows))
+    return Interval(ratio=row.speedup, low=row.speedup_low, high=row.speedup_high)
+
+
+def _over_parent(run: Run, candidate: Candidate) -> Interval | None:
+    """Return the interval of the speedup over the parent.
+
+    Both programs were timed against eager in separate runs, so the errors of the two logarithms add in quadrature.
+    """
+    if candidate.parent_number is None:
+        return None
+    parent = Candidate.objects.select_related("verification").filter(run=run, number=candidate.parent_number).first()
+    mine, theirs = _against_eager(candidate.verification), _against_eager(parent.verification if parent else None)
+    if mine is None or theirs is None:
+        return None
+    middle = math.log(mine.ratio / theirs.ratio)
+    half = math.hypot(*(math.log(one.high / one.low) / 2 for one in (mine, theirs)))
     return Interval(ratio=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))

@@ -1,10 +1,11 @@
-"""What people give to steer a run: another plan, more budget, other settings for a fork."""
+"""The forms for steering a run: another plan, more budget, and other settings for a fork."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 
 from agents.plan_edits import MAX_STEPS, MAX_TEXT, SPACES
 from agents.settings import Settings
@@ -12,7 +13,7 @@ from webapp.tasks.search_fields import MINUTES, SIMPLE, SearchFields, initial_of
 
 
 class StepForm(forms.Form):
-    """One step of a plan. What the form does not show (operators, risk) stays as it was."""
+    """One step of a plan. Fields that the form doesn't show (operators, risk) stay unchanged."""
 
     id = forms.CharField(max_length=60, required=False, widget=forms.HiddenInput)
     title = forms.CharField(max_length=200)
@@ -32,7 +33,7 @@ StepForms = forms.formset_factory(StepForm, extra=1, can_delete=True, can_order=
 
 
 def steps_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """The plan's steps as the forms open with them; `figures` are shown beside them."""
+    """Return the plan's steps as initial values for the forms. The page shows `figures` next to them."""
     shown, figures = ("id", "title", "space", "contract", "reason"), ("floor_ms", "expected_ms", "bound", "expected")
     return [
         {name: step.get(name) or "" for name in shown}
@@ -46,7 +47,7 @@ def edited_steps(forms_of_steps: Any) -> list[dict[str, Any]]:
 
 
 class BudgetForm(forms.Form):
-    """Limits to raise; an empty field leaves its limit as it is."""
+    """The limits to raise. An empty field leaves its limit unchanged."""
 
     candidates = limit_field("candidates")
     calls = limit_field("calls")
@@ -55,14 +56,15 @@ class BudgetForm(forms.Form):
     minutes = limit_field("minutes")
     verifier_minutes = limit_field("verifier_minutes")
 
-    def __init__(self, data=None, *, settings: Settings):
+    def __init__(self, data: QueryDict | None = None, *, settings: Settings):
         opened = initial_of(settings)
         super().__init__(data, initial={name: opened[name] for name in (*SIMPLE, *MINUTES)}, label_suffix="")
         self.present = settings.budget
 
     def clean(self) -> dict[str, Any]:
-        """At least one limit has to rise; none may fall."""
-        cleaned = super().clean()
+        """Check that at least one limit rises and none falls."""
+        super().clean()
+        cleaned = self.cleaned_data
         self.raised: dict[str, float] = {}
         for field in (*SIMPLE, *MINUTES):
             unit, wanted = MINUTES.get(field, field), cleaned.get(field)
@@ -80,13 +82,14 @@ class BudgetForm(forms.Form):
 
 
 class ForkForm(SearchFields):
-    def __init__(self, data=None, *, settings: Settings):
+    def __init__(self, data: QueryDict | None = None, *, settings: Settings):
         super().__init__(data, initial=initial_of(settings), label_suffix="")
         self.before = settings
         self.offer()
 
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
+        super().clean()
+        cleaned = self.cleaned_data
         if not self.errors:
             self.check(self.settings())
         return cleaned

@@ -1,6 +1,6 @@
-"""What a run, a row of a list or a candidate comes to: the speedup over the best baseline that was measured, and an outcome with its confidence.
+"""The headline of a run, list row or candidate: its outcome, and how certain it is, with the speedup over the best measured baseline.
 
-static/js/run/headline.js says the same of a run that is being watched; tests/unit/webapp/runs/test_headline.py holds the two together.
+static/js/run/headline.js computes the same for a run that is being watched. tests/unit/webapp/runs/test_headline.py keeps the two consistent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNMEASURED = {"inconclusive": "noisy", "infrastructure_error": "unmeasured"}
 
 @dataclass(frozen=True)
 class Figure:
-    """A speedup with its 95 % interval; the bounds are None where only the ratio is known."""
+    """A speedup with its 95 % interval. The bounds are None if only the ratio is known."""
 
     ratio: float
     low: float | None
@@ -42,8 +42,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Headline:
-    """`outcome` is a key of OUTCOMES, "" while nothing is known. `first` is over `against`; `eager` comes second, None where it is the first.
-    `provisional`: measured against eager alone, so that a compiler may be as fast."""
+    """The outcome of a run with its speedups.
+
+    `outcome` is a key of OUTCOMES, or "" while nothing is known. `first` is the speedup over `against`. `eager` is the second figure, or None if
+    `first` is already over eager. `provisional` means that the program was measured against eager alone, so a compiler may be just as fast.
+    """
 
     outcome: str = ""
     first: Figure | None = None
@@ -53,7 +56,7 @@ class Headline:
 
     @property
     def useful(self) -> bool:
-        """Whether there is a program that is worth taking."""
+        """Return whether there is a program worth using."""
         return self.outcome in ("faster", "promising")
 
     @property
@@ -79,33 +82,39 @@ def of_verification(row: Verification | None) -> Headline:
 
 
 def of_run(run: Run, best: Verification | None, latest: str = "") -> Headline:
-    """`best` is the verification that counts of the run's best candidate; `latest` the status of its last one."""
+    """Return a run's headline.
+
+    `best` is the decisive verification of the run's best candidate, and `latest` is the status of the run's last verification.
+    """
     found = of_verification(best)
     if found.outcome or run.state != "finished":
         return found
     if run.outcome == "inconclusive" or run.outcome == "cancelled":
         return Headline("noisy" if run.outcome == "inconclusive" else "cancelled")
-    if run.outcome == "out_of_budget" and latest in UNMEASURED:  # it ran out because nothing could be measured, which is no judgement of the model
+    if run.outcome == "out_of_budget" and latest in UNMEASURED:  # the run ended because nothing could be measured, so the model has not been judged
         return Headline(UNMEASURED[latest])
     if not run.searches and latest and latest != "passed":
         return Headline(UNMEASURED.get(latest, "wrong"))
-    if run.speedup:  # of a trace that names its result and carries no report
+    if run.speedup:  # from an imported trace that contains a result but no report
         only = Figure(run.speedup["ratio"], run.speedup.get("low"), run.speedup.get("high"))
         return Headline(_outcome(only, confirmed=False), only, NAMES[EAGER], provisional=True)
     return Headline("none")
 
 
 def best_of(row: Verification) -> Figure:
-    """Over the best baseline. A row that is older than its bounds takes those over eager, which the same calls of the program scatter."""
+    """Return the speedup over the best baseline.
+
+    Older rows have no stored bounds for it and use the bounds over eager, because the scatter comes from the same program calls.
+    """
     ratio, low, high = row.best_baseline_speedup, row.best_baseline_low, row.best_baseline_high
-    assert ratio is not None  # who calls has seen that there is one
+    assert ratio is not None  # the caller has checked this
     if low is None and row.speedup and row.speedup_low is not None and row.speedup_high is not None:
         low, high = ratio * row.speedup_low / row.speedup, ratio * row.speedup_high / row.speedup
     return Figure(ratio, low, high)
 
 
 def best_verification(run: Run) -> Verification | None:
-    """Returns the verification of the run's best candidate: the full one before the quick ones."""
+    """Return the verification of the run's best candidate, preferring a full one to a quick one."""
     if run.best_candidate is None:
         return None
     rows = run.verifications.filter(kind="verify", status="passed", candidate_number=run.best_candidate)
@@ -118,14 +127,14 @@ def headline_of(run: Run) -> Headline:
 
 
 def of_row(run: Any) -> Headline:
-    """For a run as `listing.with_best` gives it, without a query; for any other with two."""
+    """Return the headline of a run. This needs no query for a run from `listing.with_best`, and two queries for any other."""
     if not hasattr(run, "latest_status"):
         return headline_of(run)
     return of_run(run, Verification(**run.best) if run.best else None, run.latest_status or "")
 
 
 def to_go_on(run: Run) -> str:
-    """What a run that ended early needs to continue; "" for any other."""
+    """Return what a run that ended early needs in order to continue, or "" for any other run."""
     if run.state != "finished" or not run.searches:
         return ""
     if run.outcome == "out_of_budget":

@@ -1,9 +1,10 @@
-"""Which runs a list shows: search, filters, order, and pages by cursor, so that the last page costs what the first does."""
+"""Selects the runs for a list: search, filters, order and cursor pagination. With cursors, the last page costs no more than the first."""
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,12 +20,12 @@ from webapp.runs.models import RATIO, TOOK, Candidate, Run, Tag, Verification
 from webapp.runs.pages.census import FILTERS, STATES, Census
 
 PAGE_SIZE = 50
-# Columns of the best candidate's verification that a row's headline is made from (webapp/runs/pages/headline.py).
+# The columns of the best candidate's verification that are needed for a row's headline (webapp/runs/pages/headline.py).
 OF_THE_BEST = (
     *("status", "tier", "speedup", "speedup_low", "speedup_high"),
     *("best_baseline", "best_baseline_speedup", "best_baseline_low", "best_baseline_high", "baselines"),
 )
-# Name -> (expression, whether the largest come first). Ties are settled by the id.
+# Name -> (expression, whether the largest values come first). The id breaks ties.
 ORDERS: dict[str, tuple[Any, bool]] = {
     "-created": (F("created_at"), True),
     "created": (F("created_at"), False),
@@ -37,12 +38,12 @@ ORDERS: dict[str, tuple[Any, bool]] = {
 
 @dataclass(frozen=True)
 class Listing:
-    """What was asked for. What makes no sense is left out rather than refused: an address may be old."""
+    """The parsed request. Invalid values are ignored instead of refused, because a URL may be old."""
 
     state: str = ""
     text: str = ""
     order: str = "-created"
-    chosen: dict[str, str] = field(default_factory=dict)  # of FILTERS
+    chosen: dict[str, str] = field(default_factory=dict)  # keys as in FILTERS
     tag: str = ""
     after: str = ""
     before: str = ""
@@ -69,21 +70,21 @@ class Listing:
 
     @property
     def query(self) -> str:
-        """As it stands in an address, without the place in the list: what a saved filter keeps."""
+        """Return the query string for a saved filter, without the position in the list."""
         named = {"q": self.text, "state": self.state, "tag": self.tag, **self.chosen, "sort": "" if self.order == "-created" else self.order}
         return urlencode({name: value for name, value in named.items() if value})
 
 
 @dataclass(frozen=True)
 class Page:
-    """Runs in their order, and the cursors of the pages beside this one; empty where there is none."""
+    """One page of runs in order, with the cursors of the adjacent pages. A cursor is empty if there is no such page."""
 
     runs: list[Run]
     total: int
     older: str
     newer: str
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Run]:
         return iter(self.runs)
 
     def __bool__(self) -> bool:
@@ -91,20 +92,20 @@ class Page:
 
 
 def with_best(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """With what a row's headline is made from (`webapp.runs.pages.headline.of_row`). Subqueries run for the rows of a page only."""
+    """Add the columns needed for a row's headline (`webapp.runs.pages.headline.of_row`). The subqueries run only for the rows of a page."""
     verdicts = Verification.objects.filter(run=OuterRef("pk"), kind="verify").exclude(status="").order_by("-queued_at")
     best = _of_the_best().values(row=JSONObject(**{name: name for name in OF_THE_BEST}))
     return runs.annotate(best=Subquery(best[:1]), latest_status=Subquery(verdicts.values("status")[:1]))
 
 
 def _of_the_best() -> QuerySet[Verification]:
-    """Verifications of a run's best candidate, the one that counts first: "full" before "quick"."""
+    """Return the verifications of a run's best candidate. The decisive one comes first ("full" before "quick")."""
     best = Verification.objects.filter(run=OuterRef("pk"), kind="verify", status="passed", candidate_number=OuterRef("best_candidate"))
     return best.order_by("tier", "-queued_at")
 
 
 def team_runs(team: Team) -> QuerySet[Run]:
-    """The team's runs, newest first, with what a row shows of the best candidate's report."""
+    """Return the team's runs, newest first, with the columns of the best candidate's report that a row shows."""
     best = _of_the_best()
     latest = Verification.objects.filter(run=OuterRef("pk"), device_name__gt="").order_by("-queued_at")
     proposed = Candidate.objects.filter(run=OuterRef("pk")).order_by().values("run").annotate(n=Count("pk")).values("n")
@@ -119,7 +120,7 @@ def team_runs(team: Team) -> QuerySet[Run]:
 
 
 def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
-    """Every word has to occur in the title, the task's name, the workflow, the device or the person's name."""
+    """Filter runs by words, each of which must occur in the title, the task's name, the workflow, the device or the person's name."""
     for word in text.split()[:8]:
         runs = runs.filter(
             Q(title__icontains=word)
@@ -142,7 +143,7 @@ def page_of(team: Team, listing: Listing, census: Census) -> Page:
     expression, largest_first = ORDERS[listing.order]
     keyed = narrowed(Run.objects.filter(team=team)).annotate(key=expression)
     if listing.order.endswith("time"):
-        keyed = keyed.filter(key__isnull=False)  # what has not ended has no time yet
+        keyed = keyed.filter(key__isnull=False)  # a run that has not ended has no total time yet
     counted = not listing.text and not listing.tag and not listing.order.endswith("time")
     total = census.total(listing.state, listing.chosen) if counted else keyed.count()
     backwards = bool(listing.before)
@@ -151,7 +152,7 @@ def page_of(team: Team, listing: Listing, census: Census) -> Page:
     if edge is not None:
         value, pk = edge
         beyond = "lt" if down else "gt"
-        # The first condition is the one that an index begins at.
+        # The first condition is where the index scan starts.
         keyed = keyed.filter(Q(**{f"key__{beyond}e": value}), Q(**{f"key__{beyond}": value}) | Q(**{f"pk__{beyond}": pk}))
     sign = "-" if down else ""
     found = list(keyed.order_by(f"{sign}key", f"{sign}pk").values_list("pk", "key")[: PAGE_SIZE + 1])
@@ -176,12 +177,22 @@ def write_cursor(row: tuple[Any, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps([value, str(pk)], separators=(",", ":")).encode()).decode().rstrip("=")
 
 
+def _seconds(text: Any) -> timedelta:
+    return timedelta(seconds=float(text))
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "at": datetime.fromisoformat,
+    "s": _seconds,
+    "n": float,
+}  # by the kind of the column that a list is sorted by
+
+
 def read_cursor(text: str) -> tuple[Any, str] | None:
-    """What `write_cursor` wrote; None for anything else: then the list begins at its beginning."""
+    """Parse a cursor written by `write_cursor`. For anything else return None, and the list starts at the beginning."""
     try:
         value, pk = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         kind, inner = next(iter(value.items()))
-        read = {"at": datetime.fromisoformat, "s": lambda seconds: timedelta(seconds=float(seconds)), "n": float}[kind]
-        return read(inner), str(UUID(pk))
+        return READERS[kind](inner), str(UUID(pk))
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
         return None

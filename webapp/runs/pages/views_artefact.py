@@ -1,4 +1,4 @@
-"""Bytes that belong to a run: artefacts by content, programs and the task as files."""
+"""Serves a run's bytes: artefacts by hash, and the task and programs as files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def file_name(text: str, fallback: str) -> str:
-    """A name that is safe in a header and in any file system."""
+    """Return a version of the name that is safe in a header and on any file system."""
     return _UNSAFE.sub("-", text).strip("-.")[:80] or fallback
 
 
@@ -36,11 +36,11 @@ def source_response(source: str | bytes, name: str) -> HttpResponse:
 @login_required
 @require_GET
 def artefact(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
-    """The bytes of one artefact of the run's team. Never HTML: what a stranger wrote must not run in our origin."""
+    """Serve one artefact of the run's team. It is never served as HTML, because untrusted content must not run in our origin."""
     run, _ = run_for(request, run_id)
     stored = get_object_or_404(Artefact, team=run.team, sha=sha)
     if not has_right(request, run.team_id, "view") and not belongs_to(run, sha):
-        raise Http404("no such artefact")  # a published run opens its own artefacts, not those of the team's other runs
+        raise Http404("no such artefact")  # publishing a run must not expose artefacts of the team's other runs
     if request.headers.get("If-None-Match") == f'"{sha}"':
         return HttpResponseNotModified()
     media_type = stored.media_type if stored.media_type in SHOWN else "application/octet-stream"
@@ -55,7 +55,7 @@ def artefact(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
 
 
 def belongs_to(run: Run, sha: str) -> bool:
-    """Whether an event of this run names the artefact."""
+    """Return whether one of the run's events refers to the artefact."""
     return run.events.annotate(text=Cast("payload", TextField())).filter(text__contains=f'"{sha}"').exists()
 
 

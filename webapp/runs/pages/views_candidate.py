@@ -1,4 +1,4 @@
-"""One candidate: what changed, whether it is right, whether it is fast, and how that is known."""
+"""Shows one candidate: the change, whether it is correct and fast, and the evidence."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def candidate_page(request: HttpRequest, run_id: uuid.UUID, number: int) -> Http
 @login_required
 @require_GET
 def candidate_fragment(request: HttpRequest, run_id: uuid.UUID, number: int, tab: str) -> HttpResponse:
-    """One tab without the page around it: what the live page puts into its right pane."""
+    """Render one tab without the page around it, for the right pane of the live page."""
     if tab not in TABS:
         raise Http404("no such tab")
     run, _ = run_for(request, run_id)
@@ -61,18 +61,19 @@ def candidate_fragment(request: HttpRequest, run_id: uuid.UUID, number: int, tab
 
 
 def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> dict[str, Any]:
-    """What the templates of all tabs share, and what the shown one needs."""
+    """Return the context shared by the templates of all tabs, plus what the shown tab needs."""
     candidate = get_object_or_404(Candidate.objects.select_related("program", "timeline", "profile"), run=run, number=number)
     tab = tab if tab in TABS else "diff"
     chosen, verifications = chosen_verification(run, candidate, request.GET.get("verification"))
     evidence = evidence_of(chosen) if chosen else None
+    report = evidence.report if evidence else None
     source = artefacts.read(candidate.program).decode("utf-8", "replace")
     context = {
         "run": run,
         "candidate": candidate,
         "tab": tab,
         "evidence": evidence,
-        "report": evidence.report if evidence else None,
+        "report": report,
         "found": headline.of_verification(chosen),
         "verifications": verifications,
         "program_name": f"candidate-{number}.py",
@@ -83,20 +84,20 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
     if tab == "diff":
         context |= diff_context(request, run, candidate)
     elif tab == "kernels":
-        context |= kernels_context(candidate, context["report"]) | {"compared": compared_with(run, candidate)}
+        context |= kernels_context(candidate, report) | {"compared": compared_with(run, candidate)}
     elif tab == "source":
-        context["rows"] = source_html(source, line_notes(context["report"], source), number)
+        context["rows"] = source_html(source, line_notes(report, source), number)
     return context
 
 
 def author_of(run: Run, number: int) -> str:
-    """The profile and model that wrote the program; "" for the built-in Coder and for people."""
+    """Return the profile and model that wrote the program, or "" for the built-in Coder and for people."""
     said = (event.body for event in run.events.filter(kind=CandidateProposed.kind).order_by("seq"))
     return next((one.author for one in said if isinstance(one, CandidateProposed) and one.candidate == number), "")
 
 
 def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict[str, Any]:
-    """The diff against `?against=parent|task|N|<run>:N`, with the options of every diff."""
+    """Return the diff against `?against=parent|task|N|<run>:N`, with the options of every diff."""
     parent = candidate.parent_number
     against = request.GET.get("against", "parent")
     if against == "parent" and parent is None:
@@ -119,13 +120,13 @@ def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict[s
 
 
 def kernels_context(candidate: Candidate, report: Report | None) -> dict[str, Any]:
-    """The profiler's digest, and what the compiler used for each kernel as one table."""
+    """Return the profiler's digest and the compiler's resource usage per kernel as one table."""
     profile = None
     if candidate.profile is not None:
         try:
             profile = stored_profile(artefacts.read(candidate.profile))
         except ValidationError:
-            pass  # of a newer version: the report's own kernels are still shown
+            pass  # a newer version wrote the profile; the kernels in the report are still shown
     resources = report.build.resources if report and report.build else []
     names = list(dict.fromkeys(name for row in resources for name in row))
     kernels = [(kernel, kernel.mean_us / 1000) for kernel in profile.kernels] if profile else []
@@ -142,14 +143,14 @@ def kernels_context(candidate: Candidate, report: Report | None) -> dict[str, An
 
 
 def compared_with(run: Run, candidate: Candidate) -> dict[str, Any] | None:
-    """The candidate beside which this one's roofline says most: the run's best, or of the best the one that it was made from."""
+    """Return the most informative candidate for comparing rooflines: the run's best or, for the best candidate, its parent."""
     if run.best_candidate is not None and run.best_candidate != candidate.number:
         return {"number": run.best_candidate, "why": "the best of the run"}
     return {"number": candidate.parent_number, "why": "its parent"} if candidate.parent_number is not None else None
 
 
 def stored_profile(data: bytes) -> Profile | None:
-    """A profile as it is stored: alone, or within its job's result."""
+    """Parse a stored profile, either on its own or inside its job's result."""
     try:
         return Profile.model_validate_json(data)
     except ValidationError:

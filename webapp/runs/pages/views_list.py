@@ -1,4 +1,5 @@
-"""The list of runs: what asks for somebody, search, filter, run again, archive. What changes while it is open is swapped cell by cell."""
+"""The run list, with runs that need attention, search, filters, and actions to run again and to archive. Cells that change while the list is open are
+swapped individually."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def run_list(request: Request) -> HttpResponse:
         "tags": sorted(set(Tag.objects.filter(team=request.team).values_list("name", flat=True))),
         "query": listing.query,
         "saved": SavedFilter.objects.filter(user=request.user, team=request.team).order_by("name"),
-        # The head of the list alone: whoever searches or turns pages looks for something else.
+        # Show this only at the start of the unfiltered list, because a person who searches or turns pages is looking for something else.
         "asking": asking(request.team, request.user) if not listing.query and not listing.after and not listing.before else [],
         "states": [{"name": name, "label": label, "count": counts[name]} for name, (label, _) in STATES.items()],
         "may_act": has_right(request, request.team, "act"),
@@ -61,7 +62,7 @@ def run_list(request: Request) -> HttpResponse:
 @login_required
 @require_GET
 def run_list_live(request: Request) -> HttpResponse:
-    """Cells of the named runs, for htmx to swap in place, and how many runs are newer than the open page."""
+    """Return the cells of the named runs, for htmx to swap in place, and the number of runs that are newer than the open page."""
     try:
         ids = [uuid.UUID(name) for name in request.GET.get("ids", "").split(",") if name][:PAGE_SIZE]
         since = parse_datetime(request.GET.get("since", ""))
@@ -75,7 +76,7 @@ def run_list_live(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def run_again(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """The same task with the same settings once more, as a run of its own."""
+    """Start another run of the same task with the same settings."""
     run, _ = run_for(request, run_id, "act")
     try:
         return redirect("runs:run", services.rerun(run, request.user).pk)
@@ -87,7 +88,7 @@ def run_again(request: Request, run_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_POST
 def run_archive(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Takes a finished run out of the list, or brings it back (`restore`). Nothing is deleted."""
+    """Archive a finished run, which removes it from the list, or restore it (`restore`). Nothing is deleted."""
     run, _ = run_for(request, run_id, "act")
     restore = "restore" in request.POST
     if run.state != "finished" and not restore:
@@ -103,7 +104,7 @@ def run_archive(request: Request, run_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_POST
 def run_publish(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Shows the run and its results to everyone who can sign in, or to the team only (`withdraw`)."""
+    """Publish the run and its results to everyone who can sign in, or restrict them to the team again (`withdraw`)."""
     run, _ = run_for(request, run_id, "own")
     withdraw = "withdraw" in request.POST
     if not withdraw:
@@ -112,6 +113,6 @@ def run_publish(request: Request, run_id: uuid.UUID) -> HttpResponse:
         Run.objects.filter(pk=run.pk).update(published=not withdraw)
         audit.record(request, run.team, "run.withdrawn" if withdraw else "run.published", run.title, {"run": str(run.pk)})
         if withdraw:
-            access_changed()  # who followed it from outside sees no more of it
+            access_changed()  # followers outside the team lose access to the run
     messages.success(request, f"{run.title} is now {'visible only to its team' if withdraw else 'published: visible to everyone who can sign in'}.")
     return back(request)

@@ -1,4 +1,4 @@
-"""The live page of one run: its frame, its events over HTTP, and its controls."""
+"""The live page of a run: its frame, its events over HTTP, and its controls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_GET
 def run_decisions(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """The tree of decisions as it is now, for a page that has an older one."""
+    """Render the current decision tree for a page that shows an older one."""
     run, _ = run_for(request, run_id)
     response = render(request, "runs/_decisions.html", {"run": run, "decisions": decisions_of(run)})
     response["Cache-Control"] = "no-store"
@@ -58,7 +58,8 @@ def run_decisions(request: Request, run_id: uuid.UUID) -> HttpResponse:
 
 
 def note_readers(run: Run) -> dict[str, Any]:
-    """Who plays the roles that a note can be for, and what of a note the built-in compiler obeys; "" where it plays none."""
+    """Return the agents in the roles that a note can address, and the instructions in a note that the built-in compiler follows ("" if it has no such
+    role)."""
     settings = Settings.model_validate(run.settings)
     by_compiler = compiled(settings)
     players = [(role, role.capitalize(), BUILT_IN if role in by_compiler else getattr(settings, setting)) for role, setting in ROLES.items()]
@@ -66,7 +67,7 @@ def note_readers(run: Run) -> dict[str, Any]:
 
 
 def page_config(run: Run, can_control: bool) -> dict[str, Any]:
-    """What the page's script needs to know before the first event."""
+    """Return the configuration that the page's script needs before the first event."""
     base = reverse("runs:run", args=[run.id])
     return {
         "run": str(run.id),
@@ -89,7 +90,7 @@ def page_config(run: Run, can_control: bool) -> dict[str, Any]:
 
 
 def usual(run: Run) -> dict[str, Any] | None:
-    """What finished runs like this one took; None for one that has ended, and where there are too few."""
+    """Return the usage of similar finished runs, or None if this run has ended or there are too few."""
     if run.state == "finished":
         return None
     known = estimates.of_run(run)
@@ -99,7 +100,7 @@ def usual(run: Run) -> dict[str, Any] | None:
 @login_required
 @require_GET
 def run_ways(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """The ways side by side without the page around them: what the live page puts in their place."""
+    """Render the ways in columns, without the page around them, for the live page to insert."""
     run, _ = run_for(request, run_id)
     response = render(request, "runs/_ways.html", {"run": run, **ways_of(run)})
     response["Cache-Control"] = "private, no-cache"
@@ -109,7 +110,7 @@ def run_ways(request: Request, run_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_GET
 def run_standing(request: Request, run_id: uuid.UUID) -> JsonResponse:
-    """The run's place among what waits for its device or for an orchestrator; `what` is "" where nothing of it waits."""
+    """Return the run's position in the queue for its device or for an orchestrator. `what` is "" if the run has no waiting job."""
     run, _ = run_for(request, run_id)
     response = JsonResponse(asdict(standing_of(run)))
     response["Cache-Control"] = "no-store"
@@ -119,7 +120,7 @@ def run_standing(request: Request, run_id: uuid.UUID) -> JsonResponse:
 @login_required
 @require_GET
 def run_events(request: Request, run_id: uuid.UUID) -> JsonResponse:
-    """The same data as the websocket, for a page without one: `{"events", "last", "head"}` after `since`."""
+    """Return `{"events", "last", "head"}` after `since`: the websocket's data, for a page that has no websocket."""
     run, _ = run_for(request, run_id)
     try:
         since = max(0, int(request.GET.get("since", 0)))
@@ -137,7 +138,7 @@ def run_events(request: Request, run_id: uuid.UUID) -> JsonResponse:
 @login_required
 @require_POST
 def run_control(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Asks the engine to pause, resume or cancel; the run obeys at its next step and says so by an event."""
+    """Ask the engine to pause, resume or cancel the run. The engine acts at its next step and confirms with an event."""
     run, can_control = run_for(request, run_id)
     action = request.POST.get("action", "")
     if not can_control:

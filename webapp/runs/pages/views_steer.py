@@ -1,4 +1,4 @@
-"""Steering a run: a note to an agent, another plan, more budget, a fork."""
+"""Views for steering a run: a note to an agent, another plan, more budget, and a fork."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.db.models import Max
-from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.http import HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -16,6 +16,7 @@ from agents.payloads import CandidateProposed, PlanEdited, PlanProposed, SpanOpe
 from agents.plan_edits import PlanRefused, edited_plan
 from agents.strategies import CATALOGUE
 from webapp.accounts import audit
+from webapp.accounts.signed_in import Request
 from webapp.runs import control, forks
 from webapp.runs.access import run_for
 from webapp.runs.models import Event, Run
@@ -25,14 +26,14 @@ TAKEN = 202
 BEFORE_PLAN = "plan"
 
 
-def _steered(request: HttpRequest, run_id: uuid.UUID) -> Run:
+def _steered(request: Request, run_id: uuid.UUID) -> Run:
     run, _ = run_for(request, run_id, "act")
     return run
 
 
 @login_required
 @require_POST
-def send_note(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+def send_note(request: Request, run_id: uuid.UUID) -> HttpResponse:
     run = _steered(request, run_id)
     try:
         if run.state == "finished":
@@ -47,8 +48,8 @@ def send_note(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def plan_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The plan as forms, until there is a program by it."""
+def plan_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
+    """Show the plan as forms until a program implements it."""
     run = _steered(request, run_id)
     event = Event.objects.filter(run=run, kind__in=(PlanProposed.kind, PlanEdited.kind)).order_by("-seq").first()
     closed = ""
@@ -75,8 +76,9 @@ def plan_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def budget_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Raise limits: of a run that goes on at once; one that ran out of them goes on as a fork, where it was first refused."""
+def budget_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
+    """Raise the run's limits. A live run continues immediately, and a run that has exhausted its limits continues as a fork from its first
+    refusal."""
     run = _steered(request, run_id)
     settings = forks.settings_now(run)
     at = forks.refused_at(run) if run.state == "finished" else None
@@ -88,6 +90,7 @@ def budget_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
                 control.request_control(run, "raise-budget", by=request.user, limits=form.raised)
                 audit.record(request, run.team, "budget.raised", run.title, {"run": str(run.pk), **form.raised})
             return redirect("runs:run", run_id=run.id)
+        assert at is not None  # otherwise the form is closed
         budget = settings.budget.model_copy(update=form.raised)
         with transaction.atomic():
             forked = forks.fork_run(run, at, settings.model_copy(update={"budget": budget}), user=request.user)
@@ -99,8 +102,11 @@ def budget_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "POST"])
-def fork_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Other settings from an event on: `?at=SEQ`, `?at=plan` (before the plan), `?candidate=N` (after its diagnosis); by default the last."""
+def fork_page(request: Request, run_id: uuid.UUID) -> HttpResponse:
+    """Fork the run from an event with other settings.
+
+    `?at=SEQ`, `?at=plan` (before the plan) or `?candidate=N` (after its diagnosis) selects the event. The default is the last one.
+    """
     run = _steered(request, run_id)
     given = request.POST.get("at") or _place(run, request)
     settings = forks.settings_now(run)
@@ -124,24 +130,24 @@ def fork_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "runs/fork.html", context, status=422 if form.errors or problem else 200)
 
 
-def _data(request: HttpRequest) -> QueryDict | None:
+def _data(request: Request) -> QueryDict | None:
     return request.POST if request.method == "POST" else None
 
 
-def _place(run: Run, request: HttpRequest) -> str:
-    """The event that a link names."""
+def _place(run: Run, request: Request) -> str:
+    """Return the event named in a link."""
     events = Event.objects.filter(run=run)
     if request.GET.get("at") == BEFORE_PLAN:
         opened = events.filter(kind=SpanOpened.kind, span="plan").values_list("seq", flat=True).first()
         return str(opened - 1 if opened else run.last_seq)
     if "candidate" in request.GET:
         number = _number(request.GET["candidate"])
-        proposed = next((e for e in events.filter(kind=CandidateProposed.kind) if e.body.candidate == number), None)
+        proposed = next((e for e in events.filter(kind=CandidateProposed.kind) if e.said(CandidateProposed).candidate == number), None)
         last = events.filter(span=proposed.span).aggregate(Max("seq"))["seq__max"] if proposed else None
         return str(last or run.last_seq)
     return request.GET.get("at") or str(run.last_seq)
 
 
 def _number(text: str) -> int:
-    """Of an event; 0, which none has, for anything else."""
+    """Parse an event number. Anything else gives 0, which is never an event's number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

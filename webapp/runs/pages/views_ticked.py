@@ -1,4 +1,4 @@
-"""What is done with ticked rows of the list, and what a person keeps of it: tags, saved filters, reasons that were dismissed."""
+"""Actions on the ticked rows of the list, and a person's tags, saved filters and dismissed reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_FILTERS = 30
 
 
 def back(request: Request) -> HttpResponse:
-    """To the page that the form named as `next`, where it is one of ours; else to the list."""
+    """Redirect to the form's `next` if it is one of our pages, otherwise to the list."""
     wanted = request.POST.get("next", "")
     allowed = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     return HttpResponseRedirect(wanted if allowed and wanted.startswith(("/", "http")) else reverse("runs:list"))
@@ -37,7 +37,7 @@ def back(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def ticked(request: Request) -> HttpResponse:
-    """`action` (compare, archive, restore, tag, untag) for the runs that are named as `with`, of the current team."""
+    """Apply `action` (compare, archive, restore, tag, untag) to the current team's runs listed in `with`."""
     action = request.POST.get("action", "")
     require(request, request.team, "view" if action == "compare" else "act")
     try:
@@ -66,7 +66,7 @@ def ticked(request: Request) -> HttpResponse:
 
 
 def _archive(request: Request, runs: list[Run], *, restore: bool) -> None:
-    """Nothing is deleted; what still runs stays in the list."""
+    """Archive or restore runs. Nothing is deleted, and unfinished runs stay in the list."""
     taken = [run for run in runs if restore or run.state == "finished"]
     with transaction.atomic():
         Run.objects.filter(pk__in=[run.pk for run in taken]).update(archived_at=None if restore else timezone.now())
@@ -81,7 +81,7 @@ def _archive(request: Request, runs: list[Run], *, restore: bool) -> None:
 @login_required
 @require_POST
 def save_filter(request: Request) -> HttpResponse:
-    """Keeps the question of `query` under `name` for this person in this team; with `forget` it is dropped."""
+    """Save the query string in `query` under `name` for this person in this team, or delete it (`forget`)."""
     name = " ".join(request.POST.get("name", "").replace("\0", "").split())[: SavedFilter.LONGEST]
     mine = SavedFilter.objects.filter(user=request.user, team=request.team)
     if "forget" in request.POST:
@@ -100,7 +100,7 @@ def save_filter(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def dismiss(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """The run asks this person no more for this reason."""
+    """Stop the run from asking this person for attention for this reason."""
     run, _ = run_for(request, run_id)
     reason = request.POST.get("reason", "")
     if reason not in REASONS:

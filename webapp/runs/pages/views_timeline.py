@@ -1,4 +1,4 @@
-"""A timeline on a page of its own, alone or with another one on the same scale, and its export."""
+"""Shows a timeline on its own page, alone or with another one on the same scale, and exports it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 import uuid
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
@@ -33,7 +35,7 @@ REFERENCE = "the reference"
 @login_required
 @require_GET
 def timeline_page(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
-    """`?against=<sha>` or `?against=reference` puts another timeline of the run above it, on one scale."""
+    """Show a timeline. `?against=<sha>` or `?against=reference` shows another timeline of the run above it, on the same scale."""
     run, _ = run_for(request, run_id)
     stored = timeline_of(run, sha)
     others = other_timelines(run, sha)
@@ -56,15 +58,15 @@ def timeline_page(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResp
             "lanes": json.dumps([lane(run, one) for one in (against, stored) if one is not None]),
         },
     )
-    # The tab that "Open in Perfetto" opens has to keep its tie to this page, or the trace cannot be handed over.
+    # The tab opened by "Open in Perfetto" must keep its reference to this page, because the trace is handed over through it.
     response["Cross-Origin-Opener-Policy"] = "same-origin-allow-popups"
     return response
 
 
 @login_required
 @require_GET
-def timeline_trace(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
-    """The timeline as Chrome's trace format, streamed: a million events are 200 MB of JSON, a tenth of that on the wire."""
+def timeline_trace(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponseBase:
+    """Stream the timeline in Chrome's trace format. A million events are 200 MB of JSON, and a tenth of that when compressed."""
     run, _ = run_for(request, run_id)
     stored = timeline_of(run, sha)
     try:
@@ -85,7 +87,7 @@ def timeline_trace(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpRes
 
 
 def timeline_of(run: Run, sha: str) -> Artefact:
-    """A timeline that an event of this run names; `Http404` for any other."""
+    """Return a timeline that one of the run's events refers to. Raises `Http404` for any other."""
     stored = get_object_or_404(Artefact, team=run.team, sha=sha, media_type=MEDIA_TYPE)
     if not belongs_to(run, sha):
         raise Http404("no such timeline")
@@ -96,8 +98,8 @@ def name_of(candidate: Candidate | None) -> str:
     return f"candidate {candidate.number}" if candidate else REFERENCE
 
 
-def lane(run: Run, stored: Artefact) -> dict:
-    """What static/js/timeline/ needs to draw one timeline."""
+def lane(run: Run, stored: Artefact) -> dict[str, Any]:
+    """Return the data that static/js/timeline/ needs to draw one timeline."""
     candidate = run.candidates.select_related("profile").filter(timeline=stored).order_by("-number").first()
     profile = profile_beside(run, stored)
     return {
@@ -111,20 +113,24 @@ def lane(run: Run, stored: Artefact) -> dict:
 
 
 def profile_beside(run: Run, stored: Artefact) -> Profile | None:
-    """The profile that was made with this timeline, of the reference too; null where there is none that can be read."""
-    attached = (row.body for row in run.events.filter(kind=ProfileAttached.kind).order_by("-seq"))
+    """Return the profile recorded with this timeline, which may be the reference's, or None if none can be read."""
+    attached = (row.said(ProfileAttached) for row in run.events.filter(kind=ProfileAttached.kind).order_by("-seq"))
     named = next((said.profile.sha for said in attached if said.profile and said.timeline and said.timeline.sha == stored.sha), None)
     profile = Artefact.objects.filter(team=run.team, sha=named).first() if named else None
     if profile is None:
         return None
     try:
         return stored_profile(artefacts.read(profile))
-    except ValidationError:  # of a newer version
+    except ValidationError:  # a newer version wrote it
         return None
 
 
 def own_names(candidate: Candidate | None) -> list[str] | None:
-    """Names of the program's own kernels: none in the reference; None where no profile tells them apart. (Newer recordings carry them.)"""
+    """Return the program's own kernel names.
+
+    The list is empty for the reference. The result is None if no profile says which kernels are the program's own. (Newer recordings include the
+    names.)
+    """
     if candidate is None:
         return []
     if candidate.profile is None:
@@ -136,12 +142,12 @@ def own_names(candidate: Candidate | None) -> list[str] | None:
         return None
 
 
-def other_timelines(run: Run, sha: str) -> list[dict]:
-    """Every other timeline of the run, the reference's first, as its events name them."""
+def other_timelines(run: Run, sha: str) -> list[dict[str, str]]:
+    """Return the other timelines that the run's events refer to, the reference's first."""
     found: dict[str, str] = {}
     for row in run.events.filter(kind__in=[ProfileAttached.kind, VerificationFinished.kind]).order_by("seq"):
         said = row.body
-        if said.timeline is not None and said.timeline.sha != sha:
+        if isinstance(said, ProfileAttached | VerificationFinished) and said.timeline is not None and said.timeline.sha != sha:
             found[said.timeline.sha] = REFERENCE if said.candidate is None else f"candidate {said.candidate}"
     return sorted(
         ({"sha": key, "name": name} for key, name in found.items()), key=lambda one: (one["name"] != REFERENCE, len(one["name"]), one["name"])

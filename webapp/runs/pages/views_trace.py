@@ -1,4 +1,4 @@
-"""What the trace explorer asks for: stretches of the trace, whole texts, exchanges with models, and hits of a search."""
+"""The endpoints of the trace explorer: stretches of the trace, full texts, exchanges with models, and search hits."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from webapp.runs.trace.reading import EVENT_JSON
 from webapp.runs.trace.search import BadQuery, Query, search
 from webapp.runs.trace.texts import NoSuchText, portion
 
-STRETCH = 2500  # events of one answer; the page asks for whole stretches, so that browsers can keep them
-FORM = "1"  # of what condense() makes: a new number makes browsers forget what they kept
+STRETCH = 2500  # events per response; pages request whole stretches so that the browser can cache them
+FORM = "1"  # version of condense()'s output; a new version makes browsers drop cached stretches
 SELECT_STRETCH = f"SELECT seq, kind, {EVENT_JSON} FROM runs_event WHERE run_id = %s AND seq > %s AND seq <= %s ORDER BY seq"
-SMALL = 2000  # bytes that are not worth packing
+SMALL = 2000  # smallest response that is worth compressing, in bytes
 
 
 @login_required
 @require_GET
 def stretch(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """`{"since", "last", "head", "events"}`: the condensed events after `since`, up to the next multiple of `STRETCH`."""
+    """Return `{"since", "last", "head", "events"}`: the condensed events after `since`, up to the next multiple of `STRETCH`."""
     run, _ = run_for(request, run_id)
     since = _whole_number(request, "since")
     if since is None:
@@ -52,7 +52,7 @@ def stretch(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def _kept(response: HttpResponse, tag: str | None) -> HttpResponse:
-    """A full stretch never changes: the browser keeps it, and asks each time whether this person may still see it."""
+    """Set cache headers. A full stretch never changes, so the browser caches it and only asks each time whether this person may still see it."""
     response["Cache-Control"] = "private, no-cache" if tag else "no-store"
     if tag:
         response["ETag"] = tag
@@ -62,7 +62,7 @@ def _kept(response: HttpResponse, tag: str | None) -> HttpResponse:
 @login_required
 @require_GET
 def message(request: HttpRequest, run_id: uuid.UUID, seq: int) -> JsonResponse:
-    """The whole text of a message, a portion at a time: `{"text", "from", "characters", "lines", "next"}`."""
+    """Return the full text of a message in portions: `{"text", "from", "characters", "lines", "next"}`."""
     run, _ = run_for(request, run_id)
     start = _whole_number(request, "from")
     if start is None:
@@ -77,7 +77,10 @@ def message(request: HttpRequest, run_id: uuid.UUID, seq: int) -> JsonResponse:
 @login_required
 @require_GET
 def call(request: HttpRequest, run_id: uuid.UUID, seq: int) -> JsonResponse:
-    """An exchange with a model: `{"settings", "texts": [{"name", ...portion}]}`; with `text=N&from=M` a portion of its N-th text."""
+    """Return one exchange with a model.
+
+    The response is `{"settings", "texts": [{"name", ...portion}]}` or, with `text=N&from=M`, a portion of the N-th text.
+    """
     run, _ = run_for(request, run_id)
     index, start = _whole_number(request, "text", -1), _whole_number(request, "from")
     if index is None or start is None:
@@ -97,7 +100,7 @@ def call(request: HttpRequest, run_id: uuid.UUID, seq: int) -> JsonResponse:
 @login_required
 @require_GET
 def find(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
-    """Entries that match: `{"total", "occurrences", "places", "shown", "kinds", "head", "unread"}`."""
+    """Return matching entries: `{"total", "occurrences", "places", "shown", "kinds", "head", "unread"}`."""
     run, _ = run_for(request, run_id)
     given = {name: request.GET.get(name, "") for name in ("kind", "agent", "status")}
     try:

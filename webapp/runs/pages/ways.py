@@ -1,4 +1,5 @@
-"""The ways of a run that goes several at once, side by side: programs with their verdicts, and the rules that moved a way."""
+"""Shows the ways of a run that follows several concurrently, one per column, with their programs, verdicts, and the rules that changed a way's
+state."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ WAITS = {"tone": "idle", "sign": "…", "word": "not verified yet"}
 
 @dataclass(frozen=True)
 class Step:
-    """A program with its verdict, or what became of the way (`said`)."""
+    """A program with its verdict, or an event in the life of the way (`said`)."""
 
     said: str = ""
     candidate: Candidate | None = None
@@ -28,7 +29,7 @@ class Way:
 
 
 def ways_of(run: Run) -> dict[str, Any]:
-    """What `runs/_ways.html` needs: `ways`, empty where the run goes one, and how many of them are at work (`going`)."""
+    """Return the context of `runs/_ways.html`: `ways`, which is empty for a run with a single way, and `going`, the number of active ways."""
     rows: list[WayRow] = []
     if run.events.filter(kind=WayChanged.kind).exists():
         for event in run.events.filter(kind__in=[WayChanged.kind, CandidateProposed.kind]).order_by("seq"):

@@ -1,1 +1,1 @@
-"""A trace: written, projected, read, searched, kept on disk."""
+"""Writes, projects, reads and searches traces, and stores them on disk."""

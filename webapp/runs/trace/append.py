@@ -1,4 +1,4 @@
-"""Appending to a run's trace: events, projections and the wake-up, in one transaction."""
+"""Appends to a run's trace. Events, projections and the wake-up share one transaction."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from django.db import DatabaseError, connection, transaction
 
 from agents.events import EVENT_VERSION, UNSTORABLE, Event, NewEvent, storable
 from agents.ports import LeaseLost
-from webapp.runs.signals import run_ended
+from webapp.runs.signals import run_ended, run_paused
 from webapp.runs.trace.projection import project
 from webapp.runs.trace.reading import stamp
 
 
 class PayloadTooLarge(ValueError):
-    """A payload over 16 KB: it has to be an artefact."""
+    """Raised if a payload is larger than 16 KB, in which case it has to be stored as an artefact."""
 
 
 class NoSuchRun(LookupError):
-    """The run is not there (any more)."""
+    """Raised if the run does not exist (any more)."""
 
 
 ERRORS = {"SW001": LeaseLost, "SW002": PayloadTooLarge, "SW404": NoSuchRun}  # SQLSTATEs of `stitchwork_append`
 
 
 def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | None = None) -> list[Event]:
-    """Append atomically and return the events as they were written.
+    """Append the events atomically and return them as they were written.
 
-    `epoch` is the writer's lease (the orchestrator has one); None for writers that need none: the web's control, a verifier within its claim.
-    Raises `LeaseLost`, `PayloadTooLarge`, `NoSuchRun`.
+    `epoch` is the orchestrator's lease. It is None for writers that need no lease: the web app's controls, and a verifier with a claim. Raises
+    `LeaseLost`, `PayloadTooLarge`, `NoSuchRun`.
     """
     if not events:
         return []
@@ -52,6 +52,9 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
                 for (seq, at), e, row in zip(stamps, events, json.loads(text), strict=True)
             ]  # fmt: skip
             project(run, written)
+            for event in written:
+                if event.kind == "run.paused" and event.payload.get("kind"):
+                    run_paused.send(sender=None, run=run, reason=event.payload.get("reason", ""))
             if any(event.kind == "run.finished" for event in written):
                 run_ended.send(sender=None, run=run)
     except DatabaseError as error:

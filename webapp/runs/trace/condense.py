@@ -1,7 +1,7 @@
-"""A stretch of a trace as a page needs it: pieces of streamed texts put together, long strings cut to a preview with their own count beside it.
+"""Condenses a stretch of a trace: streamed texts are joined, and a long string is cut to a preview with its length.
 
-What comes out depends on the events of the stretch alone, and events never change: a stretch that is full can be kept by whoever has it.
-The page folds the result with the same code as live events (static/js/run/store.js), and ends in the same state.
+The output depends only on the events of the stretch, and events never change, so any client can cache a full stretch. The page processes the result
+with the same code as live events (static/js/run/store.js) and reaches the same state.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-PREVIEW = 2000  # characters (code points) of a string that go along; static/js/run/preview.js cuts live events at the same place
-ENDS = {"llm.completed": "key", "message.completed": "message"}  # kinds after which a streamed text is whole, and what names it
+PREVIEW = 2000  # length of a preview in characters (code points); static/js/run/preview.js cuts live events at the same place
+ENDS = {"llm.completed": "key", "message.completed": "message"}  # kinds that complete a streamed text, with the field that identifies the text
 
 Event = dict[str, Any]
 
 
 def condense(lines: Iterable[tuple[int, str, str]]) -> list[str]:
-    """Events as JSON texts, from `(seq, kind, event as JSON)` in order.
+    """Return the events as JSON texts, given `(seq, kind, event as JSON)` in order.
 
-    The pieces of a message become one event at the place of the first; where the message also ends within the stretch, its text is a preview
-    with `characters` and `newlines` of the whole. Any other string of more than `PREVIEW` characters is cut, and `cut` says {field: characters}.
+    The pieces of a message become one event at the position of the first piece. If the message also ends in the stretch, its text is a preview with
+    the `characters` and `newlines` of the full text. Any other string of more than `PREVIEW` characters is cut, and `cut` records {field:
+    characters}.
     """
     out: list[str | Event] = []
     open_messages: dict[str, Event] = {}
@@ -48,7 +49,7 @@ def _take_delta(out: list[str | Event], open_messages: dict[str, Event], event: 
     if known is not None:
         first = known["payload"]
         if first["offset"] <= piece["offset"] <= first["offset"] + len(first["text"]):
-            # A piece that begins earlier than the text reaches replaces the rest: an interrupted stream was begun again.
+            # If the offset of a piece is before the end of the text, an interrupted stream was restarted, and the piece replaces the rest.
             first["text"] = first["text"][: piece["offset"] - first["offset"]] + piece["text"]
             return
     open_messages[piece["message"]] = event
@@ -61,7 +62,7 @@ def _preview(payload: dict[str, Any]) -> None:
 
 
 def _shortened(event: Event) -> Event:
-    """The event with its long strings cut. The text of a finished message keeps its counts, as a streamed one does."""
+    """Return the event with its long strings cut. The text of a finished message keeps its counts, like a streamed text."""
     payload, cut = dict(event["payload"]), {}
     if event["kind"] == "message.completed" and isinstance(payload.get("text"), str):
         _preview(payload)

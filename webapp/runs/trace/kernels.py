@@ -1,4 +1,4 @@
-"""Names of the kernels in a program, read from its text: what people look a program up by. The program is never run, nor even parsed."""
+"""Reads kernel names from a program's text, so that people can find the program by them. The program is neither run nor parsed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from webapp.runs import artefacts
 from webapp.runs.artefacts import ArtefactMissing
 from webapp.runs.models import Artefact
 
-MOST_BYTES = 1_000_000  # of a program that is read
+MOST_BYTES = 1_000_000  # size limit of the programs that are read
 MOST_NAMES = 64
 LONGEST = 120
-# CUDA C++; a function of C++ that Python calls by its name; Triton.
+# In order: a CUDA C++ kernel, a C++ function that Python calls by name, and a Triton kernel.
 NAMES = re.compile(
     r"__global__\s+(?:(?:__launch_bounds__|__cluster_dims__)\s*\([^)]{0,80}\)\s*)*void\s+(?:__launch_bounds__\s*\([^)]{0,80}\)\s*)?(\w+)\s*\("
     r"|extern\s+\"C\"\s+(?:__attribute__\(\([^)]{0,80}\)\)\s*)?(?:void|int)\s+(\w+)\s*\("
@@ -20,13 +20,13 @@ NAMES = re.compile(
 
 
 def kernel_names(source: str) -> list[str]:
-    """Each once, in the order of the text."""
+    """Return each kernel name once, in order of appearance."""
     found = dict.fromkeys(next(filter(None, match.groups()))[:LONGEST] for match in NAMES.finditer(source))
     return list(found)[:MOST_NAMES]
 
 
 def names_in(program: Artefact | None) -> str:
-    """Those of a stored program, with a space between; "" where it is lost or too large."""
+    """Return the kernel names of a stored program, separated by spaces, or "" if the program is lost or too large."""
     if program is None or program.bytes > MOST_BYTES:
         return ""
     try:

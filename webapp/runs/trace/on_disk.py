@@ -1,4 +1,4 @@
-"""Traces as directories: `trace.jsonl` beside `artefacts/SHA`, as `python -m agents solve` writes them. Import and export lose nothing."""
+"""Stores traces as directories with `trace.jsonl` and `artefacts/SHA`, in the format of `python -m agents solve`. Import and export are lossless."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import DataError, IntegrityError, connection, transaction
@@ -28,11 +29,11 @@ INSERT = "INSERT INTO runs_event (run_id, seq, v, at, span, parent, agent, kind,
 
 
 class TraceRefused(ValueError):
-    """A directory that cannot become a run; the message says why."""
+    """Raised if a directory cannot become a run. The message says why."""
 
 
 def import_trace(folder: Path, team: Team, user: User | None, title: str = "") -> Run:
-    """Make a run of a trace directory, under the id that the trace has. A trace that the team has already is not imported twice."""
+    """Create a run from a trace directory, with the trace's id. A trace that the team already has is not imported again."""
     try:
         events, stored = sound.read(folder)
         rows = [row_of(event) for event in events]
@@ -58,7 +59,14 @@ def import_trace(folder: Path, team: Team, user: User | None, title: str = "") -
 
 
 def _kept(
-    folder: Path, run_id: uuid.UUID, team: Team, user: User | None, title: str, events: list[Event], stored: dict[str, bytes], rows: list[tuple]
+    folder: Path,
+    run_id: uuid.UUID,
+    team: Team,
+    user: User | None,
+    title: str,
+    events: list[Event],
+    stored: dict[str, bytes],
+    rows: list[tuple[Any, ...]],
 ) -> Run:
     named = references(events)
     if lacking := sorted(set(named) - set(stored)):
@@ -78,7 +86,7 @@ def _kept(
 
 
 def export_trace(run: Run, folder: Path) -> None:
-    """Write the run into `folder`; raises `TraceRefused` where there is a trace already."""
+    """Write the run into `folder`; raises `TraceRefused` if it already contains a trace."""
     events = [event_of(row) for row in EventRow.objects.filter(run=run).order_by("seq").iterator(chunk_size=1000)]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -88,7 +96,7 @@ def export_trace(run: Run, folder: Path) -> None:
 
 
 def import_examples(user: User) -> list[str]:
-    """examples/traces/* into the user's personal team; returns sentences about those that cannot be imported."""
+    """Import examples/traces/* into the user's personal team. Return a sentence about each trace that cannot be imported."""
     team = user.personal_team
     assert team is not None
     problems = []
@@ -139,7 +147,7 @@ def _create(run_id: uuid.UUID, team: Team, user: User | None, title: str, events
     )
 
 
-def row_of(event: Event) -> tuple:
+def row_of(event: Event) -> tuple[Any, ...]:
     at = datetime.fromisoformat(event.at)
     return (event.run, event.seq, event.v, at, event.span, event.parent, event.agent, event.kind, encode(event.payload))
 

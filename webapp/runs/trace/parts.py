@@ -1,4 +1,7 @@
-"""What other apps keep of a run's events. Each registers its part when Django starts (`AppConfig.ready`): `webapp.runs` knows none of them."""
+"""Hooks for other apps that derive their own rows from a run's events.
+
+Each app registers its part when Django starts (`AppConfig.ready`), so `webapp.runs` depends on none of them.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ def _nothing(run: Run) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """What an app does with events, in the transaction that writes them."""
+    """The handlers of one app, which run in the transaction that writes the events."""
 
-    rows: Projection[Run, Event] = field(default_factory=Projection)  # what each kind of event does, after the run's own rows
-    forget: Callable[[Run], None] = _nothing  # before a trace is read anew
-    restore: Callable[[Run], None] = _nothing  # after it was read anew
+    rows: Projection[Run, Event] = field(default_factory=Projection)  # the handler of each kind of event, applied after the run's own rows
+    forget: Callable[[Run], None] = _nothing  # called before a trace is replayed
+    restore: Callable[[Run], None] = _nothing  # called after a trace was replayed
 
 
 PARTS: list[Part] = []

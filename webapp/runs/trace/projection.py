@@ -1,6 +1,7 @@
-"""From events to rows. What lists and pages query is written here, in the transaction of the events, and can be rebuilt from them.
+"""Projects events to rows.
 
-What belongs to the queue (`lease_epoch`, `Verification.device`) and what people set (`archived_at`, `published`) survives a rebuild.
+It writes the rows that lists and pages query, in the transaction of the events, and can rebuild them from the events. A rebuild keeps values that
+belong to the queue (`lease_epoch`, `Verification.device`) and values set by people (`archived_at`, `published`).
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ import json
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from django.db import connection, transaction
 
-from agents.events import ArtefactRef, Event, Projection
+from agents.events import Agent, ArtefactRef, Event, Projection
 from agents.payloads import (
     BudgetUpdated,
     CandidateProposed,
@@ -28,6 +29,7 @@ from agents.payloads import (
     VerificationStage,
 )
 from agents.payloads import Verification as JobPayload
+from agents.strategies.combined import LONGEST
 from verifier.report import CLOCK
 from webapp.runs import artefacts
 from webapp.runs.models import Artefact, Candidate, Run, Verification
@@ -36,17 +38,17 @@ from webapp.runs.trace.kernels import names_in
 from webapp.runs.trace.parts import PARTS
 from webapp.runs.trace.reading import stamp
 
-EARLIER_CLOCK = "earlier clock"  # a flag: the times are no others' by the clock of today
+EARLIER_CLOCK = "earlier clock"  # a flag for times that cannot be compared with those of the current clock
 
 ROWS: Projection[Run, Event] = Projection()
 
-PROJECTED = {  # of a run without events
+PROJECTED: dict[str, Any] = {  # values of a run before its first event
     "state": "queued", "outcome": "", "reason": "", "best_candidate": None, "speedup": None, "spent": {}, "started_at": None, "finished_at": None,
 }  # fmt: skip
 
 
 def project(run_id: uuid.UUID | str, events: Sequence[Event]) -> None:
-    """Take `events`, just written, into the rows. Call it inside their transaction, with the run's row locked."""
+    """Apply newly written `events` to the rows. Call this in the transaction of the events, with the run's row locked."""
     rows = [ROWS, *(part.rows for part in PARTS)]
     mine = [event for event in events if any(event.kind in one for one in rows)]
     if mine:
@@ -56,19 +58,19 @@ def project(run_id: uuid.UUID | str, events: Sequence[Event]) -> None:
         for event in mine:
             for one in rows:
                 one.take(run, event)
-        # A verdict changes none of them, and a verifier may not (webapp/roles.py).
+        # A verdict changes none of these fields, and a verifier has no right to write them (webapp/roles.py).
         if changed := [name for name in names if getattr(run, name) != before[name]]:
             run.save(update_fields=changed)
 
 
 def rebuild(run_id: uuid.UUID | str) -> None:
-    """Forget what the rows say and read it from the trace again."""
+    """Discard the content of the rows and rebuild it from the trace."""
     with transaction.atomic():
         run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
         Candidate.objects.filter(run=run).delete()
         for part in PARTS:
             part.forget(run)
-        # Rows that the queue knows keep their identity; everything that events say about them is written anew.
+        # Rows that the queue refers to keep their ids, and everything derived from events is rewritten.
         Verification.objects.filter(run=run).update(
             state="queued", started_at=None, finished_at=None, result=None, timeline=None, status="", tier="", device_model="", device_name="",
             clock=None, program_class="", own_share=None, program_ms=None, speedup=None, speedup_low=None, speedup_high=None, best_baseline="",
@@ -85,7 +87,8 @@ def rebuild(run_id: uuid.UUID | str) -> None:
 
 def event_of(row: EventRow) -> Event:
     return Event(
-        v=row.v, run=str(row.run_id), seq=row.seq, at=stamp(row.at), span=row.span, parent=row.parent, agent=row.agent, kind=row.kind,
+        # The model checks the agent.
+        v=row.v, run=str(row.run_id), seq=row.seq, at=stamp(row.at), span=row.span, parent=row.parent, agent=cast(Agent, row.agent), kind=row.kind,
         payload=row.payload,
     )  # fmt: skip
 
@@ -121,7 +124,7 @@ def _resumed(run: Run, event: Event, p: RunResumed) -> None:
 
 @ROWS.on(RunForked)
 def _forked(run: Run, event: Event, p: RunForked) -> None:
-    """What the parent's verifiers were in the middle of is not asked for here."""
+    """Discard verifications that were in progress in the parent run, because the fork has not requested them."""
     run.state = "running"
     run.workflow = p.settings.get("workflow", run.workflow)
     Verification.objects.filter(run=run).exclude(state="finished").delete()
@@ -134,7 +137,7 @@ def _finished(run: Run, event: Event, p: RunFinished) -> None:
     run.best_candidate, run.speedup = p.best, p.speedup.model_dump() if p.speedup else None
     left = Verification.objects.filter(run=run).exclude(state="finished")
     stop_jobs([str(key) for key in left.values_list("pk", flat=True)])
-    left.update(state="finished", finished_at=_at(event))  # without a verdict: nobody waits for it any more
+    left.update(state="finished", finished_at=_at(event))  # finished without a verdict, because no process waits for it any longer
 
 
 @ROWS.on(BudgetUpdated)
@@ -143,7 +146,7 @@ def _spent(run: Run, event: Event, p: BudgetUpdated) -> None:
 
 
 def stop_jobs(verifications: list[str]) -> None:
-    """Take waiting jobs out of the queue, and ask the verifier to abort running ones."""
+    """Remove waiting jobs from the queue, and ask the verifier to abort running ones."""
     if verifications:
         with connection.cursor() as cursor:
             cursor.execute(
@@ -159,6 +162,7 @@ def stop_jobs(verifications: list[str]) -> None:
 @ROWS.on(CandidateProposed)
 def _candidate(run: Run, event: Event, p: CandidateProposed) -> None:
     program = _artefact(run, p.program)
+    assert program is not None, "a candidate has a program"
     Candidate.objects.update_or_create(
         run=run,
         number=p.candidate,
@@ -167,7 +171,7 @@ def _candidate(run: Run, event: Event, p: CandidateProposed) -> None:
             "title": p.title[:200],
             "changes": p.changes,
             "step": p.step[:60],
-            "strategy": p.strategy[:60],
+            "strategy": p.strategy[:LONGEST],
             "sha": p.sha,
             "program": program,
             "kernels": names_in(program),
@@ -188,7 +192,7 @@ def _profile(run: Run, event: Event, p: ProfileAttached) -> None:
 
 @ROWS.on(VerificationQueued)
 def _queued(run: Run, event: Event, p: VerificationQueued) -> None:
-    """Also when it is queued again, after its verifier died or was stopped."""
+    """This also handles a verification that is queued again after its verifier died or was stopped."""
     _waits(run, event, p, queue=p.queue, **({"request": _artefact(run, p.request)} if p.request else {}))
 
 
@@ -218,7 +222,7 @@ def _stage(run: Run, event: Event, p: VerificationStage) -> None:
 @ROWS.on(VerificationFinished)
 def _verified(run: Run, event: Event, p: VerificationFinished) -> None:
     found = Verification.objects.filter(run=run, key=p.key).first()
-    if found is None:  # a trace from elsewhere may say nothing of the waiting
+    if found is None:  # an imported trace may not record that the verification was queued
         _waits(run, event, p, queue="")
         found = Verification.objects.get(run=run, key=p.key)
     found.state, found.finished_at = "finished", _at(event)
@@ -250,13 +254,13 @@ def _take_report(row: Verification, report: dict[str, Any]) -> None:
             speedup = comparison["speedup"]
             row.speedup, row.speedup_low, row.speedup_high = speedup["ratio"], speedup["low"], speedup["high"]
     if comparisons:
-        best = min(comparisons, key=lambda comparison: comparison["speedup"]["ratio"])  # the fastest baseline leaves the smallest speedup
+        best = min(comparisons, key=lambda comparison: comparison["speedup"]["ratio"])  # the speedup over the fastest baseline is the smallest
         row.best_baseline, row.best_baseline_speedup = best["baseline"], best["speedup"]["ratio"]
         row.best_baseline_low, row.best_baseline_high = best["speedup"]["low"], best["speedup"]["high"]
 
 
 def _caveats(report: dict[str, Any]) -> list[str]:
-    """What a reader of the bare figure has to know besides the task's own flags; webapp/ui/tags.py explains them."""
+    """Return caveats that a reader of the figure should know, in addition to the task's own flags. webapp/ui/tags.py explains them."""
     held = {
         EARLIER_CLOCK: bool(report.get("timing")) and clock_of(report) < CLOCK,
         "bounded": (report.get("timing") or {}).get("bounded"),
@@ -268,7 +272,10 @@ def _caveats(report: dict[str, Any]) -> list[str]:
 
 
 def clock_of(report: dict[str, Any]) -> int:
-    """Version of the clock by which it was measured, or would have been. Where there are no times, `untried` tells: it came with the second clock."""
+    """Return the version of the clock that was used or, if nothing was timed, would have been used.
+
+    The field `untried` identifies the version in a report without times, because it was introduced with the second clock.
+    """
     timing = report.get("timing")
     if timing:
         return timing.get("clock") or 1

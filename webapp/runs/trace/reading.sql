@@ -1,5 +1,5 @@
 -- name: event
--- One event as JSON text. `payload` is of type json, so its own text goes through unchanged.
+-- One event as JSON text. `payload` has the type json, so its text is passed on unchanged.
 json_build_object('v', v, 'run', run_id, 'seq', seq, 'at', to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'),
  'span', span, 'parent', parent, 'agent', agent, 'kind', kind, 'payload', payload)::text
 
@@ -7,7 +7,7 @@ json_build_object('v', v, 'run', run_id, 'seq', seq, 'at', to_char(at AT TIME ZO
 SELECT seq, {event} FROM runs_event WHERE run_id = %s AND seq > %s ORDER BY seq LIMIT %s
 
 -- name: within
--- The same, event by event until there is so much text: what a reader holds is bounded, however large events are, and nothing is made for nobody.
+-- The same, event by event up to a limit on the text. This bounds a reader's memory even for large events, and builds no text that is not used.
 WITH RECURSIVE walk AS (
  (SELECT seq, {event} AS text, 0::bigint AS before, 1 AS nth FROM runs_event WHERE run_id = %(run)s AND seq > %(since)s ORDER BY seq LIMIT 1)
  UNION ALL

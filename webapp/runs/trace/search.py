@@ -1,4 +1,4 @@
-"""Search in the whole trace of one run: what people read in it, and on request the prompts and programs that it only names."""
+"""Searches the whole trace of one run: the text that people read in it and, on request, the prompts and programs that it refers to."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from webapp.runs import artefacts
 from webapp.runs.artefacts import ArtefactMissing
 from webapp.runs.models import Artefact, Run
 
-MOST_SHOWN = 200  # hits with their surroundings; all hits are counted, and their places given
+MOST_SHOWN = 200  # number of hits shown with context; all hits are counted, and their positions are returned
 BEFORE, AFTER = 28, 120  # characters around a hit
 LONGEST_QUERY = 200
-MOST_HITS = 1000  # of one entry
-MOST_ARTEFACT_BYTES = 32_000_000  # read for one search; what was left out is said
+MOST_HITS = 1000  # per entry
+MOST_ARTEFACT_BYTES = 32_000_000  # limit per search; the result says what was left out
 
-# What a reader may narrow the search to, and the kinds of events that are meant.
+# The filters that a reader can choose, and the event kinds that each covers.
 NAMES = ("message", "call", "candidate", "verification", "decision", "diagnosis", "plan", "note", "error", "span")
 GROUPS: dict[str, tuple[str, ...]] = {name: tuple(kind for kind, said in PAYLOADS.items() if name in said.found_under) for name in NAMES}
 STATUSES = {"passed": {"passed", "ok"}, "failed": {"failed", "wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive"}}
-# Kinds that tell of one thing in several events, and the field that names it.
+# Event kinds that describe the same thing in several events, with the field that identifies it.
 NAME_OF = {"message": "message", "verification": "key", "llm": "key"}
-# Identities and figures: nobody looks for them by reading, and every hash would match "ad".
+# Fields with identifiers and figures, which are not searched as text. Otherwise every other hash would match "ad".
 UNREAD = {"sha", "media_type", "bytes", "key", "verification", "offset", "message_id", "seed", "estimate", "spent", "limits", "usage", "candidate"}
 
 
 class BadQuery(ValueError):
-    """The search cannot be made; the message says why."""
+    """Raised if a search cannot be executed. The message says why."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """Words that all have to occur, or phrases in quotation marks, taken letter for letter."""
+    """Words and quoted phrases that must all occur, matched literally."""
 
     words: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
     kind: str = ""
     agent: str = ""
     status: str = ""
-    stored: bool = False  # prompts, replies and programs too
+    stored: bool = False  # also search prompts, replies and programs
 
     @classmethod
     def of(cls, text: str, *, kind: str = "", agent: str = "", status: str = "", stored: bool = False) -> Query:
@@ -64,11 +64,11 @@ class Query:
         return not (self.words or self.exact or self.kind or self.agent or self.status)
 
     def find(self, text: str) -> list[tuple[int, int]] | None:
-        """Where the needles occur, or None where one of them does not."""
+        """Return the positions of the needles, or None if one of them does not occur."""
         low = folded(text) if self.words else ""
         if not all(word in low for word in self.words) or not all(phrase in text for phrase in self.exact):
             return None
-        hits = []
+        hits: list[tuple[int, int]] = []
         for haystack, needles in ((text, self.exact), (low, self.words)):
             for needle in needles:
                 at = haystack.find(needle)
@@ -79,14 +79,14 @@ class Query:
 
 
 def folded(text: str) -> str:
-    """Lower case, character for character: a place in it is the same place in the text."""
+    """Convert to lower case character by character, so that positions are the same as in the original text."""
     low = text.lower()
     return low if len(low) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
 
 @dataclass
 class Entry:
-    """What the page shows as one entry: a thing that happened, with everything that was said of it."""
+    """One entry of the page: an occurrence in the run, with all the text about it."""
 
     seq: int
     kind: str
@@ -94,7 +94,7 @@ class Entry:
     span: str
     status: str = ""
     parts: list[str] = field(default_factory=list)
-    refs: list[tuple[str, str]] = field(default_factory=list)  # (what it is, hash) of stored texts
+    refs: list[tuple[str, str]] = field(default_factory=list)  # (description, hash) of each stored text
 
     streamed: int = 0  # characters
 
@@ -103,7 +103,10 @@ class Entry:
         return ("" if self.kind.startswith("message.") else "\n").join(self.parts)
 
     def stream(self, offset: int, text: str) -> None:
-        """A piece of a streamed text; where it begins earlier than the text reaches, an interrupted stream was begun again."""
+        """Add a piece of a streamed text.
+
+        A piece that starts before the end of the text means that an interrupted stream was restarted.
+        """
         if offset < self.streamed:
             self.parts = ["".join(self.parts)[:offset]]
             self.streamed = offset
@@ -113,7 +116,7 @@ class Entry:
 
 @dataclass
 class Found:
-    """Entries that match, in the order of the trace."""
+    """The matching entries, in the order of the trace."""
 
     places: list[int] = field(default_factory=list)  # seqs
     shown: list[dict[str, Any]] = field(default_factory=list)
@@ -148,7 +151,7 @@ def group_of(kind: str) -> str:
 
 
 def search(run: Run, query: Query) -> Found:
-    """Every entry of the run that matches, counted; the first `MOST_SHOWN` with their surroundings."""
+    """Find and count all matching entries of the run. The first `MOST_SHOWN` include their context."""
     found = Found(head=run.last_seq)
     if query.empty:
         return found
@@ -180,11 +183,14 @@ def search(run: Run, query: Query) -> Found:
 
 
 def _entries(run: Run, query: Query) -> Iterator[Entry]:
-    """Everything that can match. A streamed message, a verification and an exchange with a model are one entry each, at their first event."""
+    """Yield every entry that can match.
+
+    A streamed message, a verification or an exchange with a model is a single entry, at its first event.
+    """
     kinds = GROUPS.get(query.kind)
-    told: dict[str, Entry] = {}  # what several events tell of
+    told: dict[str, Entry] = {}  # entries described by several events
     with connection.chunked_cursor() as cursor:
-        cursor.itersize = 2000
+        cursor.cursor.itersize = 2000
         cursor.execute(
             "SELECT seq, kind, agent, span, payload::text FROM runs_event WHERE run_id = %s AND seq <= %s"
             + (" AND kind = ANY(%s)" if kinds else "")
@@ -215,7 +221,7 @@ def _entries(run: Run, query: Query) -> Iterator[Entry]:
 
 
 def _in_json(query: Query) -> tuple[list[str], list[str]]:
-    """The needles as they stand in JSON text: what does not contain them need not be parsed."""
+    """Return the needles as they appear in JSON text, so text that doesn't contain them need not be parsed."""
 
     def written(needles: tuple[str, ...]) -> list[str]:
         return [json.dumps(needle, ensure_ascii=False)[1:-1] for needle in needles]
@@ -249,7 +255,7 @@ def _stored_texts(run: Run) -> dict[str, Artefact]:
 
 
 def _named_in(run: Run) -> list[str]:
-    """Hashes of what the run's events name, of the kinds that can be searched."""
+    """Return the hashes of the searchable artefacts that the run's events refer to."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT DISTINCT ref FROM runs_event, LATERAL (VALUES (payload #>> '{request,sha}'), (payload #>> '{reply,sha}'),"
@@ -268,7 +274,7 @@ def _whole(run: Run, ref: dict[str, Any] | None) -> str:
 
 
 def _read(artefact: Artefact) -> str:
-    """An artefact as a reader sees it: of JSON only the strings."""
+    """Return the text of an artefact as a reader sees it. For JSON, this is only the strings."""
     text = artefacts.read(artefact).decode("utf-8", "replace")
     if artefact.media_type != "application/json":
         return text

@@ -1,4 +1,4 @@
-"""Whole texts of a trace, on demand: a message put together from its pieces, and what a model was asked and answered."""
+"""Returns full texts of a trace on demand: a message joined from its pieces, or a model's prompt and answer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from webapp.runs import artefacts
 from webapp.runs.artefacts import ArtefactMissing
 from webapp.runs.models import Event, Run
 
-PORTION = 100_000  # characters of a text that one answer carries
+PORTION = 100_000  # maximum number of characters per response
 
 
 class NoSuchText(LookupError):
-    """The event has no text of its own; the message says what it is."""
+    """Raised if the event has no text. The message says what kind of event it is."""
 
 
 @dataclass(frozen=True)
 class Portion:
-    """A piece of a text with the counts of the whole."""
+    """A portion of a text, with the counts of the full text."""
 
     text: str
     start: int
@@ -41,7 +41,7 @@ def portion(text: str, start: int, size: int = PORTION) -> Portion:
 
 
 def message_text(run: Run, seq: int) -> str:
-    """The text of the message that begins (or ends) with event `seq`; raises `NoSuchText`."""
+    """Return the text of the message that begins (or ends) with event `seq`; raises `NoSuchText`."""
     event = Event.objects.filter(run=run, seq=seq).first()
     said = event.body if event is not None else None
     if not isinstance(said, Message):
@@ -50,7 +50,7 @@ def message_text(run: Run, seq: int) -> str:
     for piece in _of_message(run, seq, said.message):
         match piece:
             case MessageDelta(offset=offset) if offset > len(text):
-                whole = ""  # a gap: only the finished reply has all of it
+                whole = ""  # a piece is missing, so only the finished reply contains the full text
             case MessageDelta(offset=offset):
                 text, whole = text[:offset] + piece.text, None
             case MessageCompleted():
@@ -61,7 +61,7 @@ def message_text(run: Run, seq: int) -> str:
 
 
 def _of_message(run: Run, seq: int, name: str) -> list[Payload]:
-    """Pieces and ends of one message from `seq` on, in order."""
+    """Return the pieces and ends of one message from `seq` on, in order."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT kind, payload::text FROM runs_event WHERE run_id = %s AND seq >= %s AND ("
@@ -73,7 +73,7 @@ def _of_message(run: Run, seq: int, name: str) -> list[Payload]:
 
 
 def _stored(run: Run, ref: ArtefactRef | None) -> str:
-    """The text of an artefact; empty where there is none, a sentence where it is lost."""
+    """Return the text of an artefact. The result is "" if there is none, and a sentence if it is lost."""
     if ref is None:
         return ""
     try:
@@ -83,9 +83,10 @@ def _stored(run: Run, ref: ArtefactRef | None) -> str:
 
 
 def call_texts(run: Run, seq: int) -> dict[str, Any]:
-    """One exchange with a model: `request`'s settings and the texts `[{"name", "text"}]`: each prompt message, the reply, the reasoning.
+    """Return one exchange with a model.
 
-    `seq` is the event `llm.requested` or `llm.completed`. Raises `NoSuchText`.
+    The result holds the settings of `request` and the texts `[{"name", "text"}]`: each prompt message, the reply, the reasoning. `seq` is the event
+    `llm.requested` or `llm.completed`. Raises `NoSuchText`.
     """
     event = Event.objects.filter(run=run, seq=seq).first()
     exchange = event.body if event is not None else None

@@ -1,1 +1,1 @@
-"""The processes that do the work, and how it gets to them."""
+"""The worker processes, and the hand-over of jobs to them."""

@@ -1,13 +1,14 @@
-"""Chooses the next job: turns go round between teams, then people, then runs, so that one person's hundred runs keep nobody else's waiting.
+"""Chooses the next job. Turns rotate between teams, then people, then runs, so that one person's hundred runs delay nobody else's.
 
-The queue hands out jobs by a function in Postgres; this one takes the place of procrastinate's own, which goes by age alone. Of the jobs that may
-begin, the team with the fewest at work is next, of several the one whose turn was longest ago; then in the same way the person, then the run, then
-the oldest job. What belongs to no run (mail, a try-out on a page) takes turns as if it were a team. Priorities and locks hold as before.
+The queue hands out jobs with a Postgres function. Ours replaces procrastinate's, which considers only the age of jobs. Among the teams with jobs that
+may begin, the next is the one with the fewest running jobs. Ties go to the team whose last turn was longest ago. The person and the run are chosen in
+the same way, then the oldest job. A job that belongs to no run (such as mail or a test on a page) is scheduled as if it were a team. Priorities and
+locks work as in procrastinate.
 """
 
 from webapp.sql import statements
 
 FETCH = statements(__file__)["fetch"]
 
-# Turns of long ago decide nothing any more.
+# Turns that are older than this no longer affect the choice.
 FORGET = "DELETE FROM runs_turn WHERE at < now() - interval '1 day'"

@@ -1,6 +1,6 @@
 -- name: fetch
--- A verifier's role reads whose runs its jobs are, and notes turns, by grants of its own (webapp/roles.py). Queues that one worker listens to
--- are shared fairly together: verify.cuda and verify.cuda:1.
+-- A verifier's role has grants to read the owners of its jobs and to record turns (webapp/roles.py). Fairness covers all queues that one worker
+-- listens to, such as verify.cuda and verify.cuda:1, together.
 CREATE OR REPLACE FUNCTION procrastinate_fetch_job_v2(target_queue_names character varying[], p_worker_id bigint)
 RETURNS procrastinate_jobs LANGUAGE plpgsql AS $$
 DECLARE

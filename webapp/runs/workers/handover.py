@@ -1,7 +1,7 @@
-"""The hand-over of a verification: asked for by an orchestrator, claimed by a verifier, finished once.
+"""Hands over verifications. An orchestrator requests a verification, a verifier claims it, and it finishes exactly once.
 
-A job carries the verification's id with attempt and lease epoch. Whoever comes with an old attempt or epoch has been given up, and writes nothing:
-every step locks the run, then the verification, and checks both in the transaction of its events.
+A job contains the verification's id, the attempt and the lease epoch. A worker with an old attempt or epoch has been replaced and must not write
+anything. Every step therefore locks the run, then the verification, and checks both numbers in the transaction of its events.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from webapp.runs.jobs import enqueue_verification
 from webapp.runs.models import Run, Verification
 from webapp.runs.trace.append import append
 
-MOST_ATTEMPTS = 2  # a verifier that dies twice over one verification is the host's fault to report, not to repeat
+MOST_ATTEMPTS = 2  # a verification that has killed its verifier twice is reported as the host's fault and not retried
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
 
 
 class ClaimLost(RuntimeError):
-    """The verification was given to somebody else, has finished, or is not wanted any more."""
+    """Raised if the verification was given to another worker, has finished, or is no longer wanted."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to write about one attempt of a verification."""
+    """The right to write events for one verification attempt."""
 
     verification: uuid.UUID
     attempt: int
@@ -41,7 +41,7 @@ class Claim:
 
 
 def ask(run: uuid.UUID, job: Job, *, key: str, span: str, candidate: int | None, queue: str, epoch: int) -> uuid.UUID:
-    """Queue the job, unless it was asked for under this key before; returns the verification's id."""
+    """Queue the job unless it has already been requested under this key. Return the verification's id."""
     with transaction.atomic():
         locked = Run.objects.select_for_update(no_key=True).get(pk=run)
         known = Verification.objects.filter(run=locked, key=key).values_list("pk", flat=True).first()
@@ -76,7 +76,7 @@ def report_stages(claim: Claim, stages: list[StageEvent]) -> None:
 
 
 def finish(claim: Claim, result: JobResult) -> None:
-    """The verdict: report, events and projections in one transaction, exactly once; raises `ClaimLost`."""
+    """Write the report, events and projections exactly once, in one transaction; raises `ClaimLost`."""
     team = Verification.objects.values_list("team_id", flat=True).get(pk=claim.verification)
     found = artefacts.put(team, result.model_dump_json().encode(), "application/json", "result.json")
     timeline = artefacts.put(team, result.timeline, "application/x-stitchwork-timeline", "timeline.stwtl") if result.timeline else None
@@ -92,7 +92,7 @@ def finish(claim: Claim, result: JobResult) -> None:
 
 
 def verifier_died(claim: Claim) -> None:
-    """Ask once more, or, where that has been done, end the verification as the host's fault, so that the run can decide."""
+    """Retry once. After a second failure, end the verification as the host's fault, so the run can decide what to do."""
     if claim.attempt >= MOST_ATTEMPTS:
         message = f"the verifier died {claim.attempt} times over this job; its log says more"
         finish(claim, JobResult(error=message))
@@ -101,7 +101,7 @@ def verifier_died(claim: Claim) -> None:
 
 
 def queue_again(claim: Claim, *, attempt: int, reason: str) -> None:
-    """A new job under a new epoch; what the former one still writes is refused."""
+    """Queue a new job under a new epoch, so that anything the previous worker still writes is refused."""
     with transaction.atomic():
         row = _locked(claim)
         queued = VerificationQueued(
@@ -114,7 +114,7 @@ def queue_again(claim: Claim, *, attempt: int, reason: str) -> None:
 
 
 def result_of(verification: uuid.UUID) -> JobResult | None:
-    """What was found, with the timeline's bytes; None while it is not finished."""
+    """Return the result with the timeline's bytes, or None while the verification is unfinished."""
     row = Verification.objects.select_related("result", "timeline").get(pk=verification)
     if row.state != "finished":
         return None
@@ -126,7 +126,7 @@ def result_of(verification: uuid.UUID) -> JobResult | None:
 
 
 def _locked(claim: Claim) -> Verification:
-    """The verification with its run's row and its own row locked, in this order everywhere; raises `ClaimLost`."""
+    """Lock the run's row and then the verification's, always in this order, and return the verification; raises `ClaimLost`."""
     run = Verification.objects.filter(pk=claim.verification).values_list("run_id", flat=True).first()
     if run is None:
         raise ClaimLost(f"there is no verification {claim.verification}")

@@ -1,11 +1,11 @@
-"""The engine's journal over Postgres."""
+"""Keeps the engine's journal in Postgres."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import psycopg
 from django.db import InterfaceError, OperationalError, transaction
@@ -26,9 +26,12 @@ Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
 
-def stops_without_database(call: Callable[Given, Awaitable[Returned]]) -> Callable[Given, Awaitable[Returned]]:
-    """A lost database is a lost lease: whether the last append was committed is unknown, so nothing may be written on top of it by
-    this engine. The run is taken up again, by replay, when the database is back."""
+def stops_without_database(call: Callable[Given, Coroutine[Any, Any, Returned]]) -> Callable[Given, Coroutine[Any, Any, Returned]]:
+    """Treat a lost database as a lost lease.
+
+    The engine cannot know whether its last append was committed, so it must not write anything more. When the database is back, the run is resumed by
+    replay.
+    """
 
     @wraps(call)
     async def guarded(*arguments: Given.args, **named: Given.kwargs) -> Returned:
@@ -41,7 +44,7 @@ def stops_without_database(call: Callable[Given, Awaitable[Returned]]) -> Callab
 
 
 class DatabaseJournal:
-    """`agents.ports.Journal` for one run, written under the lease `epoch`."""
+    """Implements `agents.ports.Journal` for one run, writing under the lease `epoch`."""
 
     def __init__(self, run: uuid.UUID, team: uuid.UUID, epoch: int):
         self.run, self.team, self.epoch = str(run), team, epoch
@@ -75,7 +78,7 @@ class DatabaseJournal:
 
 
 def take_lease(run: uuid.UUID) -> Run | None:
-    """Make this process the run's only writer; every earlier one meets `LeaseLost`. None where the run has finished."""
+    """Make this process the only writer of the run. Every earlier writer gets `LeaseLost`. Return None if the run has finished."""
     with transaction.atomic():
         taken = Run.objects.select_for_update(no_key=True, of=("self",)).select_related("task", "team").filter(pk=run).first()
         if taken is None or taken.state == "finished":

@@ -1,4 +1,5 @@
-"""The orchestrator process: many runs at a time, each an engine over the database. It executes no task or program source."""
+"""The orchestrator process. It executes many runs concurrently, each with its own engine on the database. It never executes the source of a task or
+program."""
 
 from __future__ import annotations
 
@@ -38,13 +39,13 @@ from webapp.runs.workers.worker import work
 
 log = logging.getLogger(__name__)
 
-CONCURRENT_RUNS = 100  # a run mostly waits
+CONCURRENT_RUNS = 100  # can be high, because a run spends most of its time waiting
 RESCUE_SECONDS = 1.0
 
 
 class Orchestrator:
     def __init__(self) -> None:
-        self.models = open_models(os.environ, DatabaseMailbox())  # the only process that has their keys
+        self.models = open_models(os.environ, DatabaseMailbox())  # no other process has the models' keys
 
     async def main(self) -> None:
         beside = [asyncio.create_task(self._rescue()), asyncio.create_task(keep_announcing(self.models))]
@@ -57,7 +58,7 @@ class Orchestrator:
             await hub().close()
 
     async def execute(self, run_id: uuid.UUID) -> None:
-        """Run or resume one run. Whatever happens it ends in a named state, or is taken up again later."""
+        """Run or resume one run. The run always ends in a named state or is picked up again later."""
         run = await in_thread(take_lease)(run_id)
         if run is None:
             return
@@ -79,7 +80,7 @@ class Orchestrator:
                 inspirations=TeamInspirations(run.team_id),
                 experience=FolderExperience(settings.DATA_DIR / "experience" / str(run.team_id)),
                 split=await in_thread(split_of)(run),
-                on_pause="leave",  # its place is another's until it is resumed (webapp/runs/control.py)
+                on_pause="leave",  # a paused run frees its slot until it is resumed (webapp/runs/control.py)
             )
             await engine.execute()
         except LeaseLost as error:
@@ -90,7 +91,7 @@ class Orchestrator:
 
     @staticmethod
     def _give_up(run: Run, error: Exception) -> None:
-        """The engine could not even start or end by itself: say so, or the run would be tried for ever."""
+        """End a run if its engine could neither start nor end it, because it would otherwise be retried forever."""
         message = f"{type(error).__name__}: {error}"[:2000]
         failure = Failure(message=message, where="orchestrator", kept="all events and artefacts up to here")
         ending = RunFinished(outcome="failed", reason=f"the run could not be executed: {message}", best=None, speedup=None)

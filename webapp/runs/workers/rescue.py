@@ -1,4 +1,4 @@
-"""What the queue does not do by itself: find jobs whose worker died, and runs and verifications that have no job."""
+"""Recovers what the queue does not: jobs whose worker died, and runs and verifications that have no job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SQL = statements(__file__)
 
 
 def rescue(stalled_after: float) -> int:
-    """One round; returns how many things were taken up again. Several orchestrators may do this at the same time."""
+    """Run one round and return the number of items recovered. Several orchestrators can run this concurrently."""
     count = 0
     while _rescue_one(stalled_after):
         count += 1
@@ -36,7 +36,7 @@ def rescue(stalled_after: float) -> int:
 
 
 def _rescue_one(stalled_after: float) -> bool:
-    """End one job of a dead worker, and see to it that somebody else does its work."""
+    """End one job of a dead worker and give its work to another worker."""
     with transaction.atomic():
         dead = _rows(SQL["stalled"], [stalled_after])
         if not dead:
@@ -50,7 +50,7 @@ def _rescue_one(stalled_after: float) -> bool:
                 with transaction.atomic():
                     verifier_died(claim)
             except ClaimLost:
-                pass  # finished already, or not wanted any more
+                pass  # already finished, or no longer wanted
         return True
 
 

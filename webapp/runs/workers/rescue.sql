@@ -4,7 +4,7 @@ WHERE j.status = 'doing' AND (w.id IS NULL OR w.last_heartbeat < now() - make_in
 ORDER BY j.id LIMIT 1 FOR UPDATE OF j SKIP LOCKED
 
 -- name: runs_without_job
--- A paused run has no job until a person resumes or cancels it; where that was said, and the job for it was lost, it stands among the last events.
+-- A paused run has no job until a person resumes or cancels it. If that job was lost, the request is among the run's latest events.
 SELECT r.id FROM runs_run r WHERE r.state <> 'finished' AND NOT r.imported
 AND (r.state <> 'paused' OR EXISTS (SELECT FROM runs_event e WHERE e.run_id = r.id AND e.seq > r.last_seq - 20 AND e.kind = 'control.requested'
     AND e.payload ->> 'action' IN ('resume', 'cancel')

@@ -1,4 +1,4 @@
-"""What stands before a run that waits: its place among the jobs of its device or of the orchestrators, by turns as the queue takes them."""
+"""Computes the queue position of a waiting run among the jobs for its device or for the orchestrators, in the order of turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.runs.jobs import ORCHESTRATOR, queues_of
 from webapp.runs.models import Run, Turn, Verification
 
-MOST_COUNTED = 1000  # jobs before this one; a page says "more than"
+MOST_COUNTED = 1000  # maximum number of jobs counted ahead of a job; beyond it the page says "more than"
 RECENT_JOBS = 100
 LOOKED_BACK = timedelta(days=14)
 
@@ -24,10 +24,14 @@ Owner = tuple[str, str, str]  # team, person, run
 
 @dataclass(frozen=True)
 class Standing:
-    """`before` jobs begin sooner, `at_work` are running; `seconds` until its own begins, about, where recent jobs tell; `online` verifiers take jobs.
-    `needs_sandbox`: what keeps those that are online from taking any, with the way to get it, where there are no others."""
+    """A run's position in a queue.
 
-    what: str  # "verifier", "orchestrator"; "" where nothing of the run waits
+    `before` is the number of jobs that begin sooner, and `at_work` the number of running jobs. `seconds` is the estimated time until the run's own
+    job begins, if recent jobs allow an estimate. `online` verifiers take jobs. `needs_sandbox` is set if verifiers are online but none can take a
+    job, and says why and how to fix it.
+    """
+
+    what: str  # "verifier" or "orchestrator"; "" if the run has no waiting job
     before: int = 0
     at_work: int = 0
     seconds: float | None = None
@@ -64,7 +68,7 @@ def standing_of(run: Run) -> Standing:
 
 
 def jobs_of(queue: str) -> tuple[list[Waiting], int]:
-    """Jobs that wait in a queue and its devices' own, and how many are at work."""
+    """Return the jobs that wait in a queue and in the queues of its devices, and the number of running jobs."""
     here = Q(queue_name=queue) | Q(queue_name__startswith=f"{queue}:")
     rows = list(ProcrastinateJob.objects.filter(here, status__in=("todo", "doing")).values_list("id", "priority", "status", "task_name", "args"))
     waiting = [row for row in rows if row[2] == "todo"]
@@ -75,19 +79,22 @@ def jobs_of(queue: str) -> tuple[list[Waiting], int]:
     verifications = Verification.objects.filter(pk__in=of_verification - {None})
     for pk, team, person, run in [*runs, *verifications.values_list("pk", "run__team_id", "run__created_by_id", "run_id")]:
         owners[str(pk)] = (str(team), str(person or ""), str(run))
-    nobody = ("", "", "")  # what belongs to no run takes turns as if it were a team
+    nobody = ("", "", "")  # a job that belongs to no run is scheduled as if it were a team
     names = [(row[0], row[1], row[4].get("verification_id") or row[4].get("run_id")) for row in waiting]
     return [Waiting(job, priority, owners.get(name, nobody)) for job, priority, name in names], len(rows) - len(waiting)
 
 
 def turns(queue: str) -> dict[str, float]:
-    """When it was last somebody's turn, by `Turn.who`."""
+    """Return the time of each owner's last turn, keyed by `Turn.who`."""
     return {who: at.timestamp() for who, at in Turn.objects.filter(queue=queue.partition(":")[0]).values_list("who", "at")}
 
 
 def places_before(jobs: list[Waiting], last: dict[str, float], mine: Callable[[Waiting], bool]) -> int:
-    """How many jobs begin before the first that is `mine`, where one follows another: the team, then the person, then the run whose turn was longest
-    ago is next (`webapp/runs/workers/fairness.py`), and then has had its turn. At most `MOST_COUNTED`."""
+    """Return the number of jobs that begin before the first job that is `mine`, assuming that jobs run one after another.
+
+    The next job belongs to the team whose turn was longest ago, and in that team to the person and then the run chosen in the same way
+    (`webapp/runs/workers/fairness.py`). The choice counts as their turn. The result is at most `MOST_COUNTED`.
+    """
     last, now = dict(last), max(last.values(), default=0.0)
     left = sorted(jobs, key=lambda job: (-job.priority, job.job))
     for place in range(min(len(left), MOST_COUNTED)):
@@ -103,7 +110,7 @@ def places_before(jobs: list[Waiting], last: dict[str, float], mine: Callable[[W
 
 
 def _each_takes(queue: str) -> float | None:
-    """Median seconds of recent jobs of the queue."""
+    """Return the median duration in seconds of the queue's recent jobs."""
     recent = Verification.objects.filter(queue__startswith=queue.partition(":")[0], state="finished", started_at__isnull=False)
     recent = recent.filter(finished_at__gt=timezone.now() - LOOKED_BACK).order_by("-finished_at")
     took = list(recent.annotate(took=F("finished_at") - F("started_at")).values_list("took", flat=True)[:RECENT_JOBS])

@@ -1,4 +1,4 @@
-"""The engine's verifier behind the queue."""
+"""Gives the engine access to the verifiers through the queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from webapp.runs.workers.journal import DatabaseJournal, stops_without_database
 
 
 class QueuedVerifier:
-    """`agents.ports.VerifierPort`: asks once for each key, and waits for `verification.finished`, however many verifiers die over it."""
+    """`agents.ports.VerifierPort` over the queue.
+
+    It requests a job once per key and waits for `verification.finished`, even if verifiers die in the process.
+    """
 
     def __init__(self, journal: DatabaseJournal, device: str):
         self.journal, self.device = journal, device
@@ -35,12 +38,14 @@ class QueuedVerifier:
                     return result
 
     def _queue(self, run: uuid.UUID) -> str:
-        """Where a job of the run waits: of one on any GPU for a free one of the model that its first job met, whose figures the others are held
-        against."""
+        """Return the queue for the run's next job.
+
+        A run that may use any GPU gets a free GPU of the same model as its first job, because its figures are compared with those of that job.
+        """
         return queue_for(self.device, model_met(run) if self.device == "cuda" else "")
 
     async def describe(self) -> dict[str, Any]:
-        """What the verifier that will probably take the job has announced."""
+        """Return the announcement of the verifier that will probably take the job."""
         return await in_thread(self._describe)()
 
     def _describe(self) -> dict[str, Any]:
@@ -56,7 +61,7 @@ class QueuedVerifier:
 
 
 def model_met(run: uuid.UUID) -> str:
-    """The model of the device that did the run's first job, those that a fork inherited among them; empty before there is one."""
+    """Return the device model of the run's first job, including jobs inherited by a fork, or "" if there is none yet."""
     jobs = Verification.objects.filter(run=run).order_by("queued_at")
     taken = jobs.exclude(device_model="", device=None).values_list("device_model", "device__model").first()
     return next(filter(None, taken), "") if taken else ""

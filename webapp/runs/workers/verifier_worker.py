@@ -1,4 +1,7 @@
-"""The verifier process: one device, one job at a time, each handed to the judge (`verifier.client`), which runs strangers' code in its sandboxes."""
+"""The verifier process, which serves one device and runs one job at a time.
+
+Each job is passed to the judge (`verifier.client`), which runs untrusted code in its sandboxes.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ from webapp.runs.workers.worker import work
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS = 5.0  # of the device; the queue's own heartbeat is apart
-STAGE_SECONDS = 0.25  # progress is told at most so often; a stage's start and end at once
+HEARTBEAT_SECONDS = 5.0  # heartbeat of the device; the queue has a separate one
+STAGE_SECONDS = 0.25  # shortest interval between progress updates; a stage's start and end are reported immediately
 
 
 class VerifierWorker:
@@ -41,7 +44,7 @@ class VerifierWorker:
         await self._sandboxed()
         try:
             environment, unusable = await self.client.ready(), ""
-        except OSError as error:  # announced all the same: the page says what is missing, and a job gets the reason as its answer
+        except OSError as error:  # announce the device anyway; the page says what is missing, and a job is answered with the reason
             environment, unusable = None, str(error)
             log.error("%s cannot be used: %s", self.device, unusable)
         self.row = await in_thread(self.announcement.announce)(environment, unusable)
@@ -58,8 +61,10 @@ class VerifierWorker:
                 await in_thread(self.announcement.leave)()
 
     async def _sandboxed(self) -> None:
-        """Returns once this host can confine a stranger's source, or somebody has waived that. Until then jobs stay in the queue, and the device says
-        what it needs."""
+        """Return as soon as this host can confine untrusted sources or that requirement has been waived.
+
+        Until then jobs stay in the queue, and the device's row says what is missing.
+        """
         said = ""
         while not (found := await asyncio.to_thread(probe)).path and not waived():
             if found.why != said:
@@ -72,7 +77,8 @@ class VerifierWorker:
             await asyncio.sleep(AGAIN)
 
     async def execute(self, verification: uuid.UUID, attempt: int, epoch: int) -> None:
-        """One attempt. A claim that is lost on the way (the run was cancelled, the queue gave us up) ends it without a word."""
+        """Execute one attempt. If the claim is lost meanwhile (because the run was cancelled or the queue replaced this worker), the job ends
+        silently."""
         claim = Claim(verification, attempt, epoch)
         assert self.row is not None
         try:
@@ -107,7 +113,7 @@ class VerifierWorker:
 
 
 class StageReporter:
-    """Writes stages while the job goes on, never making it wait for the database."""
+    """Writes the job's stages to the database without making the job wait."""
 
     def __init__(self, claim: Claim):
         self.claim = claim
@@ -117,7 +123,7 @@ class StageReporter:
         self._writer = asyncio.create_task(self._write())
 
     def take(self, stage: StageEvent) -> None:
-        """Called by the verifier's client. Of several reports of progress on one stage only the last is kept."""
+        """Record a stage; called by the verifier's client. Only the latest progress report per stage is kept."""
         last = self._waiting[-1] if self._waiting else None
         if last is not None and stage.status == last.status == "progress" and stage.stage == last.stage:
             self._waiting[-1] = stage
@@ -126,7 +132,7 @@ class StageReporter:
         self._news.set()
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining stages."""
         self._closing = True
         self._news.set()
         await self._writer
@@ -143,7 +149,7 @@ class StageReporter:
                 try:
                     await in_thread(handover.report_stages)(self.claim, stages)
                 except ClaimLost:
-                    return  # `finish` meets it again
+                    return  # `finish` encounters it again
                 except (DatabaseError, PoolTimeout) as error:
                     log.warning("a stage could not be written: %s", str(error).strip()[:200])
                 written = time.monotonic()

@@ -1,4 +1,4 @@
-"""Running the queue's worker as one of our processes: quick to notice work, quick to be noticed when it dies, and stopped cleanly."""
+"""Runs the queue's worker as one of our processes. It notices new work quickly, its death is detected quickly, and it stops cleanly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ log = logging.getLogger(__name__)
 
 
 async def work(queues: list[str], *, concurrency: int, context: dict[str, Any], patience: float) -> None:
-    """Until SIGTERM or SIGINT. Jobs that still run after `patience` seconds are cancelled; webapp/runs/workers/rescue.py queues them again."""
+    """Process jobs until SIGTERM or SIGINT.
+
+    Jobs that are still running after `patience` seconds are cancelled, and webapp/runs/workers/rescue.py queues them again.
+    """
     connector = PsycopgConnector(kwargs=connection_parameters(), min_size=1, max_size=4)
     worker_app = app.with_connector(connector)
     async with worker_app.open_async():

@@ -7,6 +7,7 @@ import pytest
 from verifier.jobs import HostCalls, KernelProfile, Moved, Profile
 from verifier.profiling.diagnosing.cause import Ceilings
 from verifier.profiling.diagnosing.diagnosis import FAULT_CLASS, find_faults
+from verifier.profiling.diagnosing.residency import residency
 from verifier.profiling.diagnosing.task_facts import TaskFacts
 from verifier.profiling.nsight import counters as c
 from verifier.profiling.nsight.ncu_import import Launch, attach
@@ -192,6 +193,56 @@ def test_without_counters_shapes_and_compiled_code_tell():
     assert names([spilled])[0] == "register-spills"
     assert names([kernel(us=200.0, grid=(4, 1, 1))])[0] == "few-blocks"
     assert names([kernel(us=200.0, resources={"widest_load_bytes": 1})])[0] == "scalar-access"
+
+
+TILES = {**SLOW, c.OCCUPANCY: 24.0, c.OCCUPANCY_POSSIBLE: 25.0, c.TENSOR_SHARE: 45.0, c.STALL["long_scoreboard"]: 0.5, c.STALL["wait"]: 9.0}
+LIMITED = {c.OCCUPANCY_LIMIT["registers"]: 1, c.OCCUPANCY_LIMIT["shared_mem"]: 1, c.OCCUPANCY_LIMIT["warps"]: 4, c.OCCUPANCY_LIMIT["blocks"]: 32}
+
+
+def test_tiles_of_a_product_on_tensor_cores_lack_no_warps_unless_they_wait_for_memory():
+    shape = {"grid": (1024, 1, 1), "block": (512, 1, 1)}
+    assert names([kernel(us=200.0, metrics={**TILES, **LIMITED}, **shape)]) == []
+    assert names([kernel(us=200.0, metrics={**TILES, **LIMITED, c.STALL["long_scoreboard"]: 9.0}, **shape)]) == ["low-occupancy"]
+
+
+def test_steps_that_depend_on_each_other_lack_no_warps():
+    low = {**SLOW, **LIMITED, c.OCCUPANCY: 12.0, c.OCCUPANCY_POSSIBLE: 12.5, c.TENSOR_SHARE: 0.0}
+    assert names([kernel(us=200.0, metrics=low)]) == ["low-occupancy"]
+    assert names([kernel(us=200.0, metrics=low)], FACTS.model_copy(update={"dependent_steps": 512})) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        (LIMITED, "registers and shared memory each allow 1 block of 512 threads a multiprocessor"),
+        ({**LIMITED, c.OCCUPANCY_LIMIT["shared_mem"]: 4}, "registers allow 1 block of 512 threads"),
+        ({**LIMITED, c.OCCUPANCY_LIMIT["registers"]: 4}, "shared memory allows 1 block of 512 threads"),
+    ],
+)
+def test_all_resources_that_bound_the_resident_blocks_are_named(limits, why):
+    low = {**SLOW, **limits, c.OCCUPANCY: 24.0, c.OCCUPANCY_POSSIBLE: 25.0}
+    (found,) = [cause for cause in causes([kernel(us=200.0, block=(512, 1, 1), metrics=low)]) if cause.name == "low-occupancy"]
+    assert why in found.says
+
+
+def test_without_counters_the_limits_are_those_of_the_architecture():
+    bare = kernel(grid=(264, 1, 1), registers=128, shared_bytes=100_000)
+    held = residency(bare, 132, (9, 0))
+    assert (held.limits["registers"], held.limits["shared memory"], held.limits["block size"]) == (2, 2, 8)
+    assert held.scarcest == ("registers", "shared memory") and held.filled == 1.0 and residency(bare, 132, None) is None
+    few = residency(kernel(grid=(64, 1, 1), registers=32, shared_bytes=0), 132, (9, 0))
+    assert few.by_grid and "by the grid" in few.says() and "the grid has 64 blocks" in few.why()
+
+
+def test_atomics_cost_what_their_units_and_queues_take_and_not_the_whole_kernel():
+    def lost(**changes):
+        seen = {**SLOW, c.GLOBAL_REQUESTS["red"]: 5e5, **changes}
+        return next((cause.lost_us for cause in causes([kernel(us=200.0, metrics=seen)]) if cause.name == "atomic-contention"), 0.0)
+
+    assert lost(**{c.ATOMIC_UNITS: 12.0}) == pytest.approx(24.0), "additions that return nothing hold no warp up"
+    assert lost(**{c.ATOMIC_UNITS: 12.0, c.STALL["lg_throttle"]: 10.0}) == pytest.approx(100.0)
+    assert lost(**{c.ATOMIC_UNITS: 12.0, c.GLOBAL_REQUESTS["red"]: 0.0, c.GLOBAL_REQUESTS["atom"]: 125e3}) == pytest.approx(90.0)
+    assert lost() > 150, "unknown units: as before"
 
 
 def test_every_fault_has_a_class():

@@ -47,9 +47,9 @@ def page(people, name: str = "alice") -> str:
 
 
 def test_without_an_orchestrator_the_page_says_so(people):
-    assert "No orchestrator has said" in page(people)
+    assert "No orchestrator has reported its profiles" in page(people)
     Announcement.objects.create(pk=1, at=timezone.now() - timedelta(minutes=5))
-    assert "No orchestrator answers now" in page(people)
+    assert "No orchestrator responds" in page(people)
 
 
 def test_profiles_are_shown_with_limits_and_prices_but_never_a_key(people, models):
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_used_is_shown_with_its_place(people, models, tmp_
     (tmp_path / "llm.toml").write_text('[profiles.fast]\nkind = "openai"\nbase_url = "ftp://x"\nmodel = "m"\n')
     announce(models)
     shown = page(people)
-    assert "The profiles cannot be used" in shown and "key base_url" in shown and not Profile.objects.exists()
+    assert "The profiles can't be used" in shown and "key base_url" in shown and not Profile.objects.exists()
     (tmp_path / "llm.toml").write_text("")
     announce(models)
     assert "No profiles yet" in page(people)
@@ -118,7 +118,7 @@ def test_spending_is_counted_from_the_trace_by_team_and_month(people):
     assert ModelCall.objects.count() == 3
     shown = page(people, "bob")
     assert "$0.7500" in shown and "3\u202f000" in shown and "235" in shown and timezone.now().strftime("%B %Y") in shown
-    assert "Nothing yet" in page(people, "charlie")
+    assert "No run of your teams has used a language model yet" in page(people, "charlie")
 
 
 def test_what_a_person_answered_has_no_usage(people):

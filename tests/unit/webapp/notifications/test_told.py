@@ -16,23 +16,24 @@ from tests.unit.webapp.cast import make_run
 from tests.unit.webapp.ranked import make_ranked
 from webapp.notifications import announce, jobs, posting
 from webapp.notifications.messages import Message, body
-from webapp.notifications.models import ENDED, EVENTS, OVERTAKEN, VERDICT, Delivery, Hook, Overtaken
+from webapp.notifications.models import Delivery, Hook, Overtaken
 from webapp.notifications.posting import PostFailed
 from webapp.review import jobs as mail_jobs
-from webapp.review import notices, verdicts
-from webapp.review.listing import sentence
+from webapp.review import kinds, notices, verdicts
+from webapp.review.kinds import sentence
 from webapp.review.models import Notification, Wishes
 from webapp.runs.models import Run
 from webapp.runs.trace.append import append
 
 pytestmark = pytest.mark.django_db
-ALL = list(notices.ALL_KINDS)
+ALL = list(kinds.WISHES)
+ENDED, OVERTAKEN, VERDICT = kinds.ENDED.name, kinds.OVERTAKEN.name, kinds.VERDICT.name
 SAID = "Run finished: <!channel> @all *Faster* https://evil.example"
 MESSAGE = Message(event="ended", text=SAID, title="a|b <c>", url="https://s.example/runs/1/", at="now")
 
 
 def hook(team, **more) -> Hook:
-    return Hook.objects.create(**({"team": team, "name": "ops", "url": "https://example.com/x", "events": list(EVENTS)} | more))
+    return Hook.objects.create(**({"team": team, "name": "ops", "url": "https://example.com/x", "events": list(kinds.HOOKS)} | more))
 
 
 def told(user, kind: str) -> list[str]:
@@ -49,6 +50,21 @@ def test_whoever_started_a_run_is_told_how_it_ended(people):
     assert "Run finished: Faster (confirmed)" in text and "a baseline overtakes" in text
     row = Notification.objects.filter(user=people.alice).first()
     assert people.client("alice").get(reverse("review:notification", args=[row.pk])).status_code == 302
+
+
+def test_whoever_started_a_run_is_told_once_that_it_waits_for_somebody(people):
+    run = make_run(people.alice)
+    hook(people.alice.personal_team, events=[kinds.PAUSED.name])
+    pause = NewEvent(kind="run.paused", payload={"reason": "The model did not answer.", "kind": "unreachable"})
+    append(run.pk, [NewEvent(kind="run.paused", payload={"reason": "paused by a person"})])
+    assert told(people.alice, kinds.PAUSED.name) == []
+    append(run.pk, [pause])
+    append(run.pk, [NewEvent(kind="run.resumed", payload={}), pause])
+    assert told(people.alice, kinds.PAUSED.name) == ["Run paused: The model did not answer."]
+    assert Delivery.objects.get().message["text"] == "Run paused: The model did not answer."
+    notices.saw(people.alice, run)
+    append(run.pk, [pause])
+    assert len(told(people.alice, kinds.PAUSED.name)) == 2
 
 
 def test_nobody_is_told_of_a_run_that_they_cancelled_and_of_a_rebuilt_one_again(people):

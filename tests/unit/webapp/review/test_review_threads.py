@@ -10,7 +10,7 @@ from django.db import connection
 from tests.unit.webapp.cast import make_user
 from tests.unit.webapp.people import make_result
 from webapp.accounts.models import AuditEntry, Membership
-from webapp.review import notices, services
+from webapp.review import kinds, notices, services
 from webapp.review.jobs import mail_notification
 from webapp.review.models import Comment, Notification, Thread, Wishes
 from webapp.runs.models import Run
@@ -105,7 +105,7 @@ def test_resolving_and_opening_again(people, run):
     thread = opened(bob, run)
     ask(people.client("alice"), run, f"threads/{thread}/resolve", resolved="1")
     assert state(bob, run)["threads"][0]["resolved"] == "alice"
-    assert Notification.objects.get(user=people.bob).kind == Notification.RESOLVED
+    assert Notification.objects.get(user=people.bob).kind == kinds.RESOLVED.name
     ask(bob, run, f"threads/{thread}/resolve", resolved="0")
     assert state(bob, run)["threads"][0]["resolved"] is None
 
@@ -130,9 +130,9 @@ def test_an_edit_tells_only_those_it_mentions_anew(people, run):
 
 def test_who_started_the_run_is_told_of_a_thread_and_who_wrote_of_an_answer(people, run):
     thread = opened(people.client("bob"), run)
-    assert Notification.objects.get(user=people.alice).kind == Notification.THREAD
+    assert Notification.objects.get(user=people.alice).kind == kinds.THREAD.name
     ask(people.client("alice"), run, f"threads/{thread}/reply", text="Yes.")
-    assert Notification.objects.get(user=people.bob).kind == Notification.REPLY
+    assert Notification.objects.get(user=people.bob).kind == kinds.REPLY.name
 
 
 def test_what_somebody_muted_they_are_not_told(people, run):

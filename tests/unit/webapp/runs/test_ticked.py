@@ -69,7 +69,7 @@ def test_a_filter_is_kept_by_name_and_forgotten(people):
     answer = client.post(FILTERS, {"name": "my queue", "query": "state=active&q=soft&after=abc&junk=1"})
     assert answer.headers["Location"] == f"{LIST}?q=soft&state=active"
     page = client.get(LIST, {"q": "soft", "state": "active"}).content.decode()
-    assert 'aria-current="true">my queue</a>' in page and "Forget the filter my queue" in page
+    assert 'aria-current="true">my queue</a>' in page and "Delete the filter my queue" in page
     assert "my queue" not in people.client("bob").get(LIST).content.decode()
     client.post(FILTERS, {"name": "my queue", "query": "state=archived"})
     assert SavedFilter.objects.get().query == "state=archived"

@@ -1,4 +1,4 @@
-"""`manage.py prepare`: what has to be done before the processes start. Every step finds out by itself whether it is needed."""
+"""`manage.py prepare` does the preparation that must finish before the processes start. Each step first checks whether it is needed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Command(BaseCommand):
             raise CommandError(f"{CHOICE}=none is for one account, and this installation has {others} more: take another DATA_DIR")
         for problem in [*load_examples(user), *import_examples(user)]:
             print(f"stitchwork: {problem}", file=sys.stderr)
-        if Run.objects.filter(state="finished").exists() and not Result.objects.exists():  # runs from before there was a table of results
+        if Run.objects.filter(state="finished").exists() and not Result.objects.exists():  # for runs from before the results table existed
             call_command("rebuild_leaderboard", stdout=sys.stderr)
         if link_fd is not None:
             with os.fdopen(link_fd, "w") as answer:

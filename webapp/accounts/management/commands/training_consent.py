@@ -1,4 +1,4 @@
-"""`manage.py training_consent TEAM --agree --by OWNER`: its runs may be learned from (`python -m agents.rl export`), or no more."""
+"""`manage.py training_consent TEAM --agree --by OWNER`: allows training on its runs (`python -m agents.rl export`), or withdraws consent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py verifier_login` prints the DATABASE_URL for GPU hosts: a role that takes jobs and writes reports, and nothing more."""
+"""`manage.py verifier_login` prints the DATABASE_URL for GPU hosts: a role that may only take jobs and write reports."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ class Command(BaseCommand):
 
 
 def as_role(url: str, name: str, password: str) -> str:
-    """The URL of the same database for somebody else."""
+    """The URL of the same database with another user's credentials."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=f"{name}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"))

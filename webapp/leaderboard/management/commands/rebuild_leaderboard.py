@@ -1,4 +1,4 @@
-"""`manage.py rebuild_leaderboard` writes the leaderboard's rows anew from the finished runs."""
+"""`manage.py rebuild_leaderboard` rebuilds the leaderboard's rows from the finished runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`manage.py export_agreed DIR` writes the finished runs of teams that agreed to be learned from, each as a trace with `agreement.json`."""
+"""`manage.py export_agreed DIR` exports the finished runs of teams that have agreed to their use for training, each as a trace with
+`agreement.json`."""
 
 from __future__ import annotations
 

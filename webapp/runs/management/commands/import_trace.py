@@ -1,4 +1,4 @@
-"""`manage.py import_trace DIR...` makes runs of trace directories."""
+"""`manage.py import_trace DIR...` creates runs from trace directories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
             raise CommandError(f"there is no user {user!r}") from None
         for folder in folders:
             try:
-                run = import_trace(folder, owner.personal_team, owner, title)
+                run = import_trace(folder, owner.home, owner, title)
             except TraceRefused as error:
                 raise CommandError(str(error)) from None
             self.stdout.write(f"{run.pk} {run.title}: {run.last_seq} events, {run.outcome or run.state}")

@@ -1,4 +1,4 @@
-"""`manage.py rebuild RUN...` writes a run's rows anew from its events."""
+"""`manage.py rebuild RUN...` rebuilds a run's rows from its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py import_kernelbench PATH` reads a KernelBench checkout into one suite a level."""
+"""`manage.py import_kernelbench PATH` reads a KernelBench checkout into one suite per level."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Command(BaseCommand):
     def handle(self, path: Path, user: str | None = None, **options: Any) -> None:
         try:
             owner = User.objects.get(username=user) if user else first_user()
-            for suite in import_kernelbench(path, owner.personal_team, owner):
+            for suite in import_kernelbench(path, owner.home, owner):
                 self.stdout.write(f"{suite.name}: {suite.new} new, {suite.known} known, {len(suite.problems)} refused")
                 for problem in suite.problems:
                     self.stderr.write(f"  {problem}")

@@ -1,0 +1,17 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """Rows moved down; twice the last become the first."""
+
+    def forward(self, x):
+        return torch.cat([x[-64:] * 2.0, x[:-64]])
+
+
+def get_inputs():
+    return [torch.randn(4096, 256)]
+
+
+def get_init_inputs():
+    return []

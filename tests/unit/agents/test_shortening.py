@@ -1,0 +1,56 @@
+"""Long programs are shown without the kernels that matter least, and a reply puts them back."""
+
+import pytest
+
+from agents.llm.messages import Reply
+from agents.roles.edits import Refused, read_program
+from agents.roles.shortening import shortened
+
+BODY = "".join(f"    out[{n}] = {n}.0f;\n" for n in range(40))
+TASK = "import torch.nn as nn\n\n\nclass Model(nn.Module):\n    pass\n"
+
+
+def kernel(name: str) -> str:
+    launch = f"    {name}_kernel<<<1, 256, 0, (cudaStream_t)stream>>>(out);\n    return (int)cudaGetLastError();\n"
+    return (
+        f"// what {name} computes\n__global__ void __launch_bounds__(256) {name}_kernel(float* out) {{\n{BODY}}}\n"
+        f'extern "C" int {name}(float* out, void* stream) {{\n{launch}}}\n\n'
+    )
+
+
+PROGRAM = (
+    f'import torch.nn as nn\n\nSOURCE = r"""\n{kernel("first")}{kernel("second")}{kernel("third")}"""\n\n\nclass ModelNew(nn.Module):\n    pass\n'
+)
+TIMES = {"first_kernel": 9.0, "second_kernel": 1.0, "third_kernel": 5.0}
+
+
+def test_a_short_program_is_shown_whole():
+    assert shortened(PROGRAM, TIMES).text == PROGRAM and shortened(PROGRAM, TIMES).note() == ""
+
+
+def test_the_kernels_with_the_least_time_are_left_out_and_named():
+    shown = shortened(PROGRAM, TIMES, room=len(PROGRAM) - 100)
+    assert list(shown.bodies) == ["second"] and "lines of second_kernel)" in shown.text and "// what second computes" in shown.text
+    assert "first_kernel(float* out)" in shown.text and shown.restored(shown.text) == PROGRAM and "kept" in shown.note()
+
+
+def test_what_an_order_names_comes_last():
+    assert list(shortened(PROGRAM, TIMES, "widen second_kernel", room=len(PROGRAM) - 100).bodies) == ["third"]
+    assert len(shortened(PROGRAM, TIMES, "widen second", room=0).bodies) == 3
+
+
+def test_blocks_apply_to_what_was_shown_and_what_was_left_out_comes_back():
+    shown = shortened(PROGRAM, TIMES, room=len(PROGRAM) - 100)
+    text = "<<<<<<< SEARCH\n// what first computes\n=======\n// the first\n>>>>>>> REPLACE\n"
+    assert read_program(Reply(text=text), TASK, PROGRAM, shown).source == PROGRAM.replace("// what first computes", "// the first")
+    marker = next(line for line in shown.text.splitlines() if "(kept: " in line)
+    gone = read_program(Reply(text=f"<<<<<<< SEARCH\n{marker}\n=======\n>>>>>>> REPLACE\n"), TASK, PROGRAM, shown).source
+    assert "second_kernel" not in gone and "third_kernel" in gone
+
+
+def test_a_whole_file_may_keep_the_line_and_may_not_make_one_up():
+    shown = shortened(PROGRAM, TIMES, room=len(PROGRAM) - 100)
+    edited = shown.text.replace("// what first computes", "// the first")
+    assert "second_kernel<<<" in read_program(Reply(text=f"```python\n{edited}```\n"), TASK, PROGRAM, shown).source
+    with pytest.raises(Refused, match="stands for nothing"):
+        read_program(Reply(text=f"```python\n{edited.replace('kept: second', 'kept: fourth')}```\n"), TASK, PROGRAM, shown)

@@ -1,0 +1,41 @@
+"""An input that the task changes, such as a cache that the caller owns, has to be changed as the task does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from verifier.correctness.examining import changes_off
+from verifier.correctness.expectation import Expected
+from verifier.correctness.leaf import Leaf
+from verifier.judge.session import Run, Values
+from verifier.layout import Spec
+from verifier.timing.call import Call
+
+OWN = torch.arange(12.0).view(3, 4)
+WANTED = OWN * 1.25
+
+
+def expected(after: torch.Tensor = WANTED, own: torch.Tensor = OWN) -> Expected:
+    output = torch.ones(2)
+    given = Values({"l": [{"t": 0}, {"t": 1}]}, [Spec.of(torch.ones(1)), Spec.of(own)], [torch.ones(1), own])
+    run = Run(Values({"t": 0}, [Spec.of(output)], [output]), [], changed_inputs=[1], after={1: after})
+    return Expected(run, [Leaf(output, output, 0.0, 0.0, 1e-6)], [], given, 1, None)
+
+
+def call(after: dict[int, torch.Tensor]) -> Call:
+    return Call(1, 1, 0, 0, None, [], [], None, [True, not after], after=after)
+
+
+def test_the_same_change_is_right_within_rounding():
+    assert changes_off(call({1: WANTED * (1 + 1e-6)}), expected()) == ""
+
+
+@pytest.mark.parametrize("after", [{}, {1: torch.zeros(3, 4)}, {1: WANTED * 1.001}])
+def test_no_change_and_other_ones_are_wrong(after):
+    assert "input 1, which the task changes, is not changed as the task does" in changes_off(call(after), expected())
+
+
+def test_whole_numbers_change_exactly():
+    own = torch.arange(8)
+    assert changes_off(call({1: own + 1}), expected(own + 1, own)) == "" and changes_off(call({1: own + 2}), expected(own + 1, own))

@@ -1,0 +1,34 @@
+"""Other weights open every gate: what a zero, a faint or a closed gate hides would otherwise never be needed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from verifier.randomising import hides, randomised
+
+
+def drawn(tensor: torch.Tensor, parameter: bool = True, wide: bool = True) -> torch.Tensor:
+    made = randomised("gate", tensor, parameter, torch.Generator().manual_seed(3), wide)
+    assert made is not None and made.dtype == tensor.dtype
+    return made
+
+
+@pytest.mark.parametrize("gate", [torch.zeros(256), torch.full((256,), 1e-6), 1e-9 * torch.randn(256, generator=torch.Generator().manual_seed(1))])
+def test_a_gate_that_hides_what_it_scales_is_opened(gate):
+    assert float(drawn(gate).abs().mean()) > 0.01
+
+
+@pytest.mark.parametrize("gate", [torch.full((256,), -40.0), -30.0 - torch.rand(256, generator=torch.Generator().manual_seed(1))])
+def test_a_gate_that_a_large_number_closes_is_opened(gate):
+    made = drawn(gate)
+    assert int((made > 0).sum()) > 64 and int((made < 0).sum()) > 64 and float(made.abs().max()) <= 41
+    assert bool((drawn(gate, wide=False) < 0).all())
+
+
+def test_weights_keep_their_size_and_hide_nothing():
+    own = 0.02 * torch.randn(64, 64, generator=torch.Generator().manual_seed(1))
+    assert not hides(own, True) and hides(torch.ones(8), False) and hides(1e-9 * own, True) and not hides(1e-9 * own, False)
+    assert hides(own - 20, True) and not hides(torch.zeros(8, dtype=torch.int64), False)
+    assert 0.5 < float(drawn(own).norm() / own.norm()) < 2
+    assert float(drawn(torch.full((8,), 1e-5), parameter=False).abs().max()) < 0.1

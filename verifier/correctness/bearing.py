@@ -1,0 +1,61 @@
+"""Determines how far each input of a task can vary by itself.
+
+Some inputs have a domain: a probability, the argument of a logarithm. If all inputs were restricted to the narrowest domain, a mask of ones or a gain
+that is never negative would not vary beside a probability, and a program would not have to read it.
+"""
+
+from __future__ import annotations
+
+from verifier.correctness.expectation import Expectations, Skipped
+from verifier.correctness.inputs import DISTRIBUTIONS, EACH, Domain, domains
+from verifier.judge.memory import large
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.session import ReferenceSession
+
+PROBE = DISTRIBUTIONS[0]
+PART = 4  # the fraction of the trials' time that may be spent
+
+
+def borne_alone(reference: ReferenceSession, expectations: Expectations, seed: int) -> tuple[list[Domain | None], bool]:
+    """Returns for each input the widest domain that the task accepts if only this input varies; null if it accepts none, or if time has run out. The
+    list is empty for inputs of gigabytes. Also returns whether the reference is in its constructed state, because another process has taken over;
+    otherwise, its state is unchanged."""
+    begin, anew = reference.clock(), False
+    own = reference.inputs(seed)
+    if large(own.nbytes):
+        return [], False
+    found: list[Domain | None] = []
+    candidates = [domains([tensor]) if tensor.numel() and index < EACH else [] for index, tensor in enumerate(own.tensors)]
+    for index, widths in enumerate(candidates):
+        chosen = None
+        for domain in widths:
+            if reference.clock() - begin > reference.limits.correctness / PART:
+                break
+            borne, lost = _bears(reference, expectations, index, domain, seed)
+            anew = anew or lost
+            if borne:
+                chosen = domain
+                break
+        found.append(chosen)
+    return found, anew
+
+
+def _bears(reference: ReferenceSession, expectations: Expectations, index: int, domain: Domain, seed: int) -> tuple[bool, bool]:
+    """Returns whether the task accepts such values for one input, and whether another process has taken over."""
+    own = reference.inputs(seed)
+    values = reference.reshaped(own, PROBE, [domain if at == index else None for at in range(len(own.tensors))], seed)
+    if values is None:
+        return False, False
+    before = reference.exact
+    try:
+        expectations.expect(values, seed, strict=False)
+    except Skipped as skipped:
+        reference.exact = None if skipped.anew else before
+        return False, skipped.anew
+    except PartyFailure as failure:
+        if failure.whose != "reference" or not reference.outlive():
+            raise
+        return False, True
+    reference.rollback()
+    reference.exact = before
+    return True, False

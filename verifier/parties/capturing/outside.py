@@ -1,0 +1,184 @@
+"""State outside the state dict that forward changes: no part of a program may keep a value that it had at the capture.
+
+What forward changes is known from calls, and from what its source assigns on paths that these calls did not take. Whether a part reads it is known
+from the export of the part, wherever the read is: in the part itself, in a helper method or in a submodule.
+"""
+
+# sandboxed: watches attributes of the models that tasks define
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Collection, Iterator
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from verifier.parties.capturing.calling import FlatCall
+from verifier.parties.plain_state import PlainState
+
+_MISSING = object()
+
+
+class Used(ValueError):
+    """A part uses the value `name`."""
+
+    def __init__(self, name: str):
+        super().__init__(f"it uses {name.removeprefix('self.')}, which forward changes outside of the state dict")
+
+
+class _Refusing:
+    """Stands for an attribute of a class."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, *_: Any) -> Any:
+        raise Used(self.name)
+
+
+@contextlib.contextmanager
+def unread(plain: PlainState, names: Collection[str], call: FlatCall) -> Iterator[None]:
+    """Raises `Used` where `call` reads one of the values `names` (as `PlainState.changed` gives them), or a `NameError` for a variable of the
+    source."""
+    attributes: dict[int, dict[str, str]] = {}
+    classes: list[type] = []
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            if not name.startswith("self."):
+                if (place := plain.place(name)) is not None:
+                    stack.enter_context(_away(*place, name))
+                continue
+            path, _, key = name.removeprefix("self.").rpartition(".")
+            try:
+                module = plain.model.get_submodule(path)
+            except AttributeError:  # a module that forward made
+                continue
+            attributes.setdefault(id(module), {})[key] = name
+            if type(module) not in classes and not isinstance(module, torch.jit.ScriptModule):
+                classes.append(type(module))
+        for owner in classes:
+            stack.enter_context(_watched(owner, attributes, call))
+        yield
+
+
+@contextlib.contextmanager
+def _away(table: dict[str, Any], key: str, name: str) -> Iterator[None]:
+    """Takes a variable out of the source, or replaces an attribute of a class by one that refuses to be read."""
+    before = table[key]
+    if "." in name:
+        table[key] = _Refusing(name)
+    else:
+        del table[key]
+    try:
+        yield
+    finally:
+        if "." in name or key not in table:
+            table[key] = before
+
+
+@contextlib.contextmanager
+def _watched(owner: type, attributes: dict[int, dict[str, str]], call: FlatCall) -> Iterator[None]:
+    """Watches the attributes of modules while forward runs; an exporter itself reads modules as well."""
+    before: Any = owner.__getattribute__
+    own = vars(owner).get("__getattribute__", _MISSING)
+
+    def read(self: Any, key: str) -> Any:
+        if (found := attributes.get(id(self))) and key in found and call.running:
+            raise Used(found[key])
+        return before(self, key)
+
+    owner.__getattribute__ = read  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        if own is _MISSING:
+            del owner.__getattribute__
+        else:
+            owner.__getattribute__ = own  # type: ignore[method-assign]
+
+
+def reached(source: ast.Module) -> list[tuple[ast.FunctionDef, str]]:
+    """Returns forward and the functions of a source that it names, directly or through others, each with the class that defines it, if any."""
+    functions: dict[str, list[tuple[ast.FunctionDef, str]]] = {}
+    for node in ast.walk(source):
+        for item in node.body if isinstance(node, (ast.Module, ast.ClassDef)) else ():
+            if isinstance(item, ast.FunctionDef):
+                functions.setdefault(item.name, []).append((item, node.name if isinstance(node, ast.ClassDef) else ""))
+    found: dict[int, tuple[ast.FunctionDef, str]] = {}
+    waiting = [*functions.get("forward", []), *functions.get("__call__", [])]
+    while waiting:
+        tree, owner = waiting.pop()
+        if id(tree) in found:
+            continue
+        found[id(tree)] = tree, owner
+        words = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)} | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        waiting += [one for word in words & set(functions) if word != "__init__" for one in functions[word]]
+    return list(found.values())
+
+
+def counts(source: ast.Module, name: str) -> bool:
+    """Returns whether forward may use a value for anything other than updating it: the effect of a counter may not show until after many calls."""
+    key = name.rpartition(".")[2]
+
+    def uses(tree: ast.AST) -> bool:
+        if isinstance(tree, (ast.Assign, ast.AnnAssign)) and any(
+            getattr(target, "attr", getattr(target, "id", "")) == key for target in (tree.targets if isinstance(tree, ast.Assign) else [tree.target])
+        ):
+            return False
+        if isinstance(tree, (ast.Attribute, ast.Name)) and isinstance(tree.ctx, ast.Load) and getattr(tree, "attr", getattr(tree, "id", "")) == key:
+            return True
+        if isinstance(tree, ast.Constant) and tree.value == key:
+            return True
+        return any(uses(child) for child in ast.iter_child_nodes(tree))
+
+    return any(uses(tree) for tree, _ in reached(source))
+
+
+def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainState) -> set[str]:
+    """Returns what forward and the functions that it names may assign outside of the state dict, by the names of `PlainState.changed`, whether or
+    not a call did so."""
+    found: set[str] = set()
+    modules = list(model.named_modules())
+    for tree, owner in reached(source):
+        for target in _targets(tree):
+            if not target.startswith("self."):
+                found.add(target)
+                continue
+            for path, module in modules:
+                if owner in {base.__name__ for base in type(module).__mro__}:
+                    found.add(f"self.{path}.{target[5:]}" if path else target)
+    return {named for name in found if (named := _outside(plain, name))}
+
+
+def _targets(tree: ast.FunctionDef) -> set[str]:
+    """Returns the attributes of `self` and the variables of the source that a function assigns."""
+    shared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in shared and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            inner: ast.expr = node
+            while isinstance(inner, ast.Subscript):
+                inner = inner.value
+            if (text := ast.unparse(inner)).startswith("self.") and all(word.isidentifier() for word in text.split(".")):
+                found.add(text)
+    return found
+
+
+def _outside(plain: PlainState, name: str) -> str:
+    """Returns the name of the value outside the state dict that an assignment to `name` changes; empty if there is none."""
+    if not name.startswith("self."):
+        return "" if isinstance(plain.source.get(name), (FunctionType, type)) else name
+    owner, path = plain.model, "self"
+    keys = name.split(".")[1:]
+    for at, key in enumerate(keys, start=1):
+        path += f".{key}"
+        if at < len(keys) and key in owner._modules:
+            owner = owner._modules[key]  # type: ignore[assignment]
+            continue
+        return "" if key in owner._parameters or owner._buffers.get(key) is not None else path
+    return ""

@@ -1,0 +1,59 @@
+"""Counts the operations of a call: those that torch's counter sees, plus recurrent layers, which it misses when the library runs them whole."""
+
+# sandboxed: calls the models that tasks define
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+GATES = {"LSTM": 4, "GRU": 3}
+
+
+def count_flops(model: torch.nn.Module, inputs: list[Any]) -> int | None:
+    """Counts operations of matrix products, convolutions, attention and recurrent layers in one call, with a multiply-add as two operations; null if
+    a copy of the model cannot be run."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    try:
+        twin = copy.deepcopy(model)  # forward may change running statistics
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            missed = Missed(twin, counter)
+            twin(*copy.deepcopy(inputs))
+        return int(counter.get_total_flops()) + missed.flops
+    except Exception:  # whatever a copy of a stranger's model raises: the count is null then
+        return None
+
+
+class Missed:
+    """Operations of recurrent layers in addition to those that a counter saw while the layers ran."""
+
+    def __init__(self, model: torch.nn.Module, counter: Any):
+        self.flops = 0
+        self._counter = counter
+        self._before: list[int] = []
+        for module in model.modules():
+            if isinstance(module, torch.nn.RNNBase):
+                module.register_forward_pre_hook(self._begin)
+                module.register_forward_hook(self._end)
+
+    def _begin(self, module: torch.nn.Module, given: tuple[Any, ...]) -> None:
+        self._before.append(int(self._counter.get_total_flops()))
+
+    def _end(self, module: torch.nn.RNNBase, given: tuple[Any, ...], returned: Any) -> None:
+        seen = int(self._counter.get_total_flops()) - self._before.pop()
+        self.flops += max(recurrent_flops(module, given[0]) - seen, 0)
+
+
+def recurrent_flops(layer: torch.nn.RNNBase, given: Any) -> int:
+    """Returns the operations of the products of all steps, for input (steps, batch, width) in any order or packed."""
+    rows = given.data.shape[0] if isinstance(given, torch.nn.utils.rnn.PackedSequence) else given.numel() // max(layer.input_size, 1)
+    ways, out = 2 if layer.bidirectional else 1, layer.proj_size or layer.hidden_size
+    total = 0
+    for number in range(layer.num_layers):
+        width = layer.input_size if number == 0 else out * ways
+        gates = GATES.get(layer.mode, 1) * layer.hidden_size * (width + out)
+        total += ways * 2 * (gates + layer.proj_size * layer.hidden_size)
+    return rows * total

@@ -1,0 +1,98 @@
+"""Says how many blocks of a kernel a multiprocessor holds at once, and what decides it: registers, shared memory, block size, or the grid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from verifier.jobs import KernelProfile
+from verifier.profiling.binaries.occupancy import LIMITS, WARP, occupancy
+from verifier.profiling.nsight import counters
+
+COUNTED = {"registers": "registers", "shared_mem": "shared memory", "warps": "block size", "blocks": "block slots"}
+COMPUTED = {"registers": "registers", "shared memory": "shared memory", "warps": "block size", "blocks": "block slots"}
+
+
+@dataclass(frozen=True)
+class Residency:
+    """`limits` gives the blocks per multiprocessor that each resource allows; `grid` and `threads` are the blocks of a launch and the threads of a
+    block."""
+
+    limits: dict[str, int]
+    grid: int
+    threads: int
+    multiprocessors: int
+
+    @property
+    def allowed(self) -> int:
+        return max(min(self.limits.values()), 1)
+
+    @property
+    def scarcest(self) -> tuple[str, ...]:
+        """Returns all resources that allow the fewest blocks. More blocks need more of each of them."""
+        return tuple(name for name, blocks in self.limits.items() if blocks <= self.allowed)
+
+    @property
+    def resident(self) -> int:
+        """Returns the blocks that the fullest multiprocessor holds."""
+        return min(self.allowed, math.ceil(self.grid / self.multiprocessors))
+
+    @property
+    def by_grid(self) -> bool:
+        """Returns whether the grid has fewer blocks than could be resident."""
+        return self.resident < self.allowed
+
+    @property
+    def filled(self) -> float:
+        """Returns the blocks of the grid over those that the device could hold at once; 1 or more means that the grid fills it."""
+        return self.grid / (self.allowed * self.multiprocessors)
+
+    def why(self) -> str:
+        """Says what bounds the resident blocks."""
+        if self.by_grid:
+            return self.short_grid()
+        each = " each" if len(self.scarcest) > 1 else ""
+        verb = "allow" if len(self.scarcest) > 1 or self.scarcest == ("registers",) else "allows"
+        return f"{_joined(self.scarcest)}{each} {verb} {_blocks(self.allowed)} of {self.threads} threads a multiprocessor"
+
+    def short_grid(self) -> str:
+        """Says how many blocks the grid has, and how many there is room for."""
+        room = f"{self.allowed} could be resident on each"
+        return f"the grid has {_blocks(self.grid)} of {self.threads} threads for {self.multiprocessors} multiprocessors, and {room}"
+
+    def says(self) -> str:
+        others = [f"{name} {blocks}" for name, blocks in self.limits.items() if name not in (*self.scarcest, "block slots")]
+        room = f"; {', '.join(others)}" if others else ""
+        bound = f"by the grid; {_joined(self.scarcest)} would allow {self.allowed}" if self.by_grid else f"by {_joined(self.scarcest)}"
+        return f"resident blocks a multiprocessor: {self.resident} ({bound}{room}), {self.filled:.2g} waves"
+
+
+def residency(kernel: KernelProfile, multiprocessors: int, capability: tuple[int, int] | None) -> Residency | None:
+    """Returns the residency from Nsight Compute's limits or, without counters, from the device's limits. Null if neither is known."""
+    if kernel.grid is None or kernel.block is None or multiprocessors < 1:
+        return None
+    grid, threads = math.prod(kernel.grid), math.prod(kernel.block)
+    counted = {words: value for name, words in COUNTED.items() if (value := counters.read(kernel, counters.OCCUPANCY_LIMIT[name])) is not None}
+    limits = {name: int(value) for name, value in counted.items()} or _computed(kernel, threads, capability)
+    return Residency(limits, grid, threads, multiprocessors) if limits and grid and threads else None
+
+
+def _computed(kernel: KernelProfile, threads: int, capability: tuple[int, int] | None) -> dict[str, int]:
+    if capability is None or kernel.registers is None:
+        return {}
+    found = occupancy(10 * capability[0] + capability[1], threads, kernel.registers, kernel.shared_bytes or 0)
+    return {COMPUTED[name]: blocks for name, blocks in found.limits.items()} if found is not None else {}
+
+
+def most_threads(capability: tuple[int, int] | None) -> int:
+    """Returns the threads that a multiprocessor can hold at most; 2,048 if the architecture is unknown."""
+    known = LIMITS.get(10 * capability[0] + capability[1]) if capability is not None else None
+    return WARP * known.warps if known is not None else 2048
+
+
+def _blocks(count: int) -> str:
+    return f"{count} block{'s' if count != 1 else ''}"
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
