@@ -145,6 +145,30 @@ def test_the_overview_shows_what_is_on_the_screen(opened, ratio: float):
     assert window["from"] == pytest.approx(window["width"] * 0.25, abs=1)
 
 
+@pytest.mark.parametrize("canvas", [".timeline-minimap", ".timeline-canvas"])
+@RATIOS
+def test_nothing_of_an_earlier_frame_shows_through(opened, ratio: float, canvas: str):
+    """The same view, reached at once and after a frame whose window ended at the last column, which may be a part of a CSS pixel."""
+    page = opened(ratio, "linear-norm-h200-nsys")
+    pictures = page.evaluate(
+        """([selector]) => {
+          const [lane] = view.lanes, canvas = document.querySelector(selector);
+          const shown = (from, to) => {
+            view.set(lane.span * from, lane.span * to);
+            view.paint();
+            return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+          };
+          for (let frame = 0; frame < 20; frame += 1) shown(0.25, 0.5);
+          const clean = shown(0.25, 0.5);
+          shown(0, 1);
+          const after = shown(0.25, 0.5);
+          return { differ: after.filter((value, i) => value !== clean[i]).length, through: clean.filter((value, i) => i % 4 === 3 && value < 255).length };
+        }""",
+        [canvas],
+    )
+    assert pictures == {"differ": 0, "through": 0}
+
+
 @RATIOS
 def test_two_overviews_are_on_one_scale(opened, ratio: float):
     page = opened(ratio, "linear-norm-h200-nsys", "softmax-h200-nsys")

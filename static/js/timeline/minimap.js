@@ -70,9 +70,9 @@ export class Minimap {
     picture.width = this.canvas.width;
     picture.height = this.canvas.height;
     const context = picture.getContext("2d");
+    context.fillStyle = palette.text.surface; // every device pixel: at 1.5 the last column is half a CSS pixel, and what stood there would shine through
+    context.fillRect(0, 0, picture.width, picture.height);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.fillStyle = palette.text.surface;
-    context.fillRect(0, 0, width, height);
     context.fillStyle = palette.text.sunken; // the recorded part
     context.fillRect(this.x(0), 0, Math.max(1, this.x(this.span) - this.x(0)), height);
     context.fillStyle = palette.text["line-strong"];

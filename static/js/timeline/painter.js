@@ -59,9 +59,10 @@ export class Painter {
   draw(scene) {
     const { context, palette, ratio } = this;
     const { view, top } = scene;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.fillStyle = palette.text.surface; // every device pixel, also a last column or row that is part of a CSS pixel
+    context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.fillStyle = palette.text.surface;
-    context.fillRect(0, 0, this.width, this.height);
     this.drawGrid(view, scene.origin ?? 0);
     const visible = this.lines.filter((line) => line.y + line.height > top + AXIS && line.y < top + this.height);
     this.drawBoxes(visible, scene);
