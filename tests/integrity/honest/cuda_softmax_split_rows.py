@@ -91,7 +91,7 @@ __global__ void finish(const float* __restrict__ x, const float2* __restrict__ f
   float top = -INFINITY;
   for (int i = 0; i < splits; i++) top = fmaxf(top, parts[i].x);
   float sum = 0.f;
-  for (int i = 0; i < splits; i++) if (parts[i].y > 0.f) sum += parts[i].y * expf(parts[i].x - top);
+  for (int i = 0; i < splits; i++) if (parts[i].y != 0.f) sum += parts[i].y * expf(parts[i].x - top);
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < columns) {
     size_t at = (size_t)blockIdx.y * columns + i;
