@@ -21,6 +21,8 @@ LEAST = 16  # minimum number of elements of a slice
 MANY = 64  # number of elements of a slice from which chance does not explain its error
 ELEMENTS, SLICES = 256, 512  # maximum number of elements of a slice, and of slices of a dimension, that are checked
 QUANTILE = 0.75
+LUCK = 8  # of so many badly conditioned slices PyTorch may be accurate in one by luck
+TAIL = 4.0  # factor on the largest usual error of a dimension, which an error beside such luck does not exceed
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,16 @@ def errors(value: torch.Tensor, expected: torch.Tensor, axes: Sequence[Axis]) ->
 
 def stray(found: Sequence[torch.Tensor], usual: Sequence[Sequence[torch.Tensor]], axes: Sequence[Axis], dtype: torch.dtype, decided: float) -> str:
     """Reports which slices have larger errors than the `usual` ones (PyTorch's, plain arithmetic's) in the same slices. Returns an empty string if
-    none has. `decided` is the share of elements that rounding may decide."""
+    none has. `decided` is the share of elements that rounding may decide.
+
+    If a step is badly conditioned in some slices (a softmax over two nearly equal scores, say), one rounding error determines the error of a whole
+    slice, and PyTorch may be accurate there by luck. Where PyTorch has many such errors, a few more are therefore granted, if they are no larger."""
     for number, (axis, off) in enumerate(zip(axes, found, strict=True)):
-        most = torch.stack([one[number] for one in usual]).max(0).values.mul(ROOM).clamp_min(ULPS * epsilon(dtype))
-        count, slices = int((off > most).sum()), off.numel()
+        typical = torch.stack([one[number] for one in usual]).max(0).values
+        over = off > typical.mul(ROOM).clamp_min(ULPS * epsilon(dtype))
+        unlucky = int((over & (off <= TAIL * typical.max())).sum())
+        conditioned = int((typical > ROOM * typical.median()).sum())
+        count, slices = int(over.sum()) - min(unlucky, conditioned // LUCK), off.numel()
         allowed = decided / (1 - QUANTILE) * slices + (STRAY * slices + 1 if axis.at.shape[-1] < MANY else 0)
         if count > allowed:
             said = f"{count:,} of {slices:,} slices along dimension {axis.dimension} are off by over {ROOM:g} times what PyTorch is off by there"

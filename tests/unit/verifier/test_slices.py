@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from verifier.correctness.leaf import Leaf
-from verifier.correctness.slices import axes_of
+from verifier.correctness.slices import Axis, axes_of, stray
 
 GENERATOR = torch.Generator().manual_seed(4)
 
@@ -55,6 +55,29 @@ def test_what_pytorch_is_off_by_is_granted():
     value = exact.float()
     value[:, 5] *= 1 + 2e-3 * torch.randn(256, generator=GENERATOR)
     assert leaf.finer(value, "fp32-strict") == ""
+
+
+SLICES = 400
+
+
+def near_ties(tied: int, luck: int, error: float) -> str:
+    """`tied` slices are decided by near ties, and PyTorch is off by up to 1e-4 there. In `luck` others of that kind, PyTorch is accurate by chance
+    and the program is off by `error`."""
+    usual, found = torch.full((SLICES,), 3e-7, dtype=torch.float64), torch.full((SLICES,), 4e-7, dtype=torch.float64)
+    usual[:tied] = torch.linspace(1e-5, 1e-4, tied, dtype=torch.float64)
+    found[:tied] = usual[:tied].flip(0)
+    found[tied : tied + luck] = error
+    return stray([found], [[usual]], [Axis(0, torch.zeros(SLICES, 256, dtype=torch.int64))], torch.float32, 0.0)
+
+
+@pytest.mark.parametrize(("tied", "luck"), [(8, 1), (10, 1), (81, 2)])
+def test_where_pytorch_is_accurate_by_luck_beside_near_ties_no_program_is_accused(tied, luck):
+    assert near_ties(tied, luck, 5e-5) == ""
+
+
+@pytest.mark.parametrize(("tied", "luck", "error"), [(0, 1, 5e-5), (1, 1, 5e-5), (7, 1, 5e-5), (10, 2, 5e-5), (81, 11, 5e-5), (81, 1, 1e-3)])
+def test_many_larger_or_single_errors_are_not_luck(tied, luck, error):
+    assert "less precise" in near_ties(tied, luck, error)
 
 
 def test_slices_of_few_elements_and_without_any_are_left_alone():
