@@ -337,7 +337,7 @@ class Reference(Role):
     def do_capture(self, frame: Frame) -> dict[str, Any]:
         from verifier.parties.capturing.capture import capture
 
-        inputs = self.inputs(frame)
+        inputs = map_tensors(self.inputs(frame), separate)
         result = capture(self.model, list(inputs), self.source, self.mode)
         self.device.sync()
         return {"type": "ok", "raw": result.model_dump_json().encode()}
@@ -364,6 +364,12 @@ def rehearse_kernels(device: PartyDevice) -> None:
     same(values, values.clone())
     same(values.double(), values.double() + 1)
     device.sync()
+
+
+def separate(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a copy with memory of its own. PyTorch's exporter takes inputs of different types in one arena for views of each other, and refuses a
+    forward that writes to one of them."""
+    return tensor if tensor.is_neg() or tensor.is_conj() else tensor.clone()
 
 
 def same(left: torch.Tensor, right: torch.Tensor) -> bool:
