@@ -15,24 +15,27 @@ TAKEN = "yield-to-baseline"
 
 
 async def yielded(span: Span, situation: Situation, winner: Attempt, report: Report) -> tuple[Attempt, Report]:
-    """Returns the winner with its full-tier report, or a baseline's program if a measurement shows that it is faster."""
-    baseline = faster(report)
+    """Returns the winner with its full-tier report, or the program of a baseline if a measurement shows that it is faster. If the fastest baseline
+    has no program, or its program does not pass, the next one is tried."""
     data = situation.plan.data if situation.plan is not None else None
-    if baseline is None or situation.settings.winner != "fastest" or not isinstance(data, Compiled) or data.plan.asked_for:
+    if situation.settings.winner != "fastest" or not isinstance(data, Compiled) or data.plan.asked_for:
         return winner, report
-    source = print_baseline(data.plan, situation.task_source, baseline)
-    if source is None or any(attempt.edit.source == source for attempt in situation.attempts):
-        return winner, report
-    words = WORDS[baseline]
-    says = f"{words} is faster than candidate {winner.number} ({standing(report):.2f}x the best baseline), so it is tried as the program."
-    edit = Edit(source, words[:200], f"everything by {words}", (says,), TAKEN)
-    try:
-        attempt, other = await _tried(span, situation, winner, edit)
-    except OutOfBudget as error:
-        await span.say("verifier", f"{error}: {words} is not tried as the program.")
-        return winner, report
-    await span.say("verifier", f"Candidate {attempt.number}, {words}: {verdict(other)}.")
-    return (attempt, other) if other.status == "passed" and standing(other) > standing(report) else (winner, report)
+    for baseline in faster(report):
+        source = print_baseline(data.plan, situation.task_source, baseline)
+        if source is None or any(attempt.edit.source == source for attempt in situation.attempts):
+            continue
+        words = WORDS[baseline]
+        says = f"{words} is faster than candidate {winner.number} ({standing(report):.2f}x the best baseline), so it is tried as the program."
+        edit = Edit(source, words[:200], f"everything by {words}", (says,), TAKEN)
+        try:
+            attempt, other = await _tried(span, situation, winner, edit)
+        except OutOfBudget as error:
+            await span.say("verifier", f"{error}: {words} is not tried as the program.")
+            break
+        await span.say("verifier", f"Candidate {attempt.number}, {words}: {verdict(other)}.")
+        if other.status == "passed":
+            return (attempt, other) if standing(other) > standing(report) else (winner, report)
+    return winner, report
 
 
 async def _tried(span: Span, situation: Situation, winner: Attempt, edit: Edit) -> tuple[Attempt, Report]:
@@ -46,11 +49,11 @@ async def _tried(span: Span, situation: Situation, winner: Attempt, edit: Edit) 
     return attempt, attempt.report
 
 
-def faster(report: Report) -> Baseline | None:
-    """Returns the fastest baseline, if the whole confidence interval shows that it is faster than the program."""
+def faster(report: Report) -> list[Baseline]:
+    """Returns the baselines that are faster than the program by their whole confidence interval, the fastest first."""
     others = report.timing.comparisons if report.timing is not None else []
-    best = min(others, key=lambda one: one.speedup.ratio, default=None)
-    return best.baseline if best is not None and best.baseline != "rival" and best.speedup.high < 1 else None
+    ahead = [one for one in others if one.baseline != "rival" and one.speedup.high < 1]
+    return [one.baseline for one in sorted(ahead, key=lambda one: one.speedup.ratio)]
 
 
 def standing(report: Report) -> float:

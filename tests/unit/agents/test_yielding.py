@@ -67,7 +67,7 @@ BEHIND = {"eager": 2.0, "compile": 0.8, "cuda_graph": 1.5}
 
 async def test_the_faster_baseline_takes_the_place():
     before, after = measured("# kernels", **BEHIND), measured("# compiled", eager=2.5, compile=1.0, cuda_graph=1.9)
-    assert faster(before) == "compile" and standing(before) == 0.8
+    assert faster(before) == ["compile"] and standing(before) == 0.8
     attempt, found, span = await end(situation(), before, after)
     assert found is after and (attempt.number, attempt.parent, attempt.edit.strategy) == (2, 1, TAKEN)
     assert "torch.compile" in span.proposed[0][0] and span.proposed[0][1]["last"]
@@ -78,6 +78,19 @@ async def test_it_has_to_be_measured_faster(after):
     before = measured("# kernels", **BEHIND)
     attempt, found, span = await end(situation(), before, after)
     assert found is before and attempt.number == 1 and len(span.proposed) == 1
+
+
+async def test_the_next_is_tried_where_the_fastest_has_no_program():
+    before = measured("# kernels", eager=2.0, compile=0.8, cuda_graph=0.7, compile_reduce_overhead=0.9)
+    assert faster(before) == ["cuda-graph", "compile", "compile-reduce-overhead"]
+    attempt, found, span = await end(situation(), before, after := measured("# compiled", eager=2.5, compile=1.0, cuda_graph=0.9))
+    assert found is after and len(span.proposed) == 1 and "mode=" not in span.proposed[0][0]  # nothing was captured, so there is no graph to record
+
+
+async def test_the_next_is_tried_where_a_program_does_not_pass():
+    before = measured("# kernels", eager=2.0, compile=0.8, compile_reduce_overhead=0.9)
+    attempt, found, span = await end(situation(), before, measured("# compiled", "timed_out"))
+    assert found is before and attempt.number == 1 and len(span.proposed) == 2
 
 
 @pytest.mark.parametrize(
