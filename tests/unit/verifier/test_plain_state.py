@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from verifier.parties.capturing.statements import unrolled
-from verifier.parties.plain_state import PlainState, Seen, save
+from verifier.parties.plain_state import PlainState
+from verifier.parties.saved import Seen, save
 
 
 class Growing(nn.Module):
