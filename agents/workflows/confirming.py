@@ -6,6 +6,7 @@ from __future__ import annotations
 from agents.budget import OutOfBudget
 from agents.roles.compiled import Compiled
 from agents.roles.situation import Attempt, Situation
+from agents.roles.verifier import sentence
 from agents.run import Engine, Finish
 from agents.strategies.ledger import entries, records
 from agents.workflows.measuring import measure, verdict
@@ -57,12 +58,12 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
             left = (
                 f"It is {attempt.edit.title}, which was faster than kernels of our own. {left}".rstrip() if attempt.edit.strategy == TAKEN else left
             )
-            told = f"candidate {attempt.number} {said}: {verdict(report)}.{tried(situation.admission)} {reason}" + (f" {left}" if left else "")
+            told = f"candidate {attempt.number} {said}: {verdict(report)}.{tried(situation.admission)} {sentence(reason)}" + (f" {left}" if left else "")
             return Finish(outcome, told, attempt.number, report.speedup)
         if report.host_busy:
             span.skip("the host was too busy")
             best = ranked[0].number
-            return Finish("inconclusive", f"candidate {best} was not confirmed: {report.message}; {NOT_MEASURED}. {reason}"[:2000], best)
+            return Finish("inconclusive", f"candidate {best} was not confirmed: {report.message}; {NOT_MEASURED}. {sentence(reason)}"[:2000], best)
         span.fail("no candidate held on fresh seeds")
     doubtful = ranked[0].number if report.status == "inconclusive" else None
     return Finish("failed", f"no candidate was confirmed: {verdict(report)}"[:2000], doubtful)
