@@ -1,11 +1,12 @@
 import math
+import os
 
 import pytest
 import torch
 from torch.utils import _pytree as pytree
 
 from compiler import DeviceFigures, Options, make_plan, print_program
-from tests import kept
+from tests import kept, precompiled
 from tests.unit.compiler.captures import captured
 from tests.unit.compiler.loading import load
 
@@ -97,6 +98,7 @@ def build_folder():
     """What programs build stays for the next run: it is named by the hash of its source, and this folder by the compiler."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STITCH_BUILD_DIR", str(kept.folder("libraries-" + kept.compiler())))
+        patch.setenv("CPATH", str(precompiled.folder()), prepend=os.pathsep)
         yield
     kept.drop_unused()
 

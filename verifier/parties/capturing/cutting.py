@@ -199,7 +199,7 @@ class Cutter:
         items = block[first:end]
         returns = isinstance(items[-1], ast.Return)
         inside = [node for item in items[: -1 if returns else None] for node in own_nodes(item)]
-        if any(isinstance(node, (ast.Return, *JUMPS)) for node in inside if not _in_loop(items, node)):
+        if any(isinstance(node, (ast.Return, *JUMPS)) and not _in_loop(items, node) for node in inside):
             raise Placed("it may leave forward or a loop early", next(n for n, item in enumerate(items) if _jumps(item)))
         before = self._variables(items[0])
         given = sorted(loaded(items) & set(before) - {"self"})
