@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from agents.strategies.catalogue import CATALOGUE
 from agents.strategies.strategy import Facts
 from verifier.jobs import KernelProfile, Profile
@@ -16,6 +19,10 @@ from verifier.report import Report
 __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect", "diagnose"]
 
 SHOWN_METHODS = 12
+SHORT_US = 20.0  # a kernel below it is short enough that its launch and drain matter
+LARGEST_ELEMENT = 4  # bytes
+PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention|flash", re.IGNORECASE)  # in names of libraries' kernels
+MOVED = re.compile(r"mem(?:cpy|set)|\[CUDA mem", re.IGNORECASE)
 STRUCTURES = (
     *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product"),
     *("stream-through-softmax", "cooperative-kernel", "algebraic-rewrite", "own-order", "own-scan", "persistent-recurrence"),
@@ -42,6 +49,7 @@ def facts_of(
     report: Report, profile: Profile | None, ceilings: Ceilings, found: Diagnosis, flops: int | None, facts: TaskFacts | None = None
 ) -> Facts:
     """Return the facts about a verified program and its diagnosis on which the catalogue's conditions depend."""
+    kernels = runs(profile) if profile is not None and ceilings.kind == "cuda" else None
     return Facts(
         device=ceilings.kind,
         bottleneck=found.bottleneck,
@@ -61,7 +69,33 @@ def facts_of(
         on_tensor_cores=_on_tensor_cores(profile),
         registers_alone=_registers_alone(profile, ceilings),
         faults=tuple(cause.name for cause in found.faults),
+        **task_structure(facts),
+        units=ceilings.workers,
+        cache_bytes=ceilings.cache_bytes,
+        unit_cache_bytes=ceilings.unit_cache_bytes if ceilings.kind == "cuda" else 0,
+        kernels=sum(calls for _, calls in kernels) if kernels is not None else None,
+        own_kernels=sum(calls for kernel, calls in kernels if kernel.own) if kernels is not None else None,
+        short_kernels=sum(calls for kernel, calls in kernels if kernel.mean_us < SHORT_US) if kernels is not None else None,
+        library_products=any(PRODUCT.search(kernel.name) for kernel, _ in kernels if not kernel.own) if kernels is not None else None,
+        waits=profile.host.waits if profile is not None and profile.host is not None else None,
     )
+
+
+def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
+    """Return the task's part of `Facts`; empty if its graph is unknown."""
+    if facts is None or facts.structure is None:
+        return {}
+    return {
+        "structure": facts.structure,
+        "functions": facts.functions,
+        "largest_bytes": LARGEST_ELEMENT * facts.largest,
+        "dependent_steps": facts.dependent_steps,
+    }
+
+
+def runs(profile: Profile) -> list[tuple[KernelProfile, float]]:
+    """Return the kernels of a call, each with how often it runs. Copies and fills are no kernels."""
+    return [(kernel, kernel.calls / max(profile.iterations, 1)) for kernel in profile.kernels if not MOVED.match(kernel.name)]
 
 
 def _slowest(profile: Profile | None) -> KernelProfile | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from agents.diagnosis import Diagnosis, Evidence
+from agents.diagnosis import Diagnosis, Evidence, task_structure
 from agents.floor import UNITS, fastest, floor_of_group, floor_of_task, size
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
@@ -203,10 +203,10 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     return "\n".join(lines)
 
 
-def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None = None) -> list[Strategy]:
+def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None = None, *, written: bool = False) -> list[Strategy]:
     """Returns the strategies that may be planned, that is, those that apply to the device, the language and the task's `operators`, and that are not
-    forbidden. Strategies that cure a fault are left out until that fault is found."""
-    fitting = [s for s in CATALOGUE if not s.only_cures and getattr(s, language) and s.refuses(facts) is None]
+    forbidden. Strategies that cure a fault are left out until that fault is found, and those that mend a kernel until a program is `written`."""
+    fitting = [s for s in CATALOGUE if not s.only_cures and (written or not s.mends) and getattr(s, language) and s.refuses(facts) is None]
     return [s for s in fitting if s.meets(operators)]
 
 
@@ -318,6 +318,7 @@ def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
     floor_us = floor_us * 1e3
     spent = call_time(None, profile)
     waiting = busy is not None and busy < 0.5
+    task = task_facts(situation.capture) if situation.capture is not None else None
     return Facts(
         device=compiled.figures.kind,
         bottleneck="launch" if waiting else "memory",
@@ -327,8 +328,12 @@ def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
         launches=launches,
         device_busy=busy,
         host_share=spent.host_share if spent is not None else None,
-        reductions=task_facts(situation.capture).reductions if situation.capture is not None and situation.capture.graph is not None else None,
+        reductions=task.reductions if task is not None and task.structure is not None else None,
         products=bool(situation.capture.flops) if situation.capture is not None and situation.capture.flops is not None else None,
-        scores=task_facts(situation.capture).scores if situation.capture is not None else None,
+        scores=task.scores if task is not None else None,
         capability=compiled.figures.capability,
+        **task_structure(task),
+        units=compiled.figures.units,
+        cache_bytes=compiled.figures.cache_bytes,
+        unit_cache_bytes=compiled.figures.unit_cache_bytes if compiled.figures.kind == "cuda" else 0,
     )

@@ -157,7 +157,8 @@ def planned(situation: Situation) -> tuple[Compiled, list[Strategy]]:
 
 def allowed_in(compiled: Compiled, situation: Situation) -> list[Strategy]:
     facts = digest.facts_of_reference(compiled, situation)
-    return digest.catalogue_for(facts, digest.language_of(situation.settings), operators_in(situation))
+    written = any(attempt.passed for attempt in situation.attempts)
+    return digest.catalogue_for(facts, digest.language_of(situation.settings), operators_in(situation), written=written)
 
 
 def taught(situation: Situation) -> str:
