@@ -97,9 +97,9 @@ def diagnose(
     launches = profile.launches_per_iteration if profile else None
     facts = (facts or TaskFacts()).model_copy(update={"bytes_min": bytes_min, "flops": flops})
     faults = find_faults(report, profile, ceilings, facts, time_us) if ceilings.kind == "cuda" and profile is not None else []
-    units = units_busy(profile)
     spent = call_time(report, profile) if ceilings.kind == "cuda" else None
     waiting = spent.host_share if spent is not None else None
+    units = units_busy(profile, waiting)
     bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom, waiting)
     if facts.dependent_steps >= RECURRENT_STEPS and max(memory, compute) < SETS_THE_PACE and bottleneck in ("memory", "compute", "occupancy"):
         bottleneck = "latency"  # each step waits for the one before
@@ -229,24 +229,28 @@ def _classify(
             return "occupancy"
         if busy is not None and busy < 0.6:
             return "latency"
+    units = units_busy(profile, waiting)
+    if units is not None:  # counted: what the units do decides, and not what the task requires of them
+        if max(units) < SETS_THE_PACE:
+            return "latency"
+        return "compute" if units[0] >= units[1] else "memory"
     if max(memory, compute) >= SETS_THE_PACE / 2:
         return "memory" if memory >= compute else "compute"
-    units = units_busy(profile)
-    if units is not None and max(units) >= SETS_THE_PACE:  # busier than the task requires
-        return "compute" if units[0] >= units[1] else "memory"
     return "latency"
 
 
-def units_busy(profile: Profile | None) -> tuple[float, float] | None:
-    """Returns how busy multiprocessors and memory were in a call according to Nsight Compute: the time-weighted mean of the kernels' shares of peak.
-    Returns null without counters, or if they cover less than half of the time."""
+def units_busy(profile: Profile | None, waiting: float | None = None) -> tuple[float, float] | None:
+    """Returns how busy multiprocessors and the memory path were in a call according to Nsight Compute: the time-weighted mean of the kernels' shares
+    of peak, times the share of a timed call in which the device works (1 - `waiting`; null: as under the profiler). Returns null without counters,
+    or if they cover less than half of the time."""
     if profile is None:
         return None
     found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)) for kernel in profile.kernels]
     known = [(share, sm / 100, memory / 100) for share, sm, memory in found if sm is not None and memory is not None]
     if sum(share for share, _, _ in known) < 0.5:
         return None
-    busy = 1.0 if profile.device_busy is None else profile.device_busy
+    recorded = 1.0 if profile.device_busy is None else profile.device_busy
+    busy = 1 - waiting if waiting is not None else recorded
     return busy * sum(share * sm for share, sm, _ in known), busy * sum(share * memory for share, _, memory in known)
 
 
@@ -304,15 +308,19 @@ def _sentence(
     if compute > 1:
         where = "on tensor cores" if _on_tensor_cores(profile) else "less of it than the task's operators count"
         arithmetic, own = where, f"{where}, {compute:.2f} times what {units_of} can do"
-    least = f"the least traffic possible would take {100 * memory:.0f} % of the call; what the program moves beyond it is not counted here"
-    if units is not None and units[0] >= SETS_THE_PACE > 2 * max(memory, compute):
-        own = f"the multiprocessors are {100 * units[0]:.0f} % busy, the task's own arithmetic would take {100 * compute:.0f} %"
-    if units is not None and units[1] > 2 * memory:
-        least = f"the least traffic possible would take {100 * memory:.0f} % of the call, and the DRAM is {100 * units[1]:.0f} % busy over the call"
+    least = f"the least traffic possible would take {100 * memory:.0f} % of the call"
+    if units is not None and max(memory, compute) < SETS_THE_PACE:
+        own = f"the multiprocessors are {100 * units[0]:.0f} % busy over the call, {own}"
+        least = f"the memory path (L1, L2 or DRAM) is {100 * units[1]:.0f} % busy over the call, {least}"
+    elif max(memory, compute) < SETS_THE_PACE:
+        own, least = (f"{said}; without counters it is not known what else is busy" for said in (own, least))
+    else:
+        least += "; what the program moves beyond it is not counted here"
+    bound = {True: "Bound by {}", False: "Nearest to its ceiling is {}"}[units is not None or max(memory, compute) >= SETS_THE_PACE]
     return {
         "none": f"At the floor{left}: nothing worth having is left.",
-        "memory": f"Memory bound: {least}{left}.",
-        "compute": f"Compute bound: {own}{left}.",
+        "memory": f"{bound.format('memory')}: {least}{left}.",
+        "compute": f"{bound.format('arithmetic')}: {own}{left}.",
         "launch": f"Launch bound: the device waits for the host{left}.",
         "occupancy": f"Too little work in flight in the longest kernel, {unfilled}{left}." if unfilled else "",
         "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}) is at "
