@@ -54,3 +54,17 @@ def test_a_whole_file_may_keep_the_line_and_may_not_make_one_up():
     assert "second_kernel<<<" in read_program(Reply(text=f"```python\n{edited}```\n"), TASK, PROGRAM, shown).source
     with pytest.raises(Refused, match="stands for nothing"):
         read_program(Reply(text=f"```python\n{edited.replace('kept: second', 'kept: fourth')}```\n"), TASK, PROGRAM, shown)
+
+
+HELPERS = "".join(f"struct {name} {{\n{BODY}}};\n\n" for name in ("Shared", "Lonely"))
+FIRST = kernel("first").replace("out[0]", "Shared{}, out[0]")
+SECOND = kernel("second").replace("// what second", "// second (line 3)\n// tiles, what second").replace("out[0]", "Lonely{}, out[0]")
+LONG = f'SOURCE = r"""\n{HELPERS}{FIRST}{SECOND}"""\n'
+
+
+def test_the_kernels_with_the_most_time_stay_and_helpers_of_those_left_out_go():
+    shown = shortened(LONG, TIMES, room=len(LONG) * 2 // 3)
+    assert list(shown.bodies) == ["second", "Lonely"] and shown.restored(shown.text) == LONG
+    assert "first_kernel(float* out)" in shown.text and "struct Shared" in shown.text and "struct Lonely" not in shown.text
+    assert "// second (line 3)\n// (kept: second, " in shown.text, "of the comment above a kernel its first line stays"
+    assert "Coder can" in shown.note(edits=False) and "Keep the line" not in shown.note(edits=False)

@@ -41,8 +41,8 @@ class CallTime(BaseModel):
         said += f" ({100 * self.host_share:.0f} %)"
         known = [
             (self.before_us, f"before its first work{self._before()}"),
-            (self.gaps_us, "in all gaps between its work"),
-            (self.after_us, "after it"),
+            (self.gaps_us, "in all between pieces of work"),
+            (self.after_us, "after its last"),
         ]
         parts = [f"{us(value)} {where}" for value, where in known if value is not None]
         said += f": {', '.join(parts)} (as a timeline divides it)." if parts else ". No timeline says where."

@@ -115,7 +115,7 @@ def diagnose(
     if worst is not None:
         evidence += worst.evidence[:3]
     evidence += _uses(bottleneck, time_us, memory, compute, ceilings, facts, profile, waiting is not None)[: max(MOST_EVIDENCE - len(evidence), 0)]
-    text = _sentence(bottleneck, headroom, memory, compute, units, profile, units_of, unfilled)
+    text = _sentence(bottleneck, headroom, memory, compute, units, profile, units_of, unfilled, facts.dependent_steps)
     if worst is not None:
         where = f" (in {base_name(worst.kernel)})" if worst.kernel else ""
         text = f"{worst.says} By estimate it costs up to {100 * worst.lost_us / time_us:.0f} % of the call{where}. {text}".strip()
@@ -301,9 +301,11 @@ def _on_tensor_cores(profile: Profile | None) -> bool:
 
 def _sentence(
     bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float] | None, profile: Profile | None,
-    units_of: str, unfilled: str,
+    units_of: str, unfilled: str, dependent_steps: int,
 ) -> str:  # fmt: skip
     left = f"; it takes {headroom:.1f} times the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
+    if left and dependent_steps:
+        left += f", which does not count that {dependent_steps:,} steps wait for each other"
     arithmetic, own = f"{100 * compute:.0f} % of {units_of}", f"the task's own operations would take {100 * compute:.0f} % of the call on {units_of}"
     if compute > 1:
         where = "on tensor cores" if _on_tensor_cores(profile) else "less of it than the task's operators count"

@@ -37,9 +37,8 @@ def test_the_time_before_the_first_work_is_divided_into_the_hosts_own_cuda_calls
 
 def test_a_call_says_what_it_did_before_its_first_work():
     found = CallTime(call_us=100, device_us=40, kernel_us=40, host_us=60, before_us=50, gaps_us=6, after_us=4, launches=1, kernels=1)
-    assert (
-        "50 us before its first work, 6 us in all gaps between its work, 4 us after it (as a timeline divides it). 1 launch a call." in found.says()
-    )
+    parts = "50 us before its first work, 6 us in all between pieces of work, 4 us after its last (as a timeline divides it). 1 launch a call."
+    assert parts in found.says()
     said = found.model_copy(update={"before_calls": 0.1, "before_launch": 0.2}).says()
     assert (
         "Python, PyTorch's operators and its allocator 70 %, CUDA calls ahead of the first launch 10 %, that launch's way to the device 20 %" in said
