@@ -8,6 +8,7 @@ from typing import Any
 from agents.strategies.catalogue import CATALOGUE
 from agents.strategies.strategy import Facts
 from verifier.jobs import KernelProfile, Profile
+from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
 from verifier.profiling.diagnosing.diagnosis import TENSORS_USED, Bottleneck, Diagnosis, defect
 from verifier.profiling.diagnosing.diagnosis import diagnose as diagnose_program
@@ -20,6 +21,8 @@ __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect",
 
 SHOWN_METHODS = 12
 SHORT_US = 20.0  # a kernel below it is short enough that its launch and drain matter
+TENTH, VISIBLE = 0.1, 0.01  # shares of the device's time
+STREAMING = (30.0, 85.0)  # per cent of DRAM's peak between which more loads in flight help
 LARGEST_ELEMENT = 4  # bytes
 PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention|flash", re.IGNORECASE)  # in names of libraries' kernels
 MOVED = re.compile(r"mem(?:cpy|set)|\[CUDA mem", re.IGNORECASE)
@@ -49,7 +52,6 @@ def facts_of(
     report: Report, profile: Profile | None, ceilings: Ceilings, found: Diagnosis, flops: int | None, facts: TaskFacts | None = None
 ) -> Facts:
     """Return the facts about a verified program and its diagnosis on which the catalogue's conditions depend."""
-    kernels = runs(profile) if profile is not None and ceilings.kind == "cuda" else None
     return Facts(
         device=ceilings.kind,
         bottleneck=found.bottleneck,
@@ -73,12 +75,34 @@ def facts_of(
         units=ceilings.workers,
         cache_bytes=ceilings.cache_bytes,
         unit_cache_bytes=ceilings.unit_cache_bytes if ceilings.kind == "cuda" else 0,
-        kernels=sum(calls for _, calls in kernels) if kernels is not None else None,
-        own_kernels=sum(calls for kernel, calls in kernels if kernel.own) if kernels is not None else None,
-        short_kernels=sum(calls for kernel, calls in kernels if kernel.mean_us < SHORT_US) if kernels is not None else None,
-        library_products=any(PRODUCT.search(kernel.name) for kernel, _ in kernels if not kernel.own) if kernels is not None else None,
-        waits=profile.host.waits if profile is not None and profile.host is not None else None,
+        **_kernels(profile, ceilings),
+        gap_share=_gap_share(report, profile),
     )
+
+
+def _kernels(profile: Profile | None, ceilings: Ceilings) -> dict[str, Any]:
+    """Return the part of `Facts` that concerns a program's kernels; empty if they are unknown."""
+    if profile is None or ceilings.kind != "cuda":
+        return {}
+    kernels = runs(profile)
+    slowest = _slowest(profile)
+    held = residency(slowest, ceilings.workers, ceilings.capability) if slowest is not None else None
+    dram = [share for kernel, _ in kernels if kernel.share >= TENTH and (share := counters.read(kernel, counters.DRAM_SHARE)) is not None]
+    return {
+        "kernels": sum(calls for _, calls in kernels),
+        "own_kernels": sum(calls for kernel, calls in kernels if kernel.own),
+        "short_kernels": sum(calls for kernel, calls in kernels if kernel.mean_us < SHORT_US),
+        "library_products": any(PRODUCT.search(kernel.name) and kernel.share >= VISIBLE for kernel, _ in kernels if not kernel.own),
+        "slowest_blocks": held.grid if held is not None else None,
+        "slowest_waves": held.filled if held is not None else None,
+        "streams": any(STREAMING[0] <= share <= STREAMING[1] for share in dram) if dram else None,
+        "waits": profile.host.waits if profile.host is not None else None,
+    }
+
+
+def _gap_share(report: Report, profile: Profile | None) -> float | None:
+    spent = call_time(report, profile)
+    return spent.gaps_us / spent.call_us if spent is not None and spent.gaps_us is not None else None
 
 
 def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
@@ -88,7 +112,7 @@ def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
     return {
         "structure": facts.structure,
         "functions": facts.functions,
-        "largest_bytes": LARGEST_ELEMENT * facts.largest,
+        "largest_bytes": LARGEST_ELEMENT * facts.structure.largest_made,
         "dependent_steps": facts.dependent_steps,
     }
 

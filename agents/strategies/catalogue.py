@@ -37,6 +37,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         references=("arXiv 2603.02637", "Jia et al., TASO, SOSP 2019"),
         cures=("split-fusion",),
         cures_when=lambda facts: not facts.reductions,
+        veto=fitting.chains,
     ),
     Strategy(
         name="fuse-row-reduction",
@@ -127,7 +128,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="no device time lost waiting for launches: 1.2 to 8x where launches dominate, nothing where the device never waits",
         forbidden="data-dependent control flow, random numbers that must change between replays, host synchronisation, changing shapes",
         references=("NVIDIA CUDA programming guide, CUDA graphs",),
-        veto=fitting.every(_no_graph, fitting.host_waits),
+        veto=fitting.every(_no_graph, fitting.host_waits, fitting.gaps_between),
         devices=("cuda",),
     ),
     Strategy(

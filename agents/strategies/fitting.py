@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agents.strategies.strategy import Facts
+from verifier.profiling.diagnosing.structure import Row
 
 TILE = 128  # side of the tiles by which a product fills a device
 DEEP = 4  # K over the smaller of M and N from which a split of K pays
@@ -19,6 +20,11 @@ SPLIT_FLOPS = 10**9
 FLOAT = 4  # bytes
 STEPPED = 4  # steps of a recurrence over kernels from which the steps run within kernels
 MOSTLY_OWN = 0.5
+
+ROW, ROW_ELEMENTS = 32, 1 << 16  # a row, and all rows together, below which a reduction is not worth a method
+NORMALISING = ("norm", "softmax", "logsumexp", "var", "std")  # reductions that read a row more than once
+LAUNCH_US, WORTH = 5.0, 0.03  # the most that a launch costs, and the share of a call below which a gain is not told from noise
+FEW_LAUNCHES, SMALL_GAP = 3, 0.01
 
 Veto = Callable[[Facts], str | None]
 
@@ -64,18 +70,34 @@ def rows_exceed_fast_memory(facts: Facts) -> str | None:
 
 
 def rows_fit_fast_memory(facts: Facts) -> str | None:
-    """Vetoes a row cache where there are no rows, or none fits."""
+    """Vetoes a row cache where no row is read more than once, or none fits."""
     if facts.reductions is False:
         return "nothing reduces over rows"
-    rows = facts.structure.rows if facts.structure is not None else None
+    rows = _worth(facts)
     if rows is None or not facts.unit_cache_bytes:
         return None
-    return None if any(row.length * FLOAT <= facts.unit_cache_bytes for row in rows) else "no row fits in the fast memory of one worker"
+    several = [row for row in rows if any(kind in row.kind for kind in NORMALISING)]
+    return None if any(row.length * FLOAT <= facts.unit_cache_bytes for row in several) else "no row that is read more than once fits in fast memory"
 
 
 def short_rows(facts: Facts) -> str | None:
+    """Vetoes a warp a row where rows are long, or too few to matter."""
+    rows = _worth(facts)
+    return (
+        "no reduction of some size has rows that fit in the registers of a warp"
+        if rows is not None and not any(r.length <= WARP_ROW for r in rows)
+        else None
+    )
+
+
+def large_reductions(facts: Facts) -> str | None:
+    rows = _worth(facts)
+    return "no reduction is large enough to matter" if rows is not None and not rows else None
+
+
+def _worth(facts: Facts) -> list[Row] | None:
     rows = facts.structure.rows if facts.structure is not None else None
-    return "no row fits in the registers of a warp" if rows is not None and not any(row.length <= WARP_ROW for row in rows) else None
+    return [row for row in rows if row.length >= ROW and row.count * row.length >= ROW_ELEMENTS] if rows is not None else None
 
 
 def sorted_rows(facts: Facts) -> str | None:
@@ -121,6 +143,10 @@ def depthwise(facts: Facts) -> str | None:
     return "no convolution works on each channel alone" if facts.structure is not None and not facts.structure.depthwise else None
 
 
+def chains(facts: Facts) -> str | None:
+    return "no pointwise operator follows another one" if facts.structure is not None and not facts.structure.chains else None
+
+
 def foldable(facts: Facts) -> str | None:
     return "nothing is computed from parameters alone" if facts.structure is not None and not facts.structure.foldable else None
 
@@ -150,11 +176,37 @@ def several_kernels(facts: Facts) -> str | None:
 
 
 def own_kernels_in_a_row(facts: Facts) -> str | None:
+    """Vetoes overlapping launches where few follow each other, or the call is long."""
+    if facts.own_kernels is not None and facts.program_us and facts.own_kernels * LAUNCH_US < WORTH * facts.program_us:
+        return "launches take too small a share of the call"
     return "fewer than two own kernels run in a call" if facts.own_kernels is not None and facts.own_kernels < 2 else None
 
 
 def short_kernels(facts: Facts) -> str | None:
     return "fewer than two kernels are shorter than 20 us" if facts.short_kernels is not None and facts.short_kernels < 2 else None
+
+
+def gaps_between(facts: Facts) -> str | None:
+    """Vetoes a CUDA graph where few launches leave no gap."""
+    few = facts.launches is not None and facts.launches <= FEW_LAUNCHES
+    return "the device does not wait between launches" if few and facts.gap_share is not None and facts.gap_share < SMALL_GAP else None
+
+
+def tensor_pipeline(facts: Facts) -> str | None:
+    return "the slowest kernel has no pipeline of tensor cores" if facts.on_tensor_cores is False else None
+
+
+def several_waves(facts: Facts) -> str | None:
+    return "the slowest kernel runs in a single wave" if facts.slowest_waves is not None and facts.slowest_waves <= 1 else None
+
+
+def enough_blocks(facts: Facts) -> str | None:
+    few = facts.slowest_blocks is not None and facts.units and facts.slowest_blocks < 2 * facts.units
+    return "the slowest kernel has fewer than two blocks per SM" if few else None
+
+
+def streams(facts: Facts) -> str | None:
+    return "no long kernel uses 30 to 85 % of DRAM's bandwidth" if facts.streams is False else None
 
 
 def host_waits(facts: Facts) -> str | None:

@@ -48,6 +48,10 @@ class Facts:
     own_kernels: float | None = None  # of those, the program's own
     short_kernels: float | None = None  # of those, the ones too short to fill a launch's latency
     library_products: bool | None = None  # a library computes a product
+    gap_share: float | None = None  # share of a call in which the device waits between pieces of work
+    slowest_blocks: int | None = None  # blocks of the slowest own kernel's grid
+    slowest_waves: float | None = None  # of its blocks over those that can be resident at once
+    streams: bool | None = None  # a kernel that takes a tenth of the device's time or more uses DRAM much, but is not at its ceiling
     waits: float | None = None  # times that the host waits for the device within a call
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first
 

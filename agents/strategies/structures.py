@@ -268,6 +268,7 @@ ACCESS: tuple[Strategy, ...] = (
         forbidden="kernels at the bandwidth ceiling; unrolling that spills",
         references=("Little's law; Volkov, Better performance at lower occupancy, GTC 2010",),
         mends=True,
+        veto=fitting.streams,
     ),
     Strategy(
         name="align-and-tail",
@@ -279,6 +280,7 @@ ACCESS: tuple[Strategy, ...] = (
         forbidden="programs for which structural strategies are still untried",
         references=(GUIDE,),
         mends=True,
+        veto=fitting.streams,
     ),
 )
 
@@ -292,6 +294,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         expectation="1.1 to 1.5x from overlapping latencies and shared index arithmetic",
         forbidden="grids that would shrink below two blocks per SM",
         references=("Volkov, Better performance at lower occupancy, GTC 2010",),
+        veto=fitting.enough_blocks,
     ),
     Strategy(
         name="warp-a-row",
@@ -325,6 +328,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         expectation="1.05 to 1.2x; more where the prologue is long",
         forbidden="single-wave kernels; tiles that need all other blocks of the device",
         references=("Gupta, Stuart and Owens, A study of persistent threads, 2012",),
+        veto=fitting.several_waves,
     ),
     Strategy(
         name="warp-roles",
@@ -335,7 +339,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         expectation="1.05 to 1.3x over a plain pipeline",
         forbidden="older GPUs; kernels without a pipeline",
         references=("Shah et al., FlashAttention-3, arXiv 2407.08608",),
-        veto=_hopper_tiles,
+        veto=fitting.every(_hopper_tiles, fitting.tensor_pipeline),
         devices=("cuda",),
     ),
     Strategy(
@@ -422,6 +426,7 @@ SYNCHRONISATION: tuple[Strategy, ...] = (
         forbidden="reductions that already use shuffles",
         references=("arXiv 2511.01884", "Harris, Optimizing Parallel Reduction in CUDA"),
         mends=True,
+        veto=fitting.large_reductions,
     ),
 )
 

@@ -91,7 +91,7 @@ def diagnose(
     headroom = report.timing.program_ms / floor_ms if floor_ms else None
     beaten = headroom is not None and headroom < FLOOR_BEATEN
     memory = bytes_min / (ceilings.bandwidth_gbs * 1e3 * time_us) if bytes_min else 0.0
-    rate, units_of = arithmetic_of(profile, ceilings)
+    rate, units_of = arithmetic_of(profile, ceilings, flops / (1e3 * time_us) if flops else 0.0)
     compute = flops / (rate * 1e3 * time_us) if flops else 0.0
     top = max(profile.kernels, key=lambda k: k.share, default=None) if profile else None
     launches = profile.launches_per_iteration if profile else None
@@ -99,7 +99,7 @@ def diagnose(
     faults = find_faults(report, profile, ceilings, facts, time_us) if ceilings.kind == "cuda" and profile is not None else []
     spent = call_time(report, profile) if ceilings.kind == "cuda" else None
     waiting = spent.host_share if spent is not None else None
-    units = units_busy(profile, waiting)
+    units = units_busy(profile)
     bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom, waiting)
     if facts.dependent_steps >= RECURRENT_STEPS and max(memory, compute) < SETS_THE_PACE and bottleneck in ("memory", "compute", "occupancy"):
         bottleneck = "latency"  # each step waits for the one before
@@ -142,11 +142,11 @@ def _uses(
         means = f"{_bytes(facts.bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
         found.append(Evidence(figure="least traffic, of what the bandwidth carries in a call", value=round(100 * memory, 1), unit="%", means=means))
     if bottleneck in ("compute", "latency") and facts.flops:
-        rate, units_of = arithmetic_of(profile, ceilings)
+        rate, units_of = arithmetic_of(profile, ceilings, facts.flops / (1e3 * time_us))
         means = f"{facts.flops / 1e9:.3g} GFLOP a call; {rate:.0f} GFLOP/s on {units_of}"
         found.append(Evidence(figure="the task's arithmetic, of this rate in a call", value=round(100 * compute, 1), unit="%", means=means))
     launches = profile.launches_per_iteration if profile else None
-    if bottleneck in ("launch", "latency") and launches is not None and launches >= 2:
+    if bottleneck == "launch" and launches is not None and launches >= 2:
         means = f"about {ceilings.launch_us:g} us each: {100 * launches * ceilings.launch_us / time_us:.0f} % of the time"
         found.append(Evidence(figure="launches a call", value=round(launches, 1), means=means))
     if profile is not None and profile.device_busy is not None and not told and bottleneck in ("launch", "latency"):
@@ -229,7 +229,7 @@ def _classify(
             return "occupancy"
         if busy is not None and busy < 0.6:
             return "latency"
-    units = units_busy(profile, waiting)
+    units = units_busy(profile)
     if units is not None:  # counted: what the units do decides, and not what the task requires of them
         if max(units) < SETS_THE_PACE:
             return "latency"
@@ -239,19 +239,24 @@ def _classify(
     return "latency"
 
 
-def units_busy(profile: Profile | None, waiting: float | None = None) -> tuple[float, float] | None:
-    """Returns how busy multiprocessors and the memory path were in a call according to Nsight Compute: the time-weighted mean of the kernels' shares
-    of peak, times the share of a timed call in which the device works (1 - `waiting`; null: as under the profiler). Returns null without counters,
-    or if they cover less than half of the time."""
+def units_busy(profile: Profile | None) -> tuple[float, float] | None:
+    """Returns how busy multiprocessors and the memory behind them (L2 and DRAM) are while the device works, according to Nsight Compute: the
+    time-weighted mean of the kernels' shares of peak. Returns null without counters, or if they cover less than half of the time."""
     if profile is None:
         return None
-    found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)) for kernel in profile.kernels]
+    found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), _memory_share(kernel)) for kernel in profile.kernels]
     known = [(share, sm / 100, memory / 100) for share, sm, memory in found if sm is not None and memory is not None]
-    if sum(share for share, _, _ in known) < 0.5:
+    counted = sum(share for share, _, _ in known)
+    if counted < 0.5:
         return None
-    recorded = 1.0 if profile.device_busy is None else profile.device_busy
-    busy = 1 - waiting if waiting is not None else recorded
-    return busy * sum(share * sm for share, sm, _ in known), busy * sum(share * memory for share, _, memory in known)
+    return sum(share * sm for share, sm, _ in known) / counted, sum(share * memory for share, _, memory in known) / counted
+
+
+def _memory_share(kernel: KernelProfile) -> float | None:
+    """Returns the busier of L2 and DRAM. The L1 cache counts only where neither was recorded: it serves shared memory too, which tiles of products keep
+    busy without any traffic."""
+    behind = [share for name in (counters.DRAM_SHARE, counters.L2_SHARE) if (share := counters.read(kernel, name)) is not None]
+    return max(behind) if behind else counters.read(kernel, MEMORY_SHARE)
 
 
 def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
@@ -267,10 +272,11 @@ def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
     return held.short_grid() if held is not None else f"its grid has {threads:,} threads for {ceilings.workers} multiprocessors"
 
 
-def arithmetic_of(profile: Profile | None, ceilings: Ceilings) -> tuple[float, str]:
+def arithmetic_of(profile: Profile | None, ceilings: Ceilings, rate: float = 0.0) -> tuple[float, str]:
     """Returns the rate (GFLOP/s) by which a program's products are judged, and the units in words: the tensor cores where its kernels use them, or
-    else the fp32 units."""
-    if ceilings.on_tensor_cores and _on_tensor_cores(profile):
+    else the fp32 units. Without counters, a `rate` in a call beyond what the fp32 units can do shows that the kernels use tensor cores."""
+    beyond = _grade(profile) != "counters" and rate > ceilings.gflops
+    if ceilings.on_tensor_cores and (_on_tensor_cores(profile) or beyond):
         return ceilings.product_gflops, ceilings.product_units or "tensor cores"
     return ceilings.gflops, "the fp32 units"
 
@@ -312,12 +318,15 @@ def _sentence(
         arithmetic, own = where, f"{where}, {compute:.2f} times what {units_of} can do"
     least = f"the least traffic possible would take {100 * memory:.0f} % of the call"
     if units is not None and max(memory, compute) < SETS_THE_PACE:
-        own = f"the multiprocessors are {100 * units[0]:.0f} % busy over the call, {own}"
-        least = f"the memory path (L1, L2 or DRAM) is {100 * units[1]:.0f} % busy over the call, {least}"
+        own = f"the multiprocessors are {100 * units[0]:.0f} % busy while the device works; {own}"
+        least = f"L2 or DRAM is {100 * units[1]:.0f} % busy while the device works; {least}"
     elif max(memory, compute) < SETS_THE_PACE:
         own, least = (f"{said}; without counters it is not known what else is busy" for said in (own, least))
     else:
         least += "; what the program moves beyond it is not counted here"
+    seen = ""
+    if units is not None:
+        seen = f" (while the device works, the multiprocessors are {100 * units[0]:.0f} % and L2 or DRAM {100 * units[1]:.0f} % busy)"
     bound = {True: "Bound by {}", False: "Nearest to its ceiling is {}"}[units is not None or max(memory, compute) >= SETS_THE_PACE]
     return {
         "none": f"At the floor{left}: nothing worth having is left.",
@@ -326,7 +335,7 @@ def _sentence(
         "launch": f"Launch bound: the device waits for the host{left}.",
         "occupancy": f"Too little work in flight in the longest kernel, {unfilled}{left}." if unfilled else "",
         "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}) is at "
-        f"its ceiling{left}.",
+        f"its ceiling{seen}{left}.",
     }[bottleneck]
 
 

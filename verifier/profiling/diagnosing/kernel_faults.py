@@ -244,7 +244,7 @@ def _occupancy(view: View) -> Cause | None:
         f"Too few warps are resident to hide latency: {why}.",
         ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.3g} % are possible as the kernel is built"),
         ("threads a block", float(view.threads), "", f"{view.blocks} blocks"),
-        *([(f"best used resource: {name}", 100 * used, "%", "of its peak")] if view.counted else []),
+        *([(f"best used of DRAM, issue slots and tensor cores: {name}", 100 * used, "%", "of its peak")] if view.counted else []),
     )
 
 

@@ -17,7 +17,7 @@ from verifier.graph import GROUPED, Graph, Node
 
 # fmt: off
 PRODUCTS = frozenset([
-    "mm", "addmm", "bmm", "baddbmm", "linear", "convolution", "matmul", "conv1d", "conv2d", "conv3d", "einsum",
+    "mm", "addmm", "bmm", "baddbmm", "linear", "convolution", "matmul", "conv1d", "conv2d", "conv3d", "einsum", "grouped_linear",
 ])
 REDUCTIONS = frozenset([
     "sum", "mean", "amax", "amin", "max", "min", "var", "var_mean", "std", "prod", "softmax", "_softmax", "log_softmax", "_log_softmax",
@@ -41,7 +41,11 @@ MOVES = frozenset([
 _SORTS = frozenset(["topk", "sort", "kthvalue", "median"])
 _PICKS = frozenset(["argmax", "argmin", "max", "min"])
 _GATHERED = frozenset(["cat", "stack"])  # moves that copy weights in every call
-_HIDDEN = frozenset(["grouped_linear", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])  # products whose sizes are not read
+_VIEWS = frozenset([
+    "view", "reshape", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "slice", "alias", "unbind", "split",
+    "split_with_sizes", "getitem", "detach", "stack",
+])  # fmt: skip
+_HIDDEN = frozenset(["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])  # products whose sizes are not read
 _CHECKS = frozenset(["_assert_tensor_metadata", "_assert_async", "sym_size", "scalar_tensor"])
 _NO_TRAINING = "_no_training"  # batch norm with running statistics: a scale and a shift that depend on parameters alone
 STEPS = 16  # steps that follow each other: a recurrence, not a deep model
@@ -87,7 +91,9 @@ class Structure(BaseModel):
     sorted_lengths: list[int] | None = None  # rows that are sorted, or whose largest elements are taken
     groups: bool = False  # products of different or data-dependent sizes that are independent of each other
     depthwise: bool = False  # a convolution works on each channel alone
+    chains: bool = True  # pointwise operators follow each other
     foldable: bool = False  # something is computed from parameters alone
+    largest_made: int = 0  # elements of the largest tensor that an operator makes
     score_elements: int | None = None  # elements of the largest matrix of scores between two products; null: unknown
 
 
@@ -102,7 +108,9 @@ def structure_of(graph: Graph, shapes: Shapes) -> Structure:
         sorted_lengths=_sorted_lengths(graph, shapes),
         groups=_has_groups(graph, {node.name: product for node, product in products}),
         depthwise=any(product.convolution and product.n == 1 and product.batch > 1 for product in known),
+        chains=_has_chains(graph),
         foldable=_is_foldable(graph),
+        largest_made=max((math.prod(shapes.get(node.name, ())) for node in graph.nodes if kind_of(node) not in _VIEWS), default=0),
         score_elements=_score_elements(graph, shapes),
     )
 
@@ -143,6 +151,9 @@ def product_of(node: Node, shapes: Shapes) -> Product | None:
     out = node.outputs[0].shape if node.outputs else ()
     if len(given) < 2 or not out or kind == "einsum":
         return None
+    if node.op == GROUPED:  # rows in groups of unknown sizes, and a stack of weights (groups, columns, depth)
+        groups = given[1][0] if len(given[1]) == 3 else 0
+        return Product(batch=groups, m=math.ceil(given[0][0] / groups), n=given[1][1], k=given[1][2]) if groups and given[0] else None
     if kind.startswith("conv"):
         return _convolution(given[0], given[1], out)
     left, right = (given[1], given[2]) if kind in ("addmm", "baddbmm") and len(given) > 2 else (given[0], given[1])
@@ -220,6 +231,21 @@ def _has_groups(graph: Graph, products: Mapping[str, Product | None]) -> bool:
             return True  # capacities per group, filled by data
         sizes.setdefault(depth[node.name], set()).add((product.m, product.n, product.k))
     return any(len(different) > 1 for different in sizes.values())
+
+
+def _has_chains(graph: Graph) -> bool:
+    """Returns whether an operator that works on each element alone reads the result of another one, perhaps through a view."""
+    pointwise: set[str] = set()
+    for node in graph.nodes:
+        kind = kind_of(node)
+        before = not pointwise.isdisjoint(inputs_of(node))
+        if kind in _VIEWS or kind in _CHECKS:
+            pointwise |= {node.name} if before else set()
+        elif kind not in MOVES | PRODUCTS | REDUCTIONS | RECURRENT | CHOICES and not any(word in kind for word in ("norm", "pool", "attention")):
+            if before:
+                return True
+            pointwise.add(node.name)
+    return False
 
 
 def _is_foldable(graph: Graph) -> bool:
