@@ -165,7 +165,7 @@ def test_products_on_tensor_cores_are_not_told_to_go_there():
 
 
 def test_the_busy_device_has_one_figure():
-    found = counted()
+    found = counted(metrics={**COUNTED, counters.L2_SHARE: 30.0, counters.DRAM_SHARE: 25.0})
     found.profile.host.device_us = 480
     said = diagnosed(situation(found, capture=Capture(task="t", mode="train", flops=10**6, bytes_min=10**6)), found)
     assert said.bottleneck == "latency" and "device busy" not in [evidence.figure for evidence in said.evidence]

@@ -36,6 +36,7 @@ BUSY_ENOUGH = 0.8
 WAITING = 0.5  # share of the wall time during which a GPU worked: below it, the host's launches set the pace
 FLOOR_BEATEN = 0.9  # a program clearly below the floor had its data in a cache, so the floor does not apply
 FILLED = 0.5  # blocks of the longest kernel over those that could be resident: below it, the device is not filled
+TOLD = 0.1  # share of the call from which the arithmetic of a memory-bound program is worth a word
 TENSORS_USED = 5.0  # per cent of their peak: any kernel shows less
 WORTH = 0.1  # share of the program's time: a fault that costs less does not determine the class
 SHOWN_FAULTS = 4
@@ -253,8 +254,8 @@ def units_busy(profile: Profile | None) -> tuple[float, float] | None:
 
 
 def _memory_share(kernel: KernelProfile) -> float | None:
-    """Returns the busier of L2 and DRAM. The L1 cache counts only where neither was recorded: it serves shared memory too, which tiles of products keep
-    busy without any traffic."""
+    """Returns the busier of L2 and DRAM. The L1 cache counts only where neither was recorded: it serves shared memory too, which tiles of products
+    keep busy without any traffic."""
     behind = [share for name in (counters.DRAM_SHARE, counters.L2_SHARE) if (share := counters.read(kernel, name)) is not None]
     return max(behind) if behind else counters.read(kernel, MEMORY_SHARE)
 
@@ -318,8 +319,8 @@ def _sentence(
         arithmetic, own = where, f"{where}, {compute:.2f} times what {units_of} can do"
     least = f"the least traffic possible would take {100 * memory:.0f} % of the call"
     if units is not None and max(memory, compute) < SETS_THE_PACE:
+        least = f"L2 or DRAM is {100 * units[1]:.0f} % busy while the device works; {least}" + (f", {own}" if compute >= TOLD else "")
         own = f"the multiprocessors are {100 * units[0]:.0f} % busy while the device works; {own}"
-        least = f"L2 or DRAM is {100 * units[1]:.0f} % busy while the device works; {least}"
     elif max(memory, compute) < SETS_THE_PACE:
         own, least = (f"{said}; without counters it is not known what else is busy" for said in (own, least))
     else:
