@@ -10,7 +10,7 @@ from agents.strategies.strategy import Facts
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
-from verifier.profiling.diagnosing.diagnosis import TENSORS_USED, Bottleneck, Diagnosis, defect
+from verifier.profiling.diagnosing.diagnosis import Bottleneck, Diagnosis, defect, uses_tensor_cores
 from verifier.profiling.diagnosing.diagnosis import diagnose as diagnose_program
 from verifier.profiling.diagnosing.residency import residency
 from verifier.profiling.diagnosing.task_facts import TaskFacts
@@ -135,8 +135,7 @@ def _registers(profile: Profile | None) -> int | None:
 
 def _on_tensor_cores(profile: Profile | None) -> bool | None:
     slowest = _slowest(profile)
-    share = counters.read(slowest, counters.TENSOR_SHARE) if slowest is not None else None
-    return share >= TENSORS_USED if share is not None else None
+    return uses_tensor_cores(slowest) if slowest is not None else None
 
 
 def _registers_alone(profile: Profile | None, ceilings: Ceilings) -> bool | None:

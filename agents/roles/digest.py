@@ -105,7 +105,10 @@ def device_text(figures: DeviceFigures) -> str:
             f"{size(figures.unit_cache_bytes)}",
             f"- one {'parallel region' if cpu else 'kernel launch'}: about {figures.launch_us:g} us",
             *(
-                [f"- a multiprocessor has 65,536 registers; a block at most 1,024 threads, 48 kB of static shared memory{clusters(figures)}"]
+                [
+                    "- a multiprocessor has 65,536 registers; a block at most 1,024 threads, and 48 kB of shared memory unless cudaFuncSetAttribute "
+                    f"raises that{clusters(figures)}"
+                ]
                 if not cpu
                 else []
             ),

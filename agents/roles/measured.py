@@ -128,7 +128,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
     lines += [text for text in (over_floor(attempt, situation), time_text(report, attempt.profile), error_text(report)) if text]
     if report.program_class:
         share = f", {100 * report.own_share:.0f} % of its device time in own kernels" if report.own_share is not None else ""
-        lines.append(f"Class: {report.program_class}{share}.")
+        lines.append(f"Program class: {report.program_class}{share}.")
     return "\n".join([*lines, *kernel_times(report, attempt.profile), *_other_recording(report, attempt.profile)])
 
 
@@ -283,7 +283,8 @@ def _residency(kernel: KernelProfile, figures: DeviceFigures | None) -> list[str
 def _counted(kernel: KernelProfile) -> list[str]:
     """Returns bandwidths, busiest pipes and stalls, or says that they were not measured."""
     if not kernel.metrics:
-        return ["bandwidths, pipes and stalls: not measured"] if not kernel.stalls else [_stalls(kernel)]
+        tensor = [f"{count} tensor-core instructions in its code"] if (count := kernel.resources.get("tensor_instructions")) else []
+        return [*tensor, "bandwidths, pipes and stalls: not measured"] if not kernel.stalls else [*tensor, _stalls(kernel)]
     shares = {name: next((v for metric in metrics if (v := counters.read(kernel, metric)) is not None), None) for name, metrics in BANDWIDTHS.items()}
     said = [", ".join(f"{name} {f'{share:.0f} %' if share is not None else 'not measured'}" for name, share in shares.items())]
     pipes = sorted(((v, name) for name, metric in PIPES.items() if (v := counters.read(kernel, metric)) is not None), reverse=True)
@@ -305,10 +306,14 @@ def compiled_figures(row: Mapping[str, int | float | str], used_local: float | N
     if "registers" not in row:
         return []
     spilled = [f"{row[name]} bytes {way}" for name, way in (("spill_load_bytes", "loaded"), ("spill_store_bytes", "stored")) if row.get(name)]
-    said = [f"{row['registers']} registers a thread", "no spills"]
+    said = [f"{row['registers']} registers a thread"]
     if spilled:
         seen = "" if used_local is None else ", and the profiled calls used it" if used_local else ", which the profiled calls never reached"
-        said[1] = f"spills or local arrays: {' and '.join(spilled)} by a thread{seen}"
+        said.append(f"spills or local arrays: {' and '.join(spilled)} by a thread{seen}")
+    elif "spill_load_bytes" in row:
+        said.append("no spills")
+    elif used_local is not None:
+        said.append("local memory used: spills or local arrays" if used_local else "no spills")
     said.append(f"{row.get('shared_bytes', 0)} bytes of shared memory a block")
     if "occupancy" in row:
         said.append(f"occupancy of {100 * float(row['occupancy']):.0f} % possible, limited by {row.get('occupancy_limit', 'its registers')}")

@@ -303,7 +303,16 @@ def _floor(floor_ms: float, headroom: float) -> Evidence:
 
 
 def _on_tensor_cores(profile: Profile | None) -> bool:
-    return any((counters.read(kernel, counters.TENSOR_SHARE) or 0.0) >= TENSORS_USED for kernel in (profile.kernels if profile else []))
+    return any(uses_tensor_cores(kernel) for kernel in (profile.kernels if profile else []))
+
+
+def uses_tensor_cores(kernel: KernelProfile) -> bool | None:
+    """Returns whether a kernel uses tensor cores, by its counters or else by its machine code; null if neither is known."""
+    share = counters.read(kernel, counters.TENSOR_SHARE)
+    if share is not None:
+        return share >= TENSORS_USED
+    instructions = kernel.resources.get("tensor_instructions")
+    return float(instructions) > 0 if isinstance(instructions, (int, float)) else None
 
 
 def _sentence(
