@@ -4,10 +4,10 @@ location."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from agents.diagnosis import Diagnosis, Evidence, task_structure
+from agents.diagnosis import Cause, Diagnosis, Evidence, task_structure
 from agents.floor import UNITS, fastest, floor_of_group, floor_of_step, floor_of_task, size, steps_text
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
@@ -322,9 +322,26 @@ def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
     lines = [f"Class: {found.bottleneck} (known from {found.grade}). {found.text}".strip()]
     telling = [evidence for evidence in found.evidence if not evidence.figure.startswith((*MEASURED, *SAID_IN_TEXT.get(found.bottleneck, ())))]
     lines += [f"- {evidence_line(evidence)}" for evidence in telling[:SHOWN_EVIDENCE]]
+    lines += _further(found)
     if advice is not None and advice.reason:
         lines.append(f"Verifier: {advice.reason}")
     return "\n".join(lines)
+
+
+def _further(found: Diagnosis) -> Iterator[str]:
+    """Yields the faults that the sentence of the class leaves out, because methods against them are offered too. Kernels with the same fault share a
+    line."""
+    time_us = next((evidence.value for evidence in found.evidence if evidence.figure == "time a call"), None)
+    if not isinstance(time_us, (int, float)) or not time_us:
+        return
+    together: dict[str, list[Cause]] = {}
+    for cause in found.faults:
+        if cause.says not in found.text:
+            together.setdefault(cause.says, []).append(cause)
+    for says, causes in together.items():
+        where = ", ".join(short_name(cause.kernel) for cause in causes if cause.kernel)
+        costs = ", ".join(f"{100 * cause.lost_us / time_us:.0f} %" for cause in causes)
+        yield f"- also, up to {costs} of the call{f', in {where}' if where else ''}: {says}"
 
 
 def evidence_line(evidence: Evidence) -> str:
