@@ -49,7 +49,7 @@ def long_rows(facts: Facts) -> str | None:
     if rows is None or not facts.units:
         return None
     return (
-        None if any(row.length >= LONG_ROW and row.count < 2 * facts.units for row in rows) else "no reduction has few rows of 4,096 elements or more"
+        None if any(row.length >= LONG_ROW and row.rows < 2 * facts.units for row in rows) else "no reduction has few rows of 4,096 elements or more"
     )
 
 
@@ -97,7 +97,7 @@ def large_reductions(facts: Facts) -> str | None:
 
 def _worth(facts: Facts) -> list[Row] | None:
     rows = facts.structure.rows if facts.structure is not None else None
-    return [row for row in rows if row.length >= ROW and row.count * row.length >= ROW_ELEMENTS] if rows is not None else None
+    return [row for row in rows if row.length >= ROW and row.rows * row.length >= ROW_ELEMENTS] if rows is not None else None
 
 
 def sorted_rows(facts: Facts) -> str | None:

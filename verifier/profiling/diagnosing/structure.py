@@ -79,7 +79,7 @@ class Row(NamedTuple):
     """Rows that a reduction runs over."""
 
     kind: str
-    count: int
+    rows: int
     length: int
 
 
