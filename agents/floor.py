@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from verifier.graph import Capture
 
 SMALL = 0.2  # share of the time to move data below which arithmetic is not worth a word
+_RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b")
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
 STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
@@ -138,8 +139,13 @@ def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
 
 
 def groups_of(compiled: Compiled, operators: Iterable[str]) -> list[Group]:
-    """Returns the groups named by a step's operators, either by id ("g1", "g1: softmax") or by an operator of the graph."""
-    said = {word for operator in operators for word in re.findall(r"[\w.]+", str(operator))}
+    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a run of ids ("g1-g24"), or by an operator of the graph."""
+    texts = [str(operator) for operator in operators]
+    said = {word for text in texts for word in re.findall(r"[\w.]+", text)}
+    ids = [group.id for group in compiled.plan.groups]
+    for first, last in (run for text in texts for run in _RUN.findall(text)):
+        if first in ids and last in ids:
+            said.update(ids[ids.index(first) : ids.index(last) + 1])
     return [group for group in compiled.plan.groups if group.id in said or not said.isdisjoint(group.operators)]
 
 

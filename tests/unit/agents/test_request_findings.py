@@ -8,7 +8,7 @@ import pytest
 from test_requests import H200, compiled, group, passed, profile, situation
 
 from agents.diagnosis import SHOWN_METHODS, Cause, Diagnosis, Evidence, allowed
-from agents.floor import floor_of_group, floor_of_step
+from agents.floor import floor_of_group, floor_of_step, groups_of
 from agents.roles import digest, measured
 from agents.roles.llm_coder import method_text
 from agents.roles.rules_verifier import diagnosed
@@ -226,6 +226,12 @@ def test_equal_groups_share_a_line_and_steps_say_what_their_groups_compute():
     alike = compiled(*(group(f"g{n}", ["linear"], 10**6) for n in range(1, 31)))
     said = digest.floors_text(alike, situation(plan=alike))
     assert "- g1, g2, g3, g4, g5, g6, g7 and 23 more, each: linear: " in said and said.count("linear") == 1
+
+
+def test_a_step_may_name_a_run_of_groups():
+    many = compiled(*(group(f"g{n}", ["linear"], 100) for n in range(1, 31)))
+    assert [g.id for g in groups_of(many, ["g28-g30", "g1"])] == ["g1", "g28", "g29", "g30"]
+    assert [g.id for g in groups_of(many, ["g2 to g4"])] == ["g2", "g3", "g4"] and not groups_of(many, ["g40-g50"])
 
 
 def test_a_group_without_products_has_no_rate_of_tensor_cores():
