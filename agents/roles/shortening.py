@@ -133,10 +133,11 @@ def _unused_helpers(program: str, left_out: Sequence[Piece]) -> list[Piece]:
     """Return the structs and device functions that nothing shown uses any more, helpers of helpers included."""
     helpers: list[Piece] = []
     for found in _HELPER.finditer(program):
-        close = _END.search(program, found.end())
-        if close is not None:
-            name, line_end = found["struct"] or found["function"], program.find("\n", close.start()) + 1
+        close = _closing(program, found.end() - 1)
+        if close is not None and program[close - 1] == "\n":  # a body of several lines
+            name, line_end = found["struct"] or found["function"], program.find("\n", close) + 1
             helpers.append(Piece(name, found.start(), line_end or len(program), (name,)))
+    helpers = [helper for helper in helpers if all(helper.end <= piece.begin or piece.end <= helper.begin for piece in left_out)]
     names = [helper.name for helper in helpers] + [piece.name for piece in left_out]
     helpers = [helper for helper in helpers if names.count(helper.name) == 1 and helper.size >= WORTH]
     gone: list[Piece] = []
@@ -146,6 +147,16 @@ def _unused_helpers(program: str, left_out: Sequence[Piece]) -> list[Piece]:
         if not more:
             return gone
         gone += more
+
+
+def _closing(program: str, opening: int) -> int | None:
+    """Return the position of the brace that closes the one at `opening`, or null."""
+    depth = 0
+    for found in re.compile(r"[{}]").finditer(program, opening):
+        depth += 1 if found[0] == "{" else -1
+        if depth == 0:
+            return found.start()
+    return None
 
 
 def _own_mentions(program: str, helper: Piece) -> int:
