@@ -149,12 +149,14 @@ def allowed(facts: Facts) -> list[str]:
     """Return the methods that the catalogue allows, in this order: methods that fix a named fault, in the order of the faults; methods that reduce
     host work, if the device waits for the host (regardless of the class); and methods that address the bottleneck class. Where the device waits for
     the host only a little, methods that reduce host work come last, but are never left out."""
-    curing = [strategy for fault in facts.faults for strategy in CATALOGUE if fault in strategy.cures and strategy.cures_when(facts)]
-    answering = [strategy for strategy in CATALOGUE if facts.bottleneck in strategy.answers and not strategy.only_cures]
+    operators = facts.structure.operators if facts.structure is not None else None
+    fitting = [strategy for strategy in CATALOGUE if strategy.refuses(facts) is None and strategy.meets(operators)]
+    curing = [strategy for fault in facts.faults for strategy in fitting if fault in strategy.cures and strategy.cures_when(facts)]
+    answering = [strategy for strategy in fitting if facts.bottleneck in strategy.answers and not strategy.only_cures]
     answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # methods specific to this class come first
-    leaner = [strategy for strategy in CATALOGUE if strategy.name in HOSTS_WORK and facts.has_host_gaps and strategy.refuses(facts) is None]
+    leaner = [strategy for strategy in fitting if strategy.name in HOSTS_WORK and facts.has_host_gaps]
     first = leaner if facts.waits_for_host else []
-    names = list(dict.fromkeys(strategy.name for strategy in (*curing, *first, *answering) if strategy.refuses(facts) is None))
+    names = list(dict.fromkeys(strategy.name for strategy in (*curing, *first, *answering)))
     last = [strategy.name for strategy in leaner if strategy.name not in names[: SHOWN_METHODS - len(leaner)]]
     return [*[name for name in names if name not in last][: SHOWN_METHODS - len(last)], *last]
 

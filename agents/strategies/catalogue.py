@@ -245,6 +245,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         forbidden="programs for which structural strategies are still untried",
         references=("Ansor, arXiv 2006.06762",),
         mends=True,
+        finishes=True,
     ),
     *STRUCTURES,
     *CURES,

@@ -81,6 +81,7 @@ class Strategy:
     cures: tuple[str, ...] = ()  # names of the diagnosed faults that the strategy fixes
     cures_when: Callable[[Facts], bool] = lambda facts: True  # decides which of several cures for a fault fits
     only_cures: bool = False  # useful only if its fault was diagnosed
+    finishes: bool = False  # tunes a structure that is settled, so that it waits until a method was tried
     mends: bool = False  # changes a kernel that exists, so that no plan can choose it before there is a program
     needs: str = ""  # a pattern that one of the task's operators must match; "" if it fits any task
 

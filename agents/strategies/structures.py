@@ -281,6 +281,7 @@ ACCESS: tuple[Strategy, ...] = (
         references=(GUIDE,),
         mends=True,
         veto=fitting.streams,
+        finishes=True,
     ),
 )
 

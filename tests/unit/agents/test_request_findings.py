@@ -11,7 +11,7 @@ from agents.diagnosis import SHOWN_METHODS, Cause, Diagnosis, Evidence, allowed
 from agents.floor import floor_of_group, floor_of_step, groups_of
 from agents.roles import digest, measured
 from agents.roles.llm_coder import method_text
-from agents.roles.rules_verifier import diagnosed
+from agents.roles.rules_verifier import diagnosed, open_methods
 from agents.roles.situation import Advice, Attempt
 from agents.strategies import Facts, by_name
 from verifier.graph import Capture, Graph
@@ -226,6 +226,16 @@ def test_equal_groups_share_a_line_and_steps_say_what_their_groups_compute():
     alike = compiled(*(group(f"g{n}", ["linear"], 10**6) for n in range(1, 31)))
     said = digest.floors_text(alike, situation(plan=alike))
     assert "- g1, g2, g3, g4, g5, g6, g7 and 23 more, each: linear: " in said and said.count("linear") == 1
+
+
+def test_what_tunes_a_settled_structure_waits_until_a_method_was_tried():
+    first = counted()
+    first.profile.host.device_us = 480
+    found = Diagnosis(bottleneck="latency", methods=["block-size", "software-pipeline", "align-and-tail"])
+    assert "software-pipeline" in (names := open_methods(situation(first), found)) and not {"block-size", "align-and-tail"} & set(names)
+    second = passed(2, 6.1, base=first, rival=1.4)
+    second = replace(second, edit=replace(second.edit, strategy="vectorise"), profile=first.profile)
+    assert {"block-size", "software-pipeline", "align-and-tail"} <= set(open_methods(situation(first, second), found))
 
 
 def test_a_step_may_name_a_run_of_groups():

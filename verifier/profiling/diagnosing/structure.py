@@ -86,6 +86,7 @@ class Row(NamedTuple):
 class Structure(BaseModel):
     """Distinct shapes; null where at least one operator of the kind could not be read."""
 
+    operators: list[str] | None = None  # the operators' full names; null if parts of the task were not captured
     products: list[Product] | None = None
     rows: list[Row] | None = None
     sorted_lengths: list[int] | None = None  # rows that are sorted, or whose largest elements are taken
@@ -103,6 +104,7 @@ def structure_of(graph: Graph, shapes: Shapes) -> Structure:
     known = [product for _, product in products if product is not None]
     hidden = any(kind_of(node) in _HIDDEN or "attention" in node.op or kind_of(node) in RECURRENT for node in graph.nodes)
     return Structure(
+        operators=sorted({node.op for node in graph.nodes}) if not graph.left else None,
         products=_distinct(known) if len(known) == len(products) and not hidden else None,
         rows=list(dict.fromkeys(row for row in rows if row is not None)) if None not in rows else None,
         sorted_lengths=_sorted_lengths(graph, shapes),
