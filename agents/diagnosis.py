@@ -95,6 +95,7 @@ def _kernels(profile: Profile | None, ceilings: Ceilings) -> dict[str, Any]:
         "library_products": any(PRODUCT.search(kernel.name) and kernel.share >= VISIBLE for kernel, _ in kernels if not kernel.own),
         "slowest_blocks": held.grid if held is not None else None,
         "slowest_waves": held.filled if held is not None else None,
+        "quiet_memory": max(dram) < STREAMING[0] if dram else None,
         "streams": any(STREAMING[0] <= share <= STREAMING[1] for share in dram) if dram else None,
         "waits": profile.host.waits if profile.host is not None else None,
     }

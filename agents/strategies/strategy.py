@@ -51,6 +51,7 @@ class Facts:
     gap_share: float | None = None  # share of a call in which the device waits between pieces of work
     slowest_blocks: int | None = None  # blocks of the slowest own kernel's grid
     slowest_waves: float | None = None  # of its blocks over those that can be resident at once
+    quiet_memory: bool | None = None  # no kernel that takes a tenth of the device's time or more uses DRAM much
     streams: bool | None = None  # a kernel that takes a tenth of the device's time or more uses DRAM much, but is not at its ceiling
     waits: float | None = None  # times that the host waits for the device within a call
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first

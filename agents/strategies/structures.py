@@ -208,7 +208,7 @@ REUSE: tuple[Strategy, ...] = (
         expectation="more arithmetic per load, growing with the side of the register tile: 2 to 4x over one result per thread",
         forbidden="a matmul that the vendor library runs near the floor; more than about 128 registers per thread",
         references=("Volkov and Demmel, SC 2008",),
-        veto=_tiles,
+        veto=fitting.every(_tiles, fitting.plain_products),
     ),
     Strategy(
         name="software-pipeline",

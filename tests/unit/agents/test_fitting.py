@@ -78,6 +78,9 @@ def test_shapes_rule_out_what_they_do_not_fit(name, fits, ruled_out):
         ("loads-in-flight", {"streams": True}, {"streams": False}),
         ("cuda-graph", {"host_share": 0.3, "launches": 9, "waits": 0}, {"host_share": 0.3, "launches": 140, "waits": 41}),
         ("cuda-graph", {"host_share": 0.04, "launches": 2, "gap_share": 0.05}, {"host_share": 0.04, "launches": 2, "gap_share": 0.002}),
+        ("channels-last", {"library_products": True}, {"library_products": False}),
+        ("register-blocking", {"on_tensor_cores": False}, {"on_tensor_cores": True}),
+        ("non-temporal-stores", {"quiet_memory": False}, {"quiet_memory": True}),
         ("non-temporal-stores", {"largest_bytes": 200 << 20}, {"largest_bytes": 5 << 20}),
     ],
 )
