@@ -19,7 +19,7 @@ from verifier.report import Report
 
 __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect", "diagnose"]
 
-SHOWN_METHODS = 12
+SHOWN_METHODS = 10
 SHORT_US = 20.0  # a kernel below it is short enough that its launch and drain matter
 TENTH, VISIBLE = 0.1, 0.01  # shares of the device's time
 STREAMING = (30.0, 85.0)  # per cent of DRAM's peak between which more loads in flight help
