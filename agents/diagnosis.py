@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from agents.strategies.catalogue import CATALOGUE
 from agents.strategies.strategy import Facts
 from verifier.jobs import KernelProfile, Profile
+from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
-from verifier.profiling.diagnosing.diagnosis import TENSORS_USED, Bottleneck, Diagnosis, defect
+from verifier.profiling.diagnosing.diagnosis import Bottleneck, Diagnosis, defect, uses_tensor_cores
 from verifier.profiling.diagnosing.diagnosis import diagnose as diagnose_program
 from verifier.profiling.diagnosing.residency import residency
 from verifier.profiling.diagnosing.task_facts import TaskFacts
@@ -15,7 +19,13 @@ from verifier.report import Report
 
 __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect", "diagnose"]
 
-SHOWN_METHODS = 12
+SHOWN_METHODS = 10
+SHORT_US = 20.0  # a kernel below it is short enough that its launch and drain matter
+TENTH, VISIBLE = 0.1, 0.01  # shares of the device's time
+STREAMING = (30.0, 85.0)  # per cent of DRAM's peak between which more loads in flight help
+LARGEST_ELEMENT = 4  # bytes
+PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention|flash", re.IGNORECASE)  # in names of libraries' kernels
+MOVED = re.compile(r"mem(?:cpy|set)|\[CUDA mem", re.IGNORECASE)
 STRUCTURES = (
     *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product"),
     *("stream-through-softmax", "cooperative-kernel", "algebraic-rewrite", "own-order", "own-scan", "persistent-recurrence"),
@@ -61,7 +71,56 @@ def facts_of(
         on_tensor_cores=_on_tensor_cores(profile),
         registers_alone=_registers_alone(profile, ceilings),
         faults=tuple(cause.name for cause in found.faults),
+        **task_structure(facts),
+        units=ceilings.workers,
+        cache_bytes=ceilings.cache_bytes,
+        unit_cache_bytes=ceilings.unit_cache_bytes if ceilings.kind == "cuda" else 0,
+        **_kernels(profile, ceilings),
+        gap_share=_gap_share(report, profile),
     )
+
+
+def _kernels(profile: Profile | None, ceilings: Ceilings) -> dict[str, Any]:
+    """Return the part of `Facts` that concerns a program's kernels; empty if they are unknown."""
+    if profile is None or ceilings.kind != "cuda":
+        return {}
+    kernels = runs(profile)
+    slowest = _slowest(profile)
+    held = residency(slowest, ceilings.workers, ceilings.capability) if slowest is not None else None
+    dram = [share for kernel, _ in kernels if kernel.share >= TENTH and (share := counters.read(kernel, counters.DRAM_SHARE)) is not None]
+    return {
+        "kernels": sum(calls for _, calls in kernels),
+        "own_kernels": sum(calls for kernel, calls in kernels if kernel.own),
+        "short_kernels": sum(calls for kernel, calls in kernels if kernel.mean_us < SHORT_US),
+        "library_products": any(PRODUCT.search(kernel.name) and kernel.share >= VISIBLE for kernel, _ in kernels if not kernel.own),
+        "slowest_blocks": held.grid if held is not None else None,
+        "slowest_waves": held.filled if held is not None else None,
+        "quiet_memory": max(dram) < STREAMING[0] if dram else None,
+        "streams": any(STREAMING[0] <= share <= STREAMING[1] for share in dram) if dram else None,
+        "waits": profile.host.waits if profile.host is not None else None,
+    }
+
+
+def _gap_share(report: Report, profile: Profile | None) -> float | None:
+    spent = call_time(report, profile)
+    return spent.gaps_us / spent.call_us if spent is not None and spent.gaps_us is not None else None
+
+
+def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
+    """Return the task's part of `Facts`; empty if its graph is unknown."""
+    if facts is None or facts.structure is None:
+        return {}
+    return {
+        "structure": facts.structure,
+        "functions": facts.functions,
+        "largest_bytes": LARGEST_ELEMENT * facts.structure.largest_made,
+        "dependent_steps": facts.dependent_steps,
+    }
+
+
+def runs(profile: Profile) -> list[tuple[KernelProfile, float]]:
+    """Return the kernels of a call, each with how often it runs. Copies and fills are no kernels."""
+    return [(kernel, kernel.calls / max(profile.iterations, 1)) for kernel in profile.kernels if not MOVED.match(kernel.name)]
 
 
 def _slowest(profile: Profile | None) -> KernelProfile | None:
@@ -77,8 +136,7 @@ def _registers(profile: Profile | None) -> int | None:
 
 def _on_tensor_cores(profile: Profile | None) -> bool | None:
     slowest = _slowest(profile)
-    share = counters.read(slowest, counters.TENSOR_SHARE) if slowest is not None else None
-    return share >= TENSORS_USED if share is not None else None
+    return uses_tensor_cores(slowest) if slowest is not None else None
 
 
 def _registers_alone(profile: Profile | None, ceilings: Ceilings) -> bool | None:
@@ -92,12 +150,14 @@ def allowed(facts: Facts) -> list[str]:
     """Return the methods that the catalogue allows, in this order: methods that fix a named fault, in the order of the faults; methods that reduce
     host work, if the device waits for the host (regardless of the class); and methods that address the bottleneck class. Where the device waits for
     the host only a little, methods that reduce host work come last, but are never left out."""
-    curing = [strategy for fault in facts.faults for strategy in CATALOGUE if fault in strategy.cures and strategy.cures_when(facts)]
-    answering = [strategy for strategy in CATALOGUE if facts.bottleneck in strategy.answers and not strategy.only_cures]
+    operators = facts.structure.operators if facts.structure is not None else None
+    fitting = [strategy for strategy in CATALOGUE if strategy.refuses(facts) is None and strategy.meets(operators)]
+    curing = [strategy for fault in facts.faults for strategy in fitting if fault in strategy.cures and strategy.cures_when(facts)]
+    answering = [strategy for strategy in fitting if facts.bottleneck in strategy.answers and not strategy.only_cures]
     answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # methods specific to this class come first
-    leaner = [strategy for strategy in CATALOGUE if strategy.name in HOSTS_WORK and facts.has_host_gaps and strategy.refuses(facts) is None]
+    leaner = [strategy for strategy in fitting if strategy.name in HOSTS_WORK and facts.has_host_gaps]
     first = leaner if facts.waits_for_host else []
-    names = list(dict.fromkeys(strategy.name for strategy in (*curing, *first, *answering) if strategy.refuses(facts) is None))
+    names = list(dict.fromkeys(strategy.name for strategy in (*curing, *first, *answering)))
     last = [strategy.name for strategy in leaner if strategy.name not in names[: SHOWN_METHODS - len(leaner)]]
     return [*[name for name in names if name not in last][: SHOWN_METHODS - len(last)], *last]
 

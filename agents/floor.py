@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from compiler import Group
     from verifier.graph import Capture
 
+SMALL = 0.2  # share of the time to move data below which arithmetic is not worth a word
+_RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b")
+LOOPS = ("pool", "scan", "order")  # families of kernels without products
 STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
@@ -48,18 +51,21 @@ class Floor:
     def bound(self) -> str:
         return "memory" if self.memory_ms >= self.compute_ms else "compute"
 
-    def says(self) -> str:
-        """Describes the floor and what it consists of."""
+    def says(self, brief: bool = False) -> str:
+        """Describes the floor and what it consists of. `brief` is for lists whose heading names the arithmetic; arithmetic that takes a small part of
+        the time to move the data is left out."""
         parts = [f"{size(self.nbytes)} move in {duration(self.memory_ms)}"] if self.nbytes else []
-        if self.flops:
+        if self.flops and not (brief and self.compute_ms < SMALL * self.memory_ms):
             rates = [f"{duration(self.fp32_ms)} on fp32 units"] if self.arithmetic in ("fp32", "3xtf32") else []
-            rates += [f"{duration(self.compute_ms)} on {UNITS[self.arithmetic]}"] if self.arithmetic != "fp32" else []
+            cores = UNITS[self.arithmetic].partition(",")[0] if brief else UNITS[self.arithmetic]
+            rates += [f"{duration(self.compute_ms)} on {cores}"] if self.arithmetic != "fp32" else []
             parts.append(f"{flops_text(self.flops)} take {', '.join(rates)}")
         return f"{duration(self.ms)} at least ({'; '.join(parts) or 'nothing to move or to compute is known'})"
 
 
-def floor_of(nbytes: int | None, flops: int | None, figures: DeviceFigures, precision: str) -> Floor:
-    arithmetic = fastest(figures, precision)
+def floor_of(nbytes: int | None, flops: int | None, figures: DeviceFigures, precision: str, *, products: bool = True) -> Floor:
+    """`flops` are those of products, which may run on tensor cores, or (not `products`) of operators that only the fp32 units compute."""
+    arithmetic = fastest(figures, precision) if products else "fp32"
     count = flops or 0
     return Floor(
         nbytes or 0, count, figures.memory_ms(nbytes or 0), figures.compute_ms(count), figures.compute_ms(count, arithmetic), arithmetic
@@ -75,7 +81,7 @@ def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:
 def floor_of_task(compiled: Compiled, capture: Capture) -> Floor:
     """Returns the floor of the whole task when it is fused into one pass that reads inputs and weights once and writes outputs once. If the capture
     counts a layer as one operator (such as a recurrent layer), its operations are known only at group level."""
-    flops = max(capture.flops or 0, sum(group.flops for group in compiled.plan.groups))
+    flops = max(capture.flops or 0, sum(group.flops for group in compiled.plan.groups if multiplies(group)))
     return floor_of(capture.bytes_min, flops, compiled.figures, compiled.plan.precision)
 
 
@@ -92,14 +98,20 @@ def steps_text(dependent_steps: int) -> str:
             "no latency, no launches, no transcendental functions."
         )
     return (
-        f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} time steps of recurrent layers follow each other here, and "
-        f"where the state is spread over blocks each costs about a microsecond, {duration(dependent_steps * STEP_US / 1e3)} together, however fast "
-        "the products are."
+        f"It counts bytes and products alone and no dependent steps: {dependent_steps:,} steps of a recurrence follow each other here, and where "
+        f"the state is spread over blocks each costs about a microsecond, {duration(dependent_steps * STEP_US / 1e3)} together, however fast the "
+        "products are."
     )
 
 
+def multiplies(group: Group) -> bool:
+    """Returns whether a group's operations are those of products. A kernel from the fused-loop IR has none, and neither do pools, scans and sorts."""
+    family = getattr(group, "family", None)
+    return family not in LOOPS and not (family == "" and group.space == "own kernel")
+
+
 def floor_of_group(compiled: Compiled, group: Group) -> Floor:
-    return floor_of(group.bytes, group.flops, compiled.figures, compiled.plan.precision)
+    return floor_of(group.bytes, group.flops, compiled.figures, compiled.plan.precision, products=multiplies(group))
 
 
 def floor_of_step(compiled: Compiled, step: dict[str, Any] | None) -> Floor | None:
@@ -111,7 +123,10 @@ def floor_of_step(compiled: Compiled, step: dict[str, Any] | None) -> Floor | No
     moved = crossing(compiled, [name for group in groups for name in group.operators])
     apart = sum(group.bytes for group in groups)
     nbytes = min(moved, apart) if moved is not None else apart
-    return floor_of(nbytes, sum(group.flops for group in groups), compiled.figures, compiled.plan.precision)
+    flops = sum(group.flops for group in groups if multiplies(group))
+    if not flops:
+        return floor_of(nbytes, sum(group.flops for group in groups), compiled.figures, compiled.plan.precision, products=False)
+    return floor_of(nbytes, flops, compiled.figures, compiled.plan.precision)
 
 
 def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
@@ -124,8 +139,13 @@ def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
 
 
 def groups_of(compiled: Compiled, operators: Iterable[str]) -> list[Group]:
-    """Returns the groups named by a step's operators, either by id ("g1", "g1: softmax") or by an operator of the graph."""
-    said = {word for operator in operators for word in re.findall(r"[\w.]+", str(operator))}
+    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a run of ids ("g1-g24"), or by an operator of the graph."""
+    texts = [str(operator) for operator in operators]
+    said = {word for text in texts for word in re.findall(r"[\w.]+", text)}
+    ids = [group.id for group in compiled.plan.groups]
+    for first, last in (run for text in texts for run in _RUN.findall(text)):
+        if first in ids and last in ids:
+            said.update(ids[ids.index(first) : ids.index(last) + 1])
     return [group for group in compiled.plan.groups if group.id in said or not said.isdisjoint(group.operators)]
 
 

@@ -104,6 +104,8 @@ class Memory:
         return "\n\n".join(part for part in parts if part)
 
     def _lines(self) -> str:
+        if len(self.lineages) == 1 and self.lineages[0].programs == 1:
+            return ""  # the program that the request shows, with its measurements
         return _section("Best program of each line so far:", list(map(_said_of_line, self.lineages)))
 
     def _methods(self) -> str:
@@ -214,7 +216,7 @@ def _said_of_line(line: Lineage) -> str:
 
 def _said_of(t: Try) -> str:
     place = f" at {t.where}" if t.where else ""
-    over = f" ({', '.join(t.operators[:4])})" if t.operators else ""
+    over = f" ({', '.join(t.operators[:4])}{', ...' if len(t.operators) > 4 else ''})" if t.operators else ""
     brought = f", {t.realised:.2f}x{f' over {t.over}' if t.over else ''}" if t.realised is not None else ""
     hoped = f" where {t.expected:.2f}x was expected" if t.expected is not None else ""
     return f"- {t.strategy}{place}{over}: {t.outcome}{brought}{hoped}"

@@ -13,7 +13,9 @@ def ceilings_of(f: DeviceFigures, precision: str | None = None) -> Ceilings:
     """Returns the device's limits, with the rate of products under a precision policy if one is given."""
     found = Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units, f.capability)
     arithmetic = fastest(f, precision) if precision is not None else "fp32"
-    return replace(found, product_gflops=f.gflops(arithmetic), product_units=UNITS[arithmetic])
+    return replace(
+        found, product_gflops=f.gflops(arithmetic), product_units=UNITS[arithmetic], cache_bytes=f.cache_bytes, unit_cache_bytes=f.unit_cache_bytes
+    )
 
 
 @dataclass(frozen=True)

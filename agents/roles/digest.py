@@ -4,11 +4,11 @@ location."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from agents.diagnosis import Diagnosis, Evidence
-from agents.floor import UNITS, fastest, floor_of_group, floor_of_task, size
+from agents.diagnosis import Cause, Diagnosis, Evidence, task_structure
+from agents.floor import UNITS, fastest, floor_of_group, floor_of_step, floor_of_task, size, steps_text
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
 from agents.roles.edits import folded
@@ -18,7 +18,7 @@ from agents.roles.shortening import Shortened, shortened
 from agents.roles.situation import Advice, Attempt, Idea, Situation
 from agents.settings import Settings
 from agents.strategies import CATALOGUE, Facts, Strategy
-from compiler import DeviceFigures
+from compiler import DeviceFigures, Group
 from verifier.build.raw import CUDA_FLAGS
 from verifier.jobs import Profile
 from verifier.profiling.diagnosing.call_time import call_time
@@ -26,8 +26,13 @@ from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import TensorSpec
 
-MOST_GROUPS = 24
+MOST_GROUPS = 24  # groups, or kinds of equal groups
+EXPLAINED = 8  # operators that say what a group computes
+FEW = 8  # names that stand in a line
 MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
+SAID_IN_TEXT = {  # evidence that the sentence of the class gives already
+    "memory": ("least traffic,",), "compute": ("the task's arithmetic,",), "latency": ("least traffic,", "the task's arithmetic,"),
+}  # fmt: skip
 SHOWN_EVIDENCE = 4  # lines of a diagnosis; more figures lead to worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 MODES = {
@@ -100,7 +105,10 @@ def device_text(figures: DeviceFigures) -> str:
             f"{size(figures.unit_cache_bytes)}",
             f"- one {'parallel region' if cpu else 'kernel launch'}: about {figures.launch_us:g} us",
             *(
-                [f"- a multiprocessor has 65,536 registers; a block at most 1,024 threads, 48 kB of static shared memory{clusters(figures)}"]
+                [
+                    "- a multiprocessor has 65,536 registers; a block at most 1,024 threads, and 48 kB of shared memory unless cudaFuncSetAttribute "
+                    f"raises that{clusters(figures)}"
+                ]
                 if not cpu
                 else []
             ),
@@ -193,20 +201,33 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     if not plan.groups:
         why = plan.reason or (capture.reason if capture else "") or "there is no graph"
         lines.append(f"No floors by operator: {why}.")
-    for group in plan.groups[:MOST_GROUPS]:
+    if capture is not None and (steps := task_facts(capture).dependent_steps):
+        lines.append(steps_text(steps))
+    alike: dict[str, list[Group]] = {}
+    for group in plan.groups:
         apart = f"; {size(group.eager_bytes)} move where each operator stands alone" if group.eager_bytes > 1.1 * group.bytes else ""
-        where = f", line {group.line}" if group.line else ""
-        floor = floor_of_group(compiled, group).says()
-        lines.append(f"- {group.id}{where}: {', '.join(group.kinds[:12])}: {floor}{apart}. Natural space: {group.space}.")
-    if len(plan.groups) > MOST_GROUPS:
-        lines.append(f"- and {len(plan.groups) - MOST_GROUPS} more groups")
+        floor = floor_of_group(compiled, group).says(brief=True)
+        alike.setdefault(f"{', '.join(group.kinds[:12])}: {floor}{apart}. Natural space: {group.space}.", []).append(group)
+    for said, groups in list(alike.items())[:MOST_GROUPS]:
+        where = f", line {groups[0].line}" if groups[0].line else ""
+        each = ", each" if len(groups) > 1 else ""
+        lines.append(f"- {some([group.id for group in groups])}{where}{each}: {said}")
+    if more := sum(len(groups) for groups in list(alike.values())[MOST_GROUPS:]):
+        lines.append(f"- and {more} more groups")
     return "\n".join(lines)
 
 
-def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None = None) -> list[Strategy]:
+def some(names: Sequence[str]) -> str:
+    """Returns names as a list, only the first few of many."""
+    if len(names) <= FEW:
+        return ", ".join(names)
+    return f"{', '.join(names[: FEW - 1])} and {len(names) - FEW + 1} more"
+
+
+def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None = None, *, written: bool = False) -> list[Strategy]:
     """Returns the strategies that may be planned, that is, those that apply to the device, the language and the task's `operators`, and that are not
-    forbidden. Strategies that cure a fault are left out until that fault is found."""
-    fitting = [s for s in CATALOGUE if not s.only_cures and getattr(s, language) and s.refuses(facts) is None]
+    forbidden. Strategies that cure a fault are left out until that fault is found, and those that mend a kernel until a program is `written`."""
+    fitting = [s for s in CATALOGUE if not s.only_cures and (written or not s.mends) and getattr(s, language) and s.refuses(facts) is None]
     return [s for s in fitting if s.meets(operators)]
 
 
@@ -229,12 +250,21 @@ def contradicts(strategy: Strategy, step: dict[str, Any] | None, order: str = ""
 
 
 def plan_text(payload: dict[str, Any]) -> str:
-    lines = [str(payload.get("summary", ""))]
-    for step in payload.get("steps") or []:
-        lines.append(f"- {step.get('id')} ({step.get('space')}): {step.get('title')}")
+    steps = payload.get("steps") or []
+    lines = [str(payload.get("summary", "")), *(f"- {ids} ({space}): {title}" for ids, space, title, _ in _alike(steps, None))]
     if payload.get("more"):
         lines.append(f"- and {payload['more']} more")
     return "\n".join(lines)
+
+
+def _alike(steps: Sequence[dict[str, Any]], compiled: Compiled | None) -> list[tuple[str, Any, Any, str]]:
+    """Returns ids, space, title and floor of steps, in order. Steps that agree in all but their ids are one entry."""
+    found: dict[tuple[Any, Any, str], list[str]] = {}
+    for step in steps:
+        floor = floor_of_step(compiled, step) if compiled is not None else None
+        key = (step.get("space"), step.get("title"), floor.says(brief=True) if floor is not None else "")
+        found.setdefault(key, []).append(str(step.get("id")))
+    return [(some(ids), *key) for key, ids in found.items()]
 
 
 def step_text(step: dict[str, Any] | None, compiled: Compiled | None = None) -> str:
@@ -242,19 +272,29 @@ def step_text(step: dict[str, Any] | None, compiled: Compiled | None = None) -> 
     if not step:
         return ""
     names = ("id", "title", "operators", "space", "strategies", "contract", "expected", "risk", "reason")
-    shown = [(name, "; ".join(map(str, step[name])) if isinstance(step.get(name), list) else str(step.get(name) or "")) for name in names]
+    told = {**step, "operators": _explained(step.get("operators"), compiled)}
+    shown = [(name, "; ".join(map(str, told[name])) if isinstance(told.get(name), list) else str(told.get(name) or "")) for name in names]
     lines = [f"{name}: {value}" for name, value in shown if value]
     floor = step_floor(compiled, step) if compiled is not None else ""
     return "\n".join([*lines, *([floor] if floor else [])])
 
 
+def _explained(operators: Any, compiled: Compiled | None) -> Any:
+    """Returns a step's operators, with what each group computes after a bare id: who reads a step alone does not see the groups."""
+    if compiled is None or not isinstance(operators, list):
+        return operators
+    kinds = {group.id: ", ".join(dict.fromkeys(group.kinds[:EXPLAINED])) for group in compiled.plan.groups}
+    return [f"{operator} ({kinds[operator]})" if kinds.get(operator) else operator for operator in map(str, operators)]
+
+
 def groups_text(payload: dict[str, Any], compiled: Compiled) -> str:
     """Returns the groups of a plan whose program already exists, with the minimum cost of each. They do not restrict what may be changed."""
+    steps = payload.get("steps") or []
     lines = ["The groups of the program below. A change may merge or replace them: what lies between is compared with nothing, only outputs are."]
-    for step in (payload.get("steps") or [])[:MOST_GROUPS]:
-        floor = step_floor(compiled, step)
-        lines.append(f"- {step.get('id')} ({step.get('space')}): {step.get('title')}{f'; {floor}' if floor else ''}")
-    if more := max(len(payload.get("steps") or []) - MOST_GROUPS, 0) + int(payload.get("more") or 0):
+    lines[0] += f" Floors are of each group fused, products on {UNITS[fastest(compiled.figures, compiled.plan.precision)]}."
+    for ids, space, title, floor in (alike := _alike(steps, compiled))[:MOST_GROUPS]:
+        lines.append(f"- {ids} ({space}): {title}{f': {floor}' if floor else ''}")
+    if more := max(len(alike) - MOST_GROUPS, 0) + int(payload.get("more") or 0):
         lines.append(f"- and {more} more")
     return "\n".join(lines)
 
@@ -272,18 +312,36 @@ def shown_program(attempt: Attempt, wanted: str = "") -> Shortened:
     return shortened(folded(attempt.edit.source), times, wanted)
 
 
-def shown_text(shown: Shortened) -> str:
+def shown_text(shown: Shortened, edits: bool = True) -> str:
+    """`edits`: the reader changes the program, rather than only reading it."""
     text = fenced(shown.text, "python")
-    return f"{shown.note()}\n\n{text}" if shown.bodies else text
+    return f"{shown.note(edits)}\n\n{text}" if shown.bodies else text
 
 
 def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
     lines = [f"Class: {found.bottleneck} (known from {found.grade}). {found.text}".strip()]
-    telling = [evidence for evidence in found.evidence if not evidence.figure.startswith(MEASURED)]
+    telling = [evidence for evidence in found.evidence if not evidence.figure.startswith((*MEASURED, *SAID_IN_TEXT.get(found.bottleneck, ())))]
     lines += [f"- {evidence_line(evidence)}" for evidence in telling[:SHOWN_EVIDENCE]]
+    lines += _further(found)
     if advice is not None and advice.reason:
         lines.append(f"Verifier: {advice.reason}")
     return "\n".join(lines)
+
+
+def _further(found: Diagnosis) -> Iterator[str]:
+    """Yields the faults that the sentence of the class leaves out, because methods against them are offered too. Kernels with the same fault share a
+    line."""
+    time_us = next((evidence.value for evidence in found.evidence if evidence.figure == "time a call"), None)
+    if not isinstance(time_us, (int, float)) or not time_us:
+        return
+    together: dict[str, list[Cause]] = {}
+    for cause in found.faults:
+        if cause.says not in found.text:
+            together.setdefault(cause.says, []).append(cause)
+    for says, causes in together.items():
+        where = ", ".join(short_name(cause.kernel) for cause in causes if cause.kernel)
+        costs = ", ".join(f"{100 * cause.lost_us / time_us:.0f} %" for cause in causes)
+        yield f"- also, up to {costs} of the call{f', in {where}' if where else ''}: {says}"
 
 
 def evidence_line(evidence: Evidence) -> str:
@@ -318,6 +376,7 @@ def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
     floor_us = floor_us * 1e3
     spent = call_time(None, profile)
     waiting = busy is not None and busy < 0.5
+    task = task_facts(situation.capture) if situation.capture is not None else None
     return Facts(
         device=compiled.figures.kind,
         bottleneck="launch" if waiting else "memory",
@@ -327,8 +386,12 @@ def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
         launches=launches,
         device_busy=busy,
         host_share=spent.host_share if spent is not None else None,
-        reductions=task_facts(situation.capture).reductions if situation.capture is not None and situation.capture.graph is not None else None,
+        reductions=task.reductions if task is not None and task.structure is not None else None,
         products=bool(situation.capture.flops) if situation.capture is not None and situation.capture.flops is not None else None,
-        scores=task_facts(situation.capture).scores if situation.capture is not None else None,
+        scores=task.scores if task is not None else None,
         capability=compiled.figures.capability,
+        **task_structure(task),
+        units=compiled.figures.units,
+        cache_bytes=compiled.figures.cache_bytes,
+        unit_cache_bytes=compiled.figures.unit_cache_bytes if compiled.figures.kind == "cuda" else 0,
     )

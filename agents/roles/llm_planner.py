@@ -40,9 +40,7 @@ class LlmPlanner:
         if again:
             best = situation.best
             values |= {
-                "plan": "\n\n".join(
-                    [digest.plan_text(situation.planned.payload), *map(digest.step_text, situation.planned.payload.get("steps") or [])]
-                ),
+                "plan": "\n\n".join([str(situation.planned.payload.get("summary") or ""), *map(digest.step_text, steps_of(situation))]),
                 "outcome": situation.outcome or "The search stands still.",
                 "taught": taught(situation),
                 "best": best_text(best, situation) if best else "",
@@ -157,7 +155,12 @@ def planned(situation: Situation) -> tuple[Compiled, list[Strategy]]:
 
 def allowed_in(compiled: Compiled, situation: Situation) -> list[Strategy]:
     facts = digest.facts_of_reference(compiled, situation)
-    return digest.catalogue_for(facts, digest.language_of(situation.settings), operators_in(situation))
+    written = any(attempt.passed for attempt in situation.attempts)
+    return digest.catalogue_for(facts, digest.language_of(situation.settings), operators_in(situation), written=written)
+
+
+def steps_of(situation: Situation) -> list[dict[str, Any]]:
+    return list(situation.planned.payload.get("steps") or [])
 
 
 def taught(situation: Situation) -> str:
@@ -194,7 +197,7 @@ def best_text(best: Attempt, situation: Situation) -> str:
     parts = [
         measured.measured_text(best, situation),
         measured.resources_text(best, situation.planned.data.figures if situation.plan is not None else None),
-        digest.program_text(best.edit.source),
+        digest.shown_text(digest.shown_program(best), edits=False),
     ]
     lost = measured.lost_text(best, situation)
     return "\n\n".join([*parts, *([f"Tried on it without gain:\n{lost}"] if lost else [])])

@@ -134,7 +134,7 @@ class LlmVerifier:
             "reference": digest.reference_text(situation),
             "plan": digest.plan_text(situation.planned.payload),
             "step": digest.step_text(situation.step, compiled),
-            "program": digest.shown_text(digest.shown_program(attempt)) if attempt.passed else digest.program_text(attempt.edit.source),
+            "program": digest.shown_text(digest.shown_program(attempt), edits=False) if attempt.passed else digest.program_text(attempt.edit.source),
             "taught": Memory.of(situation).digest("verifier"),
             "documents": digest.documents_text(passages),
             "notes": await notes_for(span, "verifier"),

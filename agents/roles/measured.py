@@ -18,7 +18,7 @@ from agents.stopping import floor_ms
 from compiler import DeviceFigures
 from compiler.planning.cost import duration
 from verifier.jobs import KernelProfile, Profile
-from verifier.profiling.diagnosing.call_time import call_time
+from verifier.profiling.diagnosing.call_time import COPIES, call_time
 from verifier.profiling.diagnosing.diagnosis import FLOOR_BEATEN
 from verifier.profiling.diagnosing.residency import residency
 from verifier.profiling.diagnosing.task_facts import task_facts
@@ -46,7 +46,9 @@ PIPES = {
 }
 STALLS = {  # what Nsight Compute's names of the reasons mean
     "barrier": "other warps of the block, at a barrier",
+    "branch_resolving": "the target of a branch",
     "dispatch_stall": "the dispatcher",
+    "imc_miss": "constants that are not in their cache",
     "drain": "stores at the end of a block",
     "lg_throttle": "a full queue of global and local accesses",
     "long_scoreboard": "data from global or local memory",
@@ -56,10 +58,14 @@ STALLS = {  # what Nsight Compute's names of the reasons mean
     "no_instruction": "the next instruction to arrive",
     "short_scoreboard": "results of shared memory or of special functions",
     "sleeping": "a nanosleep",
+    "tex_throttle": "a full queue of texture instructions",
+    "warpgroup_arrive": "the other warps of a warpgroup, before wgmma",
+    "gmma": "a product of wgmma",
     "wait": "the fixed latency of their own last instruction",
 }
 SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # share of the device's time from which a kernel of the program, or of a library, is described
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
+CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # how Nsight Compute prints a template's integer
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
 
 
@@ -73,8 +79,11 @@ def short_name(name: str) -> str:
             plain = plain[:at]
             break
     plain = re.sub(r"^(?:void|static|__global__)\s+", "", plain.strip())
+    plain = CAST.sub("", plain)
     while len(plain) > LONGEST_NAME and re.search(r"<[^<>]*>", plain):
         plain = re.sub(r"<[^<>]*>", "", plain)
+    if len(plain) > LONGEST_NAME and 0 < (opened := plain.find("<")) < LONGEST_NAME:
+        plain = plain[:opened]  # a bracket that nothing closes, in a name that was recorded cut
     return plain[:LONGEST_NAME] or name[:LONGEST_NAME]
 
 
@@ -119,7 +128,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
     lines += [text for text in (over_floor(attempt, situation), time_text(report, attempt.profile), error_text(report)) if text]
     if report.program_class:
         share = f", {100 * report.own_share:.0f} % of its device time in own kernels" if report.own_share is not None else ""
-        lines.append(f"Class: {report.program_class}{share}.")
+        lines.append(f"Program class: {report.program_class}{share}.")
     return "\n".join([*lines, *kernel_times(report, attempt.profile), *_other_recording(report, attempt.profile)])
 
 
@@ -145,7 +154,7 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
         return f"{said}. This program is below it: data that stay in a cache, or a device that does more than was measured. So it says nothing here."
     steps = task_facts(situation.capture).dependent_steps if situation.capture is not None else 0
     said = f"{said}. {steps_text(steps)}".removesuffix(".")
-    times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that"
+    times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that floor"
     spent = call_time(report, attempt.profile)
     if spent is None:
         return f"{times}."
@@ -189,7 +198,7 @@ def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
     for (name, own), parts in found[:TIMED_KERNELS]:
         calls, us, share = (sum(column) for column in zip(*parts, strict=True))
         launches = f"{calls:.0f} {several}, {us / calls:.1f} us each" if calls >= 1.5 else f"one {one}"
-        launches += f" ({len(parts)} variants of this template)" if len(parts) > 1 else ""
+        launches += f" ({len(parts)} kernels of this name)" if len(parts) > 1 and not name.startswith(COPIES) else ""
         yield f"- {name} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time"
     if rest := found[TIMED_KERNELS:]:
         us, share = (sum(part[at] for _, parts in rest for part in parts) for at in (1, 2))
@@ -274,7 +283,8 @@ def _residency(kernel: KernelProfile, figures: DeviceFigures | None) -> list[str
 def _counted(kernel: KernelProfile) -> list[str]:
     """Returns bandwidths, busiest pipes and stalls, or says that they were not measured."""
     if not kernel.metrics:
-        return ["bandwidths, pipes and stalls: not measured"] if not kernel.stalls else [_stalls(kernel)]
+        tensor = [f"{count} tensor-core instructions in its code"] if (count := kernel.resources.get("tensor_instructions")) else []
+        return [*tensor, "bandwidths, pipes and stalls: not measured"] if not kernel.stalls else [*tensor, _stalls(kernel)]
     shares = {name: next((v for metric in metrics if (v := counters.read(kernel, metric)) is not None), None) for name, metrics in BANDWIDTHS.items()}
     said = [", ".join(f"{name} {f'{share:.0f} %' if share is not None else 'not measured'}" for name, share in shares.items())]
     pipes = sorted(((v, name) for name, metric in PIPES.items() if (v := counters.read(kernel, metric)) is not None), reverse=True)
@@ -296,10 +306,14 @@ def compiled_figures(row: Mapping[str, int | float | str], used_local: float | N
     if "registers" not in row:
         return []
     spilled = [f"{row[name]} bytes {way}" for name, way in (("spill_load_bytes", "loaded"), ("spill_store_bytes", "stored")) if row.get(name)]
-    said = [f"{row['registers']} registers a thread", "no spills"]
+    said = [f"{row['registers']} registers a thread"]
     if spilled:
         seen = "" if used_local is None else ", and the profiled calls used it" if used_local else ", which the profiled calls never reached"
-        said[1] = f"spills or local arrays: {' and '.join(spilled)} by a thread{seen}"
+        said.append(f"spills or local arrays: {' and '.join(spilled)} by a thread{seen}")
+    elif "spill_load_bytes" in row:
+        said.append("no spills")
+    elif used_local is not None:
+        said.append("local memory used: spills or local arrays" if used_local else "no spills")
     said.append(f"{row.get('shared_bytes', 0)} bytes of shared memory a block")
     if "occupancy" in row:
         said.append(f"occupancy of {100 * float(row['occupancy']):.0f} % possible, limited by {row.get('occupancy_limit', 'its registers')}")

@@ -67,12 +67,12 @@ def diagnosed(situation: Situation, attempt: Attempt) -> Diagnosis:
 
 def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
     """Returns the methods that the diagnosis allows, without those that failed at this point and, on a plateau, without the families that brought no
-    gain."""
+    gain. Methods that only tune a settled structure wait until another one was tried, unless there is no other."""
     if found.bottleneck == "none":
         return []
     memory, left = Memory.of(situation), families_to_leave(situation)
     where, operators = str((situation.step or {}).get("id", "")), steps.operators_in(situation)
-    return [
+    found_open = [
         name
         for name in dict.fromkeys([*found.methods, *_structures(situation, found)])
         if family(name) not in left
@@ -81,6 +81,9 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
         and situation.orders.refuses(name) is None
         and all(strategy.meets(operators) for strategy in strategies_of(name))
     ]
+    if any(tried.over != "eager" for tried in memory.tries):
+        return found_open
+    return [name for name in found_open if not any(strategy.finishes for strategy in strategies_of(name))] or found_open
 
 
 def _structures(situation: Situation, found: Diagnosis) -> list[str]:

@@ -8,17 +8,23 @@ keeps the kernels; one that removes them removes one line instead of copying hun
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-ROOM = 45_000  # characters of a program that are shown; shorter ones are shown whole
+ROOM = 36_000  # characters of a program that are shown; shorter ones are shown whole
 WORTH = 400  # characters of a body; leaving out less would save nothing
+HEAVY = 0.4  # share of the time: the kernels that take it together are shown unless a program is longer than `PATIENT` times the room
+PATIENT = 2
 
 _KERNEL = re.compile(
     r"^(?:template\b[^\n]*\n)?(?:extern \"C\" )?(?:static )?__global__\s+(?:void\s+)?"
     r"(?:__launch_bounds__\([^)]*\)\s*)?(?:void\s+)?(?P<name>\w+)\([^{};]*\)\s*\{\n",
     re.MULTILINE,
 )
+_HELPER = re.compile(
+    r"^(?:template\s*<[^\n]*>\s*)?(?:static\s+)?(?:struct\s+(?P<struct>\w+)|__device__[^;{}()]*?(?P<function>\w+)\()[^;{}]*\{", re.MULTILINE
+)
+_COMMENTS = re.compile(r"(?:^//[^\n]*\n)+\Z", re.MULTILINE)
 _HOST = re.compile(r"^extern \"C\" int (?P<name>\w+)\([^{};]*\)\s*\{", re.MULTILINE)
 _END = re.compile(r"^\}", re.MULTILINE)
 _KEPT = re.compile(r"^[ \t]*// \(kept: (?P<id>\w+), [^\n]*\)[ \t]*$\n?", re.MULTILINE)
@@ -55,34 +61,110 @@ class Shortened:
         """Return a text with every marker replaced by the body that it stands for. Raises `KeyError` with the name of an unknown one."""
         return _KEPT.sub(lambda found: self.bodies[found["id"]], written)
 
-    def note(self) -> str:
-        """Describe the markers to the one who edits; empty if nothing was left out."""
+    def note(self, edits: bool = True) -> str:
+        """Describe the markers to the one who edits the program, or who only reads it; empty if nothing was left out."""
         if not self.bodies:
             return ""
+        what = (
+            f"{len(self.bodies)} pieces are left out to save room: kernels that take least of the device's time, and helpers that only they use. "
+            "A line `// (kept: NAME, 40 lines of KERNELS)` stands for"
+        )
+        if not edits:
+            return f"{what} each; the Coder can name, keep, remove or rewrite them."
         return (
-            f"{len(self.bodies)} kernels are left out to save room, those that take least of the device's time. A line "
-            "`// (kept: NAME, 40 lines of KERNELS)` stands for the kernels of the host function NAME and for that function, and is replaced by them "
-            "before the program is built. Keep the line where they stay, in a whole file too; remove the line to remove them, or write your own "
-            "in its place."
+            f"{what} a helper, or for the kernels of the host function NAME and for that function, and is replaced by them before the program is "
+            "built. Keep the line where they stay, in a whole file too; remove the line to remove them, or write your own in its place."
         )
 
 
 def shortened(program: str, times: Mapping[str, float], wanted: str = "", room: int = ROOM) -> Shortened:
-    """Return a program within about `room` characters: the kernels with the least time are left out first. Those whose names stand in `wanted` (an
-    order) come last. `times`: device time by kernel name, in any unit; a kernel that is not there counts as 0."""
+    """Return a program within about `room` characters: the kernels with the least time are left out first, those whose names stand in `wanted` (an
+    order) last. Helpers that nothing shown uses follow; the kernels with the most time stay. `times`: device time by kernel name, in any unit; a
+    kernel that is not there counts as 0."""
     named = set(re.findall(r"\w+", wanted))
+    order = sorted(_pieces(program), key=lambda piece: (piece.meant(named), _time(piece, times), -piece.size))
+    heavy = _heavy(order, times)
     excess = len(program) - room
-    left_out: list[Piece] = []
-    for piece in sorted(_pieces(program), key=lambda piece: (piece.meant(named), sum(times.get(name, 0.0) for name in piece.kernels), -piece.size)):
+    left_out = _taken([piece for piece in order if piece not in heavy], excess)
+    excess -= sum(piece.size for piece in left_out)
+    if left_out and excess > 0:
+        left_out += (helpers := _unused_helpers(program, left_out))
+        excess -= sum(piece.size for piece in helpers)
+    left_out += _taken([piece for piece in order if piece in heavy], excess - (PATIENT - 1) * room)
+    return Shortened(_without(program, left_out), {piece.name: program[piece.begin : piece.end] for piece in left_out})
+
+
+def _time(piece: Piece, times: Mapping[str, float]) -> float:
+    return sum(times.get(name, 0.0) for name in piece.kernels)
+
+
+def _heavy(pieces: Sequence[Piece], times: Mapping[str, float]) -> list[Piece]:
+    """Return the pieces with the most time that together take the share `HEAVY` of it."""
+    found: list[Piece] = []
+    left = HEAVY * sum(_time(piece, times) for piece in pieces)
+    for piece in sorted(pieces, key=lambda piece: -_time(piece, times)):
+        if left <= 0:
+            break
+        found.append(piece)
+        left -= _time(piece, times)
+    return found
+
+
+def _taken(pieces: Sequence[Piece], excess: int) -> list[Piece]:
+    """Return the first pieces whose sizes make up for the excess."""
+    found: list[Piece] = []
+    for piece in pieces:
         if excess <= 0:
             break
         if piece.size >= WORTH:
-            left_out.append(piece)
+            found.append(piece)
             excess -= piece.size
+    return found
+
+
+def _without(program: str, pieces: Sequence[Piece]) -> str:
     text = program
-    for piece in sorted(left_out, key=lambda piece: -piece.begin):
+    for piece in sorted(pieces, key=lambda piece: -piece.begin):
         text = f"{text[: piece.begin]}{piece.marker(program)}\n{text[piece.end :]}"
-    return Shortened(text, {piece.name: program[piece.begin : piece.end] for piece in left_out})
+    return text
+
+
+def _unused_helpers(program: str, left_out: Sequence[Piece]) -> list[Piece]:
+    """Return the structs and device functions that nothing shown uses any more, helpers of helpers included."""
+    helpers: list[Piece] = []
+    for found in _HELPER.finditer(program):
+        close = _closing(program, found.end() - 1)
+        if close is not None and program[close - 1] == "\n":  # a body of several lines
+            name, line_end = found["struct"] or found["function"], program.find("\n", close) + 1
+            helpers.append(Piece(name, found.start(), line_end or len(program), (name,)))
+    helpers = [helper for helper in helpers if all(helper.end <= piece.begin or piece.end <= helper.begin for piece in left_out)]
+    names = [helper.name for helper in helpers] + [piece.name for piece in left_out]
+    helpers = [helper for helper in helpers if names.count(helper.name) == 1 and helper.size >= WORTH]
+    gone: list[Piece] = []
+    while True:
+        shown = _without(program, [*left_out, *gone])
+        more = [h for h in helpers if h not in gone and len(re.findall(rf"\b{h.name}\b", _without_markers(shown))) == _own_mentions(program, h)]
+        if not more:
+            return gone
+        gone += more
+
+
+def _closing(program: str, opening: int) -> int | None:
+    """Return the position of the brace that closes the one at `opening`, or null."""
+    depth = 0
+    for found in re.compile(r"[{}]").finditer(program, opening):
+        depth += 1 if found[0] == "{" else -1
+        if depth == 0:
+            return found.start()
+    return None
+
+
+def _own_mentions(program: str, helper: Piece) -> int:
+    return len(re.findall(rf"\b{helper.name}\b", program[helper.begin : helper.end]))
+
+
+def _without_markers(text: str) -> str:
+    return _KEPT.sub("", text)
 
 
 def _pieces(program: str) -> list[Piece]:
@@ -99,8 +181,14 @@ def _pieces(program: str) -> list[Piece]:
         mine = [kernel for kernel, end in kernels if last <= kernel.start() and end < host.start()]
         last = close.end()
         if mine:
-            pieces.append(Piece(host["name"], mine[0].start(), close.end() + 1, tuple(kernel["name"] for kernel in mine)))
+            pieces.append(Piece(host["name"], _below_title(program, mine[0].start()), close.end() + 1, tuple(kernel["name"] for kernel in mine)))
             hosted |= {kernel.start() for kernel in mine}
     pieces += [Piece(kernel["name"], kernel.end(), end, (kernel["name"],)) for kernel, end in kernels if kernel.start() not in hosted]
     names = [piece.name for piece in pieces]
     return [piece for piece in pieces if names.count(piece.name) == 1]
+
+
+def _below_title(program: str, begin: int) -> int:
+    """Return where the comment above a kernel goes on after its first line, which says what the kernel computes and stays in sight."""
+    comment = _COMMENTS.search(program, max(begin - 2000, 0), begin)
+    return comment.start() + len(comment[0].split("\n", 1)[0]) + 1 if comment is not None else begin

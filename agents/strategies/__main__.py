@@ -21,6 +21,8 @@ Rules for all of them:
 - Nothing that keeps data for later without something that is used again ("reuse source").
 - The vendor's products and convolutions stay, unless their time leaves room above the floor.
 - A cure is advised only where the diagnosis has named its fault.
+- A strategy whose *Not for* follows from the task's shapes or from the program's kernels is not offered; what is unknown rules nothing out.
+- A first plan offers nothing that mends a kernel, because there is none yet.
 - What is faster is measured, never assumed; what was tried and brought nothing is not tried again as it was.
 """
 

@@ -3,6 +3,7 @@ each."""
 
 from __future__ import annotations
 
+from agents.strategies import fitting
 from agents.strategies.cures import CURES, no_reuse
 from agents.strategies.strategy import Facts, Strategy
 from agents.strategies.structures import STRUCTURES, always, far_from_floor, multiplies, reduces
@@ -36,6 +37,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         references=("arXiv 2603.02637", "Jia et al., TASO, SOSP 2019"),
         cures=("split-fusion",),
         cures_when=lambda facts: not facts.reductions,
+        veto=fitting.chains,
     ),
     Strategy(
         name="fuse-row-reduction",
@@ -58,6 +60,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="one pass over the result instead of one per operator; little gain where the matmul or convolution dominates",
         forbidden="replacing the library's matmul or convolution itself, unless a kernel of equal accuracy has measured faster",
         references=("NVIDIA cuBLASLt documentation, epilogues",),
+        veto=fitting.library_computes_products,
     ),
     Strategy(
         name="one-pass-softmax",
@@ -69,6 +72,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         forbidden="rows that fit in registers or shared memory, which are already read only once",
         references=("Milakov and Gimelshein, arXiv 1805.02867",),
         needs=r"softmax|logsumexp|amax|\bexp\b",
+        veto=fitting.rows_exceed_fast_memory,
     ),
     Strategy(
         name="row-cache",
@@ -79,7 +83,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="no memory traffic in later passes, so each row is read only once",
         forbidden="rows that exceed the fast memory, or take so much of it that occupancy falls below two blocks",
         references=("arXiv 2603.02637",),
-        veto=no_reuse,
+        veto=fitting.every(no_reuse, fitting.rows_fit_fast_memory),
     ),
     Strategy(
         name="vectorise",
@@ -102,6 +106,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         forbidden="two or more rows per SM, or rows of fewer than about 4,096 elements, where the second step costs more than it saves",
         references=("CUB device reduction",),
         cures=("few-blocks",),
+        veto=fitting.long_rows,
     ),
     Strategy(
         name="non-temporal-stores",
@@ -112,17 +117,18 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="the read for ownership saved: up to a third of the traffic of a copy-like kernel",
         forbidden="outputs that the next operator would still find in cache",
         references=("Intel optimisation manual, non-temporal stores",),
+        veto=fitting.every(fitting.outputs_exceed_cache, fitting.quiet_memory),
     ),
     Strategy(
         name="cuda-graph",
         title="Replay a call's launches as one CUDA graph",
         answers=("launch", "latency"),
         when=_many_small_launches,
-        applies="the device waits for the host before or between launches, and shapes are the same in every call",
+        applies="the device waits for the host between launches, and shapes are the same in every call",
         expectation="no device time lost waiting for launches: 1.2 to 8x where launches dominate, nothing where the device never waits",
         forbidden="data-dependent control flow, random numbers that must change between replays, host synchronisation, changing shapes",
         references=("NVIDIA CUDA programming guide, CUDA graphs",),
-        veto=_no_graph,
+        veto=fitting.every(_no_graph, fitting.host_waits, fitting.gaps_between),
         devices=("cuda",),
     ),
     Strategy(
@@ -135,6 +141,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         forbidden="a single convolution shorter than about 20 us, where converting the layout costs more than it saves",
         references=("PyTorch documentation, channels last memory format",),
         needs=r"conv|pool",
+        veto=fitting.library_computes_products,
     ),
     Strategy(
         name="leave-to-library",
@@ -145,6 +152,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="the speed of the library's operators for this group, and their correctness",
         forbidden="unmeasured groups, since a guess that the library is faster is not a measurement",
         references=("arXiv 2603.02637",),
+        mends=True,
     ),
     Strategy(
         name="own-pool",
@@ -167,6 +175,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         forbidden="expensive functions ahead of overlapping windows, where they would be recomputed for every window",
         references=("Howard et al., arXiv 1704.04861",),
         needs=r"conv",
+        veto=fitting.depthwise,
     ),
     Strategy(
         name="own-scan",
@@ -190,6 +199,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         "network in shared memory",
         references=("Batcher, Sorting networks and their applications, AFIPS 1968",),
         needs=r"sort|topk|kthvalue|median|\bmax\b|argm|unique",
+        veto=fitting.sorted_rows,
     ),
     Strategy(
         name="atomic-sums",
@@ -200,7 +210,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="no write and read-back of the terms: each is accumulated into its element of the result as soon as it is computed",
         forbidden="sums that must be identical in every run; thousands of terms for each of a few elements, whose atomics contend",
         references=("Fey and Lenssen, Fast graph representation learning with PyTorch Geometric, 2019 (arXiv 1903.02428)",),
-        needs=r"index_add|index_put|index_reduce|scatter|segment|bincount",
+        needs=r"index_add|index_put|index_reduce|scatter_add|scatter_reduce|segment|bincount",
     ),
     Strategy(
         name="own-matvec",
@@ -211,6 +221,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="the time of a single read of the matrix",
         forbidden="a matrix that is not stored row by row, or one smaller than about 1 MB, where the launch costs more than the product",
         references=("Williams, Waterman and Patterson, Roofline, CACM 52(4), 2009",),
+        veto=fitting.vectors,
     ),
     Strategy(
         name="persistent-recurrence",
@@ -223,6 +234,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         references=("Diamos et al., Persistent RNNs, ICML 2016", "Appleyard, Kocisky and Blunsom, arXiv 1604.01946"),
         devices=("cuda",),
         needs=r"lstm|gru|rnn|\bsigmoid\b|\btanh\b",
+        veto=fitting.recurs,
     ),
     Strategy(
         name="block-size",
@@ -233,6 +245,8 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="1.02 to 1.2x",
         forbidden="programs for which structural strategies are still untried",
         references=("Ansor, arXiv 2006.06762",),
+        mends=True,
+        finishes=True,
     ),
     *STRUCTURES,
     *CURES,

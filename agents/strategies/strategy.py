@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from agents.strategies.how_to import how_tos
+from verifier.profiling.diagnosing.structure import Structure
 
 HOST_SETS_THE_PACE = 0.2  # share of a call in which the device waits for the host; from here on, host work is worth a method in any class
 HOST_IS_WORTH_A_METHOD = 0.03  # share of a call; a smaller gain is not told from noise
@@ -36,6 +37,23 @@ class Facts:
     scores: bool | None = None  # a softmax lies between two products
     registers_alone: bool | None = None  # registers, and no other resource, bound the resident blocks of the slowest own kernel
     registers: int | None = None  # registers per thread in the slowest own kernel
+    structure: Structure | None = None  # shapes of the task's products, rows and sorts
+    functions: bool | None = None  # the task has transcendental functions
+    largest_bytes: int | None = None  # the task's largest tensor
+    dependent_steps: int | None = None  # steps of a recurrence that follow each other
+    units: int = 0  # multiprocessors or threads; 0 means unknown
+    cache_bytes: int = 0  # the cache that all units share; 0 means unknown
+    unit_cache_bytes: int = 0  # shared memory of a multiprocessor; 0 means unknown
+    kernels: float | None = None  # kernels that run in a call, those inside a CUDA graph included
+    own_kernels: float | None = None  # of those, the program's own
+    short_kernels: float | None = None  # of those, the ones too short to fill a launch's latency
+    library_products: bool | None = None  # a library computes a product
+    gap_share: float | None = None  # share of a call in which the device waits between pieces of work
+    slowest_blocks: int | None = None  # blocks of the slowest own kernel's grid
+    slowest_waves: float | None = None  # of its blocks over those that can be resident at once
+    quiet_memory: bool | None = None  # no kernel that takes a tenth of the device's time or more uses DRAM much
+    streams: bool | None = None  # a kernel that takes a tenth of the device's time or more uses DRAM much, but is not at its ceiling
+    waits: float | None = None  # times that the host waits for the device within a call
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first
 
     @property
@@ -64,6 +82,8 @@ class Strategy:
     cures: tuple[str, ...] = ()  # names of the diagnosed faults that the strategy fixes
     cures_when: Callable[[Facts], bool] = lambda facts: True  # decides which of several cures for a fault fits
     only_cures: bool = False  # useful only if its fault was diagnosed
+    finishes: bool = False  # tunes a structure that is settled, so that it waits until a method was tried
+    mends: bool = False  # changes a kernel that exists, so that no plan can choose it before there is a program
     needs: str = ""  # a pattern that one of the task's operators must match; "" if it fits any task
 
     def meets(self, operators: Collection[str] | None) -> bool:

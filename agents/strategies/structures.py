@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from agents.strategies import fitting
 from agents.strategies.cures import GUIDE, no_reuse
 from agents.strategies.strategy import Facts, Strategy
 
 HOPPER = (9, 0)
 AMPERE = (8, 0)
 NEAR_VENDOR = 1.5  # a vendor's product is not replaced if its time is below this multiple of the floor
-SCATTERS = r"index_add|index add|index_put|scatter|segment|embedding_bag|bincount"  # operators that write to data-dependent positions
+SCATTERS = r"index_add|index add|index_put|index_reduce|scatter_add|scatter_reduce|segment|embedding_bag|bincount"  # sums at positions that data give
 MANY_REGISTERS = 96  # registers per thread above which they limit the number of resident warps
 
 
@@ -96,6 +97,7 @@ BLOCKS: tuple[Strategy, ...] = (
         expectation="no memory traffic between the operators and a single launch: 1.5 to 5x where operators are short",
         forbidden="weights larger than L2 that every tile rereads; a matmul that fills the device for 100 us or more by itself",
         references=("Dao et al., arXiv 2205.14135", "Wu et al., Mirage, arXiv 2405.05751"),
+        veto=fitting.several_kernels,
     ),
     Strategy(
         name="grouped-product",
@@ -106,6 +108,7 @@ BLOCKS: tuple[Strategy, ...] = (
         expectation="one launch instead of one per group, with the tiles of all groups filling the device together: 2 to 8x over a host loop",
         forbidden="groups of equal size that the library's batched GEMM takes as they are",
         references=("CUTLASS documentation, grouped kernel schedulers", "Gale et al., MegaBlocks, arXiv 2211.15841"),
+        veto=fitting.groups,
     ),
     Strategy(
         name="gather-by-key",
@@ -131,6 +134,7 @@ LAUNCHES: tuple[Strategy, ...] = (
         forbidden="more blocks than can be resident at once; phases that want different block shapes or very different register counts",
         references=("NVIDIA CUDA C++ Programming Guide, cooperative groups",),
         devices=("cuda",),
+        veto=fitting.short_kernels,
     ),
     Strategy(
         name="dependent-launch",
@@ -141,7 +145,7 @@ LAUNCHES: tuple[Strategy, ...] = (
         expectation="2 to 5 us saved per pair of kernels, inside a CUDA graph as well",
         forbidden="GPUs below compute capability 9.0; a kernel that reads its predecessor's results before it has waited for them",
         references=("NVIDIA CUDA C++ Programming Guide, programmatic dependent launch",),
-        veto=_hopper,
+        veto=fitting.every(_hopper, fitting.own_kernels_in_a_row),
         devices=("cuda",),
     ),
 )
@@ -166,6 +170,7 @@ ALGORITHMS: tuple[Strategy, ...] = (
         expectation="calls without the folded operators",
         forbidden="anything that depends on an input, batch statistics in train mode, folded copies that are not refreshed when weights change",
         references=("Jacob et al., CVPR 2018, section 3.2",),
+        veto=fitting.foldable,
     ),
     Strategy(
         name="one-pass-moments",
@@ -176,6 +181,7 @@ ALGORITHMS: tuple[Strategy, ...] = (
         expectation="one read fewer: up to 1.5x where rows come from memory",
         forbidden="the mean of squares minus the squared mean, which cancels for data far from zero",
         references=("Welford 1962", "Chan, Golub and LeVeque 1983"),
+        needs=r"norm|\bvar|\bstd",
     ),
     Strategy(
         name="stream-through-softmax",
@@ -188,6 +194,7 @@ ALGORITHMS: tuple[Strategy, ...] = (
         "speed",
         references=("Dao et al., arXiv 2205.14135", "Milakov and Gimelshein, arXiv 1805.02867"),
         needs=r"softmax|attention|\bexp\b",
+        veto=fitting.scores_exceed_cache,
     ),
 )
 
@@ -201,7 +208,7 @@ REUSE: tuple[Strategy, ...] = (
         expectation="more arithmetic per load, growing with the side of the register tile: 2 to 4x over one result per thread",
         forbidden="a matmul that the vendor library runs near the floor; more than about 128 registers per thread",
         references=("Volkov and Demmel, SC 2008",),
-        veto=_tiles,
+        veto=fitting.every(_tiles, fitting.plain_products),
     ),
     Strategy(
         name="software-pipeline",
@@ -235,7 +242,7 @@ REUSE: tuple[Strategy, ...] = (
         expectation="fewer reads from memory: 1.05 to 1.4x on custom matmuls whose operands exceed L2",
         forbidden="operands that fit in L2, kernels without shared tiles",
         references=("Tillet et al., Triton, MAPL 2019", "CUTLASS documentation, threadblock swizzling"),
-        veto=_tiles,
+        veto=fitting.every(_tiles, fitting.operands_exceed_cache),
     ),
     Strategy(
         name="read-only-cache",
@@ -260,6 +267,8 @@ ACCESS: tuple[Strategy, ...] = (
         expectation="1.1 to 1.5x, until the bandwidth is saturated",
         forbidden="kernels at the bandwidth ceiling; unrolling that spills",
         references=("Little's law; Volkov, Better performance at lower occupancy, GTC 2010",),
+        mends=True,
+        veto=fitting.streams,
     ),
     Strategy(
         name="align-and-tail",
@@ -270,6 +279,9 @@ ACCESS: tuple[Strategy, ...] = (
         expectation="1.02 to 1.1x: the last few per cent of a streaming kernel",
         forbidden="programs for which structural strategies are still untried",
         references=(GUIDE,),
+        mends=True,
+        veto=fitting.streams,
+        finishes=True,
     ),
 )
 
@@ -283,6 +295,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         expectation="1.1 to 1.5x from overlapping latencies and shared index arithmetic",
         forbidden="grids that would shrink below two blocks per SM",
         references=("Volkov, Better performance at lower occupancy, GTC 2010",),
+        veto=fitting.enough_blocks,
     ),
     Strategy(
         name="warp-a-row",
@@ -294,6 +307,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         expectation="1.2 to 2x on short rows, without barriers or shared memory",
         forbidden="rows of more than about 2,048 elements, which do not fit in the registers of a warp",
         references=("arXiv 2511.01884", GUIDE),
+        veto=fitting.short_rows,
     ),
     Strategy(
         name="split-k",
@@ -304,7 +318,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         expectation="a speed-up of up to the number of splits, minus one extra pass over the result: 1.2 to 4x",
         forbidden="matmuls with enough tiles; atomics where results must be bitwise reproducible",
         references=("Osama et al., Stream-K, arXiv 2301.03598",),
-        veto=vendor_stays,
+        veto=fitting.every(vendor_stays, fitting.deep_products),
     ),
     Strategy(
         name="persistent-kernel",
@@ -315,6 +329,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         expectation="1.05 to 1.2x; more where the prologue is long",
         forbidden="single-wave kernels; tiles that need all other blocks of the device",
         references=("Gupta, Stuart and Owens, A study of persistent threads, 2012",),
+        veto=fitting.several_waves,
     ),
     Strategy(
         name="warp-roles",
@@ -325,7 +340,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         expectation="1.05 to 1.3x over a plain pipeline",
         forbidden="older GPUs; kernels without a pipeline",
         references=("Shah et al., FlashAttention-3, arXiv 2407.08608",),
-        veto=_hopper_tiles,
+        veto=fitting.every(_hopper_tiles, fitting.tensor_pipeline),
         devices=("cuda",),
     ),
     Strategy(
@@ -337,6 +352,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         expectation="the additional resident warps: 1.05 to 1.4x",
         forbidden="matmul tiles, which want many registers and few warps",
         references=(GUIDE, "arXiv 2603.10085"),
+        mends=True,
     ),
 )
 
@@ -350,6 +366,7 @@ ARITHMETIC: tuple[Strategy, ...] = (
         expectation="1.2 to 3x where functions, not memory, are the bottleneck",
         forbidden="errors beyond the bound anywhere in the argument range; memory-bound kernels",
         references=("NVIDIA CUDA C++ Programming Guide, mathematical functions", "Muller, Elementary Functions, 2016"),
+        veto=fitting.functions,
     ),
     Strategy(
         name="fewer-instructions",
@@ -360,6 +377,7 @@ ARITHMETIC: tuple[Strategy, ...] = (
         expectation="1.1 to 1.5x",
         forbidden="memory-bound kernels",
         references=(GUIDE, "arXiv 2603.10085"),
+        mends=True,
     ),
     Strategy(
         name="split-product",
@@ -370,7 +388,7 @@ ARITHMETIC: tuple[Strategy, ...] = (
         expectation="1.5 to 3x over the fp32 units; meeting the error bound depends on how sums are accumulated",
         forbidden="sums of more than about 32 terms in the tensor cores' own accumulator, which rounds down; policies that allow a single product",
         references=("Ootomo and Yokota, arXiv 2203.03341",),
-        veto=_split_fits,
+        veto=fitting.every(_split_fits, fitting.large_products),
         devices=("cuda",),
     ),
     Strategy(
@@ -408,6 +426,8 @@ SYNCHRONISATION: tuple[Strategy, ...] = (
         expectation="1.2 to 2.4x on reductions, as sixteen barriers become one or two",
         forbidden="reductions that already use shuffles",
         references=("arXiv 2511.01884", "Harris, Optimizing Parallel Reduction in CUDA"),
+        mends=True,
+        veto=fitting.large_reductions,
     ),
 )
 
@@ -421,6 +441,7 @@ SPACE: tuple[Strategy, ...] = (
         expectation="1.1 to 3x where matmuls shorter than about 20 us dominate",
         forbidden="global switches that outlive the call; a precision other than the policy's",
         references=("NVIDIA cuBLASLt documentation", "PyTorch documentation, addmm and baddbmm"),
+        veto=fitting.library_computes_products,
     ),
     Strategy(
         name="lean-forward",
@@ -442,6 +463,7 @@ SPACE: tuple[Strategy, ...] = (
         forbidden="memory-bound kernels, which would move their data twice",
         references=("arXiv 2603.10085",),
         veto=lambda facts: "it would move the data twice, and the program is memory-bound" if facts.bottleneck == "memory" else None,
+        mends=True,
     ),
 )
 

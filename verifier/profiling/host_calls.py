@@ -60,7 +60,28 @@ def host_calls(timeline: Timeline) -> HostCalls | None:
     found.begin_us = _mean([first - begins[i] for i, first, _, _ in worked]) * count
     found.gap_us = _mean([last - first - busy for _, first, last, busy in worked]) * count
     found.after_us = _mean([ends[i] - last for i, _, last, _ in worked]) * count
+    first = [device[inside[device] == i][np.argmin(start[device[inside[device] == i]])] for i, *_ in worked]
+    found.begin_calls_us, found.begin_launch_us = _before_work(timeline, [float(begins[i]) for i, *_ in worked], first, count)
     return _per_call(found, copies, count)
+
+
+def _before_work(timeline: Timeline, begins: list[float], first: list[int], count: int) -> tuple[float | None, float | None]:
+    """Returns, summed over the calls, the time in CUDA calls before the one that launches the first work, and the time from that call's begin to the
+    device's start; null if a first work's launch was not recorded. The rest until the first work is the host's own: Python, PyTorch's operators and
+    allocator, checks."""
+    columns = timeline.columns
+    start, end = columns["start"], columns["start"] + columns["duration"]
+    api = np.flatnonzero(columns["kind"] == _API)
+    calls_us, launch_us = [], []
+    for begin, work in zip(begins, first, strict=True):
+        launches = api[(columns["correlation"][api] == columns["correlation"][work]) & (columns["correlation"][api] > 0)]
+        if not len(launches):
+            return None, None
+        launched = float(start[launches].min())
+        before = api[(start[api] >= begin) & (start[api] < launched)]
+        calls_us.append(_union(start[before], np.minimum(end[before], launched)))
+        launch_us.append(float(start[work]) - max(launched, begin))
+    return (_mean(calls_us) * count, _mean(launch_us) * count) if calls_us else (None, None)
 
 
 def _last_waits(timeline: Timeline, inside: np.ndarray, count: int) -> list[float]:
@@ -104,5 +125,6 @@ def _per_call(found: HostCalls, copies: dict[str, Moved], count: int) -> HostCal
     figures = {
         name: round(value / count, 3) for name, value in found.model_dump(include={"waits", "wait_us", "allocations", "allocation_us"}).items()
     }
-    figures |= {name: round(getattr(found, name) / count, 3) for name in ("device_us", "kernel_us", "begin_us", "gap_us", "after_us")}
+    names = ("device_us", "kernel_us", "begin_us", "begin_calls_us", "begin_launch_us", "gap_us", "after_us")
+    figures |= {name: round(value / count, 3) for name in names if (value := getattr(found, name)) is not None}
     return found.model_copy(update={**figures, "fills": each(found.fills), "copies": {name: each(moved) for name, moved in copies.items()}})

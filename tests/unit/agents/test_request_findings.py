@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_requests import H200, passed, profile, situation
+from test_requests import H200, compiled, group, passed, profile, situation
 
-from agents.diagnosis import SHOWN_METHODS, Diagnosis, allowed
+from agents.diagnosis import SHOWN_METHODS, Cause, Diagnosis, Evidence, allowed
+from agents.floor import floor_of_group, floor_of_step, groups_of
 from agents.roles import digest, measured
 from agents.roles.llm_coder import method_text
-from agents.roles.rules_verifier import diagnosed
+from agents.roles.rules_verifier import diagnosed, open_methods
 from agents.roles.situation import Advice, Attempt
 from agents.strategies import Facts, by_name
 from verifier.graph import Capture, Graph
@@ -106,7 +107,7 @@ def test_a_recurrence_says_the_steps_that_its_floor_does_not_count():
     assert task_facts(capture).dependent_steps == 6 * 512
     found = counted()
     said = measured.measured_text(found, situation(found, capture=capture))
-    assert "no dependent steps: 3,072 time steps" in said and "3.07 ms together" in said and "0.0996 us a dependent step" in said
+    assert "no dependent steps: 3,072 steps of a recurrence" in said and "3.07 ms together" in said and "0.0996 us a dependent step" in said
     assert "dependent" not in measured.measured_text(found, situation(found))
     capture.flops = 18 * 10**9
     found.profile.host.device_us = 480
@@ -165,7 +166,89 @@ def test_products_on_tensor_cores_are_not_told_to_go_there():
 
 
 def test_the_busy_device_has_one_figure():
-    found = counted()
+    found = counted(metrics={**COUNTED, counters.L2_SHARE: 30.0, counters.DRAM_SHARE: 25.0})
     found.profile.host.device_us = 480
     said = diagnosed(situation(found, capture=Capture(task="t", mode="train", flops=10**6, bytes_min=10**6)), found)
     assert said.bottleneck == "latency" and "device busy" not in [evidence.figure for evidence in said.evidence]
+
+
+def test_a_class_is_bound_only_by_what_counters_saw_busy():
+    capture = Capture(task="t", mode="train", flops=18 * 10**9, bytes_min=10**6)  # 31 % of 3xTF32 in 0.5 ms
+    idle = {**COUNTED, counters.L2_SHARE: 30.0, counters.DRAM_SHARE: 25.0, counters.SM_SHARE: 44.0}
+    quiet, busy = counted(metrics=idle), counted(metrics=idle | {counters.SM_SHARE: 64.0})
+    for attempt in (quiet, busy):
+        attempt.profile.host.device_us = 480
+    found = diagnosed(situation(quiet, capture=capture), quiet)
+    assert found.bottleneck == "latency" and "the multiprocessors are 44 % and L2 or DRAM 30 % busy" in found.text
+    found = diagnosed(situation(busy, capture=capture), busy)
+    assert found.bottleneck == "compute" and found.text.startswith("Bound by arithmetic: the multiprocessors are 64 % busy while the device works")
+    blind = counted(metrics={}, stalls={}, occupancy=None, resources={"tensor_instructions": 12})
+    blind.profile.host.device_us = 480
+    found = diagnosed(situation(blind, capture=capture), blind)
+    assert found.text.startswith("Nearest to its ceiling is arithmetic") and "without counters it is not known what else is busy" in found.text
+    assert "31 % of the call on tensor cores" in found.text, "its machine code shows that it uses them"
+    assert "12 tensor-core instructions in its code" in measured.resources_text(blind, H200)
+
+
+def test_a_product_without_counters_is_not_said_to_have_too_few_warps():
+    capture = Capture(task="t", mode="train", flops=18 * 10**9, bytes_min=10**6)
+    blind = counted(metrics={}, stalls={}, occupancy=None)
+    assert "low-occupancy" not in [fault.name for fault in diagnosed(situation(blind, capture=capture), blind).faults]
+
+
+def test_every_fault_is_told_where_its_cure_is_offered():
+    causes = [Cause(name="barrier-stalls", lost_us=us, kernel=f"k{us}<(int)8>(float*)", says="Warps wait.") for us in (90, 50)]
+    found = Diagnosis(bottleneck="latency", text="Latency bound.", evidence=[Evidence(figure="time a call", value=1000.0)], faults=causes)
+    assert "- also, up to 9 %, 5 % of the call, in k90<8>, k50<8>: Warps wait." in digest.diagnosis_text(found)
+    told = found.model_copy(update={"text": "Warps wait. Latency bound."})
+    assert "also" not in digest.diagnosis_text(told)
+
+
+def test_spills_are_said_where_they_are_known():
+    library = counted(own=False, name="gemm", share=0.4, metrics={counters.TENSOR_SHARE: 44.0}, resources={})
+    said = measured.resources_text(library, H200)
+    assert "128 registers a thread" in said and "spill" not in said
+    assert "no spills" in measured.resources_text(counted(own=False, name="gemm", resources={}), H200), "the profiler saw no access to local memory"
+
+
+def test_a_name_that_was_recorded_cut_loses_what_nothing_closes():
+    cut = "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast(at::TensorIteratorBase&, at::native::" + "x" * 60
+    assert measured.short_name(cut) == "at::native::elementwise_kernel"
+
+
+def test_equal_groups_share_a_line_and_steps_say_what_their_groups_compute():
+    steps = [{"id": f"g{n}", "title": "linear" if n % 2 else "softmax", "space": "library", "operators": []} for n in range(1, 31)]
+    said = digest.plan_text({"summary": "s", "steps": steps})
+    assert said.splitlines()[1] == "- g1, g3, g5, g7, g9, g11, g13 and 8 more (library): linear" and len(said.splitlines()) == 3
+    known = compiled(group("g1", ["softmax"], 100), group("g2", ["relu", "add"], 200))
+    assert "operators: g1 (softmax); g2 (relu, add); exp" in digest.step_text({"id": "s1", "operators": ["g1", "g2", "exp"]}, known)
+    assert "operators: g1; g2" in digest.step_text({"id": "s1", "operators": ["g1", "g2"]})
+    alike = compiled(*(group(f"g{n}", ["linear"], 10**6) for n in range(1, 31)))
+    said = digest.floors_text(alike, situation(plan=alike))
+    assert "- g1, g2, g3, g4, g5, g6, g7 and 23 more, each: linear: " in said and said.count("linear") == 1
+
+
+def test_what_tunes_a_settled_structure_waits_until_a_method_was_tried():
+    first = counted()
+    first.profile.host.device_us = 480
+    found = Diagnosis(bottleneck="latency", methods=["block-size", "software-pipeline", "align-and-tail"])
+    assert "software-pipeline" in (names := open_methods(situation(first), found)) and not {"block-size", "align-and-tail"} & set(names)
+    second = passed(2, 6.1, base=first, rival=1.4)
+    second = replace(second, edit=replace(second.edit, strategy="vectorise"), profile=first.profile)
+    assert {"block-size", "software-pipeline", "align-and-tail"} <= set(open_methods(situation(first, second), found))
+
+
+def test_a_step_may_name_a_run_of_groups():
+    many = compiled(*(group(f"g{n}", ["linear"], 100) for n in range(1, 31)))
+    assert [g.id for g in groups_of(many, ["g28-g30", "g1"])] == ["g1", "g28", "g29", "g30"]
+    assert [g.id for g in groups_of(many, ["g2 to g4"])] == ["g2", "g3", "g4"] and not groups_of(many, ["g40-g50"])
+
+
+def test_a_group_without_products_has_no_rate_of_tensor_cores():
+    pointwise = group("g1", ["add"], 100 * 10**6, flops=10**9)
+    pointwise.family = ""
+    product = group("g2", ["matrix product"], 10**6, flops=10**9)
+    found = compiled(pointwise, product)
+    assert floor_of_group(found, pointwise).arithmetic == "fp32" and "tensor" not in floor_of_group(found, pointwise).says(brief=True)
+    assert "on tensor cores" in floor_of_group(found, product).says(brief=True)
+    assert floor_of_step(found, {"operators": ["g1", "g2"]}).flops == 10**9, "products alone"

@@ -167,7 +167,7 @@ def test_where_the_time_of_a_call_is():
     assert spent.before_us + spent.gaps_us + spent.after_us == pytest.approx(spent.host_us)
     said = spent.says()
     assert "Of a call of 520 us the device works 306 us and has nothing to do for 214 us (41 %)" in said
-    assert "before its first work" in said and "between two pieces" in said and "after its last" in said and "7 launches a call" in said
+    assert "before its first work" in said and "in all between pieces" in said and "after its last" in said and "7 launches a call" in said
     found.profile = profile()
     assert "has nothing to do for 214 us" in measured.measured_text(found, situation(found))
     seen = passed(ratio=6.0, kernels=[Kernel(name="k", calls=2, ms=0.1, share=1.0, own=True)])

@@ -1,5 +1,8 @@
 """Long programs are shown without the kernels that matter least, and a reply puts them back."""
 
+import tarfile
+from pathlib import Path
+
 import pytest
 
 from agents.llm.messages import Reply
@@ -54,3 +57,32 @@ def test_a_whole_file_may_keep_the_line_and_may_not_make_one_up():
     assert "second_kernel<<<" in read_program(Reply(text=f"```python\n{edited}```\n"), TASK, PROGRAM, shown).source
     with pytest.raises(Refused, match="stands for nothing"):
         read_program(Reply(text=f"```python\n{edited.replace('kept: second', 'kept: fourth')}```\n"), TASK, PROGRAM, shown)
+
+
+HELPERS = "".join(f"struct {name} {{\n{BODY}}};\n\n" for name in ("Shared", "Lonely"))
+HELPERS += "__device__ float brief(float x) { return x; }\n\n"  # closed on its own line: what follows is no part of it
+FIRST = kernel("first").replace("out[0]", "Shared{}, out[0]")
+SECOND = kernel("second").replace("// what second", "// second (line 3)\n// tiles, what second").replace("out[0]", "Lonely{}, out[0]")
+LONG = f'SOURCE = r"""\n{HELPERS}{FIRST}{SECOND}"""\n'
+
+
+def test_the_kernels_with_the_most_time_stay_and_helpers_of_those_left_out_go():
+    shown = shortened(LONG, TIMES, room=len(LONG) * 2 // 3)
+    assert list(shown.bodies) == ["second", "Lonely"] and shown.restored(shown.text) == LONG
+    assert "first_kernel(float* out)" in shown.text and "struct Shared" in shown.text and "struct Lonely" not in shown.text
+    assert "// second (line 3)\n// (kept: second, " in shown.text, "of the comment above a kernel its first line stays"
+    assert "Coder can" in shown.note(edits=False) and "Keep the line" not in shown.note(edits=False)
+
+
+def test_programs_of_real_runs_come_back_as_they_were():
+    archive = Path(__file__).parents[3] / "bench" / "results" / "agents-strong.tar.gz"
+    count = 0
+    with tarfile.open(archive) as recorded:
+        for member in recorded:
+            if member.name.endswith("/programs/candidate-1.py"):
+                program = recorded.extractfile(member).read().decode()
+                for room in (36_000, 8_000, 0):
+                    shown = shortened(program, {}, room=room)
+                    assert shown.restored(shown.text) == program, (member.name, room)
+                count += bool(shown.bodies)
+    assert count >= 10

@@ -11,6 +11,8 @@ from pydantic import BaseModel
 from verifier.jobs import Profile
 from verifier.report import Report
 
+COPIES = ("Memcpy", "Memset", "[CUDA mem")  # names of what is no kernel
+
 
 class CallTime(BaseModel):
     """The parts of one call in microseconds; null for a part that no timeline shows."""
@@ -20,9 +22,12 @@ class CallTime(BaseModel):
     kernel_us: float  # sum over kernels and copies: exceeds `device_us` if they overlap
     host_us: float  # time in which the device was idle
     before_us: float | None = None  # part of the idle time: until the first work on the device
+    before_calls: float | None = None  # share of `before_us` in CUDA calls ahead of the first launch: allocations, copies, attributes
+    before_launch: float | None = None  # share of `before_us` from the first launch to the device's start
     gaps_us: float | None = None  # between pieces of device work
     after_us: float | None = None  # from the end of the last piece to the return
     launches: float | None = None
+    kernels: float | None = None  # kernels that run, those inside a CUDA graph included
     waits: float | None = None  # number of times the program waited for the device
     wait_us: float | None = None  # time that the host spent in these waits
 
@@ -34,17 +39,37 @@ class CallTime(BaseModel):
         """Describes the parts in one or two sentences, for people and models."""
         said = f"Of a call of {us(self.call_us)} the device works {us(self.device_us)} and has nothing to do for {us(self.host_us)}"
         said += f" ({100 * self.host_share:.0f} %)"
-        known = [(self.before_us, "before its first work"), (self.gaps_us, "between two pieces of work"), (self.after_us, "after its last")]
+        known = [
+            (self.before_us, f"before its first work{self._before()}"),
+            (self.gaps_us, "in all between pieces of work"),
+            (self.after_us, "after its last"),
+        ]
         parts = [f"{us(value)} {where}" for value, where in known if value is not None]
-        said += f": {', '.join(parts)}." if parts else ". No timeline says where."
+        said += f": {', '.join(parts)} (as a timeline divides it)." if parts else ". No timeline says where."
         if self.kernel_us > 1.05 * self.device_us:
             said += f" Kernels overlap: they take {us(self.kernel_us)} together."
         if self.launches is not None:
-            said += f" {self.launches:.0f} launch{'es' if round(self.launches) != 1 else ''} a call, the replay of a CUDA graph counted as one."
+            said += f" {self.launches:.0f} launch{'es' if round(self.launches) != 1 else ''} a call{self._replayed()}."
         if self.waits is not None:
             said += f" The host waits for the device {self.waits:.0f} times within the call ({us(self.wait_us or 0)})." if self.waits >= 0.5 else ""
             said += " The host never waits for the device within the call." if self.waits < 0.5 else ""
         return said
+
+    def _before(self) -> str:
+        """Says what the time before the first work consists of; "" if it is unknown."""
+        if self.before_calls is None or self.before_launch is None:
+            return ""
+        own = max(1 - self.before_calls - self.before_launch, 0.0)
+        return (
+            f" (Python, PyTorch's operators and its allocator {100 * own:.0f} %, CUDA calls ahead of the first launch "
+            f"{100 * self.before_calls:.0f} %, that launch's way to the device {100 * self.before_launch:.0f} %)"
+        )
+
+    def _replayed(self) -> str:
+        """Says that a launch replays a CUDA graph, if more kernels run than are launched."""
+        if self.launches is None or self.kernels is None or self.kernels < self.launches + 1:
+            return ""
+        return f", {self.kernels:.0f} kernels: the replay of a CUDA graph counts as one launch"
 
 
 def call_time(report: Report | None, profile: Profile | None) -> CallTime | None:
@@ -60,13 +85,17 @@ def call_time(report: Report | None, profile: Profile | None) -> CallTime | None
         return None
     device = min(device, call)
     found = CallTime(call_us=call, device_us=device, kernel_us=max(host.kernel_us if host else seen, device), host_us=call - device)
-    found.launches = profile.launches_per_iteration if profile is not None else None
+    if profile is not None:
+        found.launches = profile.launches_per_iteration
+        found.kernels = sum(k.calls for k in profile.kernels if not k.name.startswith(COPIES)) / max(profile.iterations, 1)
     if host is None:
         return found
     parts = (host.begin_us, host.gap_us or 0.0, host.after_us or 0.0)
     scale = found.host_us / total if (total := sum(parts)) > 0 else 0.0
     if host.gap_us is not None:
         found.before_us, found.gaps_us, found.after_us = (part * scale for part in parts)
+    if host.begin_us > 0 and host.begin_calls_us is not None and host.begin_launch_us is not None:
+        found.before_calls, found.before_launch = host.begin_calls_us / host.begin_us, host.begin_launch_us / host.begin_us
     found.waits, found.wait_us = host.waits, host.wait_us
     return found
 

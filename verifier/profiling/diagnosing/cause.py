@@ -35,6 +35,8 @@ class Ceilings:
     workers: int  # threads, or multiprocessors
     capability: tuple[int, int] | None = None  # compute capability of a GPU; null: unknown
     product_gflops: float = 0.0  # rate of matrix products in the fastest arithmetic that the precision policy allows; 0: unknown
+    cache_bytes: int = 0  # the cache that all multiprocessors share; 0: unknown
+    unit_cache_bytes: int = 0  # shared memory of a multiprocessor; 0: unknown
     product_units: str = ""  # this arithmetic in words: "tensor cores, each fp32 product as three of TF32"
 
     @property

@@ -36,6 +36,7 @@ BUSY_ENOUGH = 0.8
 WAITING = 0.5  # share of the wall time during which a GPU worked: below it, the host's launches set the pace
 FLOOR_BEATEN = 0.9  # a program clearly below the floor had its data in a cache, so the floor does not apply
 FILLED = 0.5  # blocks of the longest kernel over those that could be resident: below it, the device is not filled
+TOLD = 0.1  # share of the call from which the arithmetic of a memory-bound program is worth a word
 TENSORS_USED = 5.0  # per cent of their peak: any kernel shows less
 WORTH = 0.1  # share of the program's time: a fault that costs less does not determine the class
 SHOWN_FAULTS = 4
@@ -91,15 +92,15 @@ def diagnose(
     headroom = report.timing.program_ms / floor_ms if floor_ms else None
     beaten = headroom is not None and headroom < FLOOR_BEATEN
     memory = bytes_min / (ceilings.bandwidth_gbs * 1e3 * time_us) if bytes_min else 0.0
-    rate, units_of = arithmetic_of(profile, ceilings)
+    rate, units_of = arithmetic_of(profile, ceilings, flops / (1e3 * time_us) if flops else 0.0)
     compute = flops / (rate * 1e3 * time_us) if flops else 0.0
     top = max(profile.kernels, key=lambda k: k.share, default=None) if profile else None
     launches = profile.launches_per_iteration if profile else None
     facts = (facts or TaskFacts()).model_copy(update={"bytes_min": bytes_min, "flops": flops})
     faults = find_faults(report, profile, ceilings, facts, time_us) if ceilings.kind == "cuda" and profile is not None else []
-    units = units_busy(profile)
     spent = call_time(report, profile) if ceilings.kind == "cuda" else None
     waiting = spent.host_share if spent is not None else None
+    units = units_busy(profile)
     bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom, waiting)
     if facts.dependent_steps >= RECURRENT_STEPS and max(memory, compute) < SETS_THE_PACE and bottleneck in ("memory", "compute", "occupancy"):
         bottleneck = "latency"  # each step waits for the one before
@@ -115,7 +116,7 @@ def diagnose(
     if worst is not None:
         evidence += worst.evidence[:3]
     evidence += _uses(bottleneck, time_us, memory, compute, ceilings, facts, profile, waiting is not None)[: max(MOST_EVIDENCE - len(evidence), 0)]
-    text = _sentence(bottleneck, headroom, memory, compute, units, profile, units_of, unfilled)
+    text = _sentence(bottleneck, headroom, memory, compute, units, profile, units_of, unfilled, facts.dependent_steps)
     if worst is not None:
         where = f" (in {base_name(worst.kernel)})" if worst.kernel else ""
         text = f"{worst.says} By estimate it costs up to {100 * worst.lost_us / time_us:.0f} % of the call{where}. {text}".strip()
@@ -142,11 +143,11 @@ def _uses(
         means = f"{_bytes(facts.bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
         found.append(Evidence(figure="least traffic, of what the bandwidth carries in a call", value=round(100 * memory, 1), unit="%", means=means))
     if bottleneck in ("compute", "latency") and facts.flops:
-        rate, units_of = arithmetic_of(profile, ceilings)
+        rate, units_of = arithmetic_of(profile, ceilings, facts.flops / (1e3 * time_us))
         means = f"{facts.flops / 1e9:.3g} GFLOP a call; {rate:.0f} GFLOP/s on {units_of}"
         found.append(Evidence(figure="the task's arithmetic, of this rate in a call", value=round(100 * compute, 1), unit="%", means=means))
     launches = profile.launches_per_iteration if profile else None
-    if bottleneck in ("launch", "latency") and launches is not None and launches >= 2:
+    if bottleneck == "launch" and launches is not None and launches >= 2:
         means = f"about {ceilings.launch_us:g} us each: {100 * launches * ceilings.launch_us / time_us:.0f} % of the time"
         found.append(Evidence(figure="launches a call", value=round(launches, 1), means=means))
     if profile is not None and profile.device_busy is not None and not told and bottleneck in ("launch", "latency"):
@@ -229,25 +230,34 @@ def _classify(
             return "occupancy"
         if busy is not None and busy < 0.6:
             return "latency"
+    units = units_busy(profile)
+    if units is not None:  # counted: what the units do decides, and not what the task requires of them
+        if max(units) < SETS_THE_PACE:
+            return "latency"
+        return "compute" if units[0] >= units[1] else "memory"
     if max(memory, compute) >= SETS_THE_PACE / 2:
         return "memory" if memory >= compute else "compute"
-    units = units_busy(profile)
-    if units is not None and max(units) >= SETS_THE_PACE:  # busier than the task requires
-        return "compute" if units[0] >= units[1] else "memory"
     return "latency"
 
 
 def units_busy(profile: Profile | None) -> tuple[float, float] | None:
-    """Returns how busy multiprocessors and memory were in a call according to Nsight Compute: the time-weighted mean of the kernels' shares of peak.
-    Returns null without counters, or if they cover less than half of the time."""
+    """Returns how busy multiprocessors and the memory behind them (L2 and DRAM) are while the device works, according to Nsight Compute: the
+    time-weighted mean of the kernels' shares of peak. Returns null without counters, or if they cover less than half of the time."""
     if profile is None:
         return None
-    found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)) for kernel in profile.kernels]
+    found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), _memory_share(kernel)) for kernel in profile.kernels]
     known = [(share, sm / 100, memory / 100) for share, sm, memory in found if sm is not None and memory is not None]
-    if sum(share for share, _, _ in known) < 0.5:
+    counted = sum(share for share, _, _ in known)
+    if counted < 0.5:
         return None
-    busy = 1.0 if profile.device_busy is None else profile.device_busy
-    return busy * sum(share * sm for share, sm, _ in known), busy * sum(share * memory for share, _, memory in known)
+    return sum(share * sm for share, sm, _ in known) / counted, sum(share * memory for share, _, memory in known) / counted
+
+
+def _memory_share(kernel: KernelProfile) -> float | None:
+    """Returns the busier of L2 and DRAM. The L1 cache counts only where neither was recorded: it serves shared memory too, which tiles of products
+    keep busy without any traffic."""
+    behind = [share for name in (counters.DRAM_SHARE, counters.L2_SHARE) if (share := counters.read(kernel, name)) is not None]
+    return max(behind) if behind else counters.read(kernel, MEMORY_SHARE)
 
 
 def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
@@ -263,10 +273,11 @@ def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
     return held.short_grid() if held is not None else f"its grid has {threads:,} threads for {ceilings.workers} multiprocessors"
 
 
-def arithmetic_of(profile: Profile | None, ceilings: Ceilings) -> tuple[float, str]:
+def arithmetic_of(profile: Profile | None, ceilings: Ceilings, rate: float = 0.0) -> tuple[float, str]:
     """Returns the rate (GFLOP/s) by which a program's products are judged, and the units in words: the tensor cores where its kernels use them, or
-    else the fp32 units."""
-    if ceilings.on_tensor_cores and _on_tensor_cores(profile):
+    else the fp32 units. Without counters, a `rate` in a call beyond what the fp32 units can do shows that the kernels use tensor cores."""
+    beyond = _grade(profile) != "counters" and rate > ceilings.gflops
+    if ceilings.on_tensor_cores and (_on_tensor_cores(profile) or beyond):
         return ceilings.product_gflops, ceilings.product_units or "tensor cores"
     return ceilings.gflops, "the fp32 units"
 
@@ -292,31 +303,49 @@ def _floor(floor_ms: float, headroom: float) -> Evidence:
 
 
 def _on_tensor_cores(profile: Profile | None) -> bool:
-    return any((counters.read(kernel, counters.TENSOR_SHARE) or 0.0) >= TENSORS_USED for kernel in (profile.kernels if profile else []))
+    return any(uses_tensor_cores(kernel) for kernel in (profile.kernels if profile else []))
+
+
+def uses_tensor_cores(kernel: KernelProfile) -> bool | None:
+    """Returns whether a kernel uses tensor cores, by its counters or else by its machine code; null if neither is known."""
+    share = counters.read(kernel, counters.TENSOR_SHARE)
+    if share is not None:
+        return share >= TENSORS_USED
+    instructions = kernel.resources.get("tensor_instructions")
+    return float(instructions) > 0 if isinstance(instructions, (int, float)) else None
 
 
 def _sentence(
     bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float] | None, profile: Profile | None,
-    units_of: str, unfilled: str,
+    units_of: str, unfilled: str, dependent_steps: int,
 ) -> str:  # fmt: skip
     left = f"; it takes {headroom:.1f} times the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
+    if left and dependent_steps:
+        left += f", which does not count that {dependent_steps:,} steps wait for each other"
     arithmetic, own = f"{100 * compute:.0f} % of {units_of}", f"the task's own operations would take {100 * compute:.0f} % of the call on {units_of}"
     if compute > 1:
         where = "on tensor cores" if _on_tensor_cores(profile) else "less of it than the task's operators count"
         arithmetic, own = where, f"{where}, {compute:.2f} times what {units_of} can do"
-    least = f"the least traffic possible would take {100 * memory:.0f} % of the call; what the program moves beyond it is not counted here"
-    if units is not None and units[0] >= SETS_THE_PACE > 2 * max(memory, compute):
-        own = f"the multiprocessors are {100 * units[0]:.0f} % busy, the task's own arithmetic would take {100 * compute:.0f} %"
-    if units is not None and units[1] > 2 * memory:
-        least = f"the least traffic possible would take {100 * memory:.0f} % of the call, and the DRAM is {100 * units[1]:.0f} % busy over the call"
+    least = f"the least traffic possible would take {100 * memory:.0f} % of the call"
+    if units is not None and max(memory, compute) < SETS_THE_PACE:
+        least = f"L2 or DRAM is {100 * units[1]:.0f} % busy while the device works; {least}" + (f", {own}" if compute >= TOLD else "")
+        own = f"the multiprocessors are {100 * units[0]:.0f} % busy while the device works; {own}"
+    elif max(memory, compute) < SETS_THE_PACE:
+        own, least = (f"{said}; without counters it is not known what else is busy" for said in (own, least))
+    else:
+        least += "; what the program moves beyond it is not counted here"
+    seen = ""
+    if units is not None:
+        seen = f" (while the device works, the multiprocessors are {100 * units[0]:.0f} % and L2 or DRAM {100 * units[1]:.0f} % busy)"
+    bound = {True: "Bound by {}", False: "Nearest to its ceiling is {}"}[units is not None or max(memory, compute) >= SETS_THE_PACE]
     return {
         "none": f"At the floor{left}: nothing worth having is left.",
-        "memory": f"Memory bound: {least}{left}.",
-        "compute": f"Compute bound: {own}{left}.",
+        "memory": f"{bound.format('memory')}: {least}{left}.",
+        "compute": f"{bound.format('arithmetic')}: {own}{left}.",
         "launch": f"Launch bound: the device waits for the host{left}.",
         "occupancy": f"Too little work in flight in the longest kernel, {unfilled}{left}." if unfilled else "",
         "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}) is at "
-        f"its ceiling{left}.",
+        f"its ceiling{seen}{left}.",
     }[bottleneck]
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from verifier.jobs import KernelProfile, Profile
-from verifier.profiling.diagnosing.arithmetic_faults import arithmetic_fault, double_precision
+from verifier.profiling.diagnosing.arithmetic_faults import MATMUL_FLOPS, arithmetic_fault, double_precision
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
 from verifier.profiling.diagnosing.residency import Residency, most_threads, residency
 from verifier.profiling.diagnosing.task_facts import TaskFacts
@@ -226,6 +226,8 @@ def _occupancy(view: View) -> Cause | None:
         return None
     if view.tensor_share >= TENSOR_TILES and view.memory_waits < MEMORY_WAITS:
         return None  # tiles of a product: few warps with many registers, which do not wait for memory
+    if not view.counted and (view.facts.flops or 0) >= MATMUL_FLOPS:
+        return None  # it may be such a tile: only counters tell
     if view.facts.dependent_steps >= RECURRENT_STEPS:
         return None  # blocks that stay resident and exchange a state step by step: more of them shorten no step
     resident = view.blocks * view.threads / (view.ceilings.workers * most_threads(view.ceilings.capability))  # share of an evenly filled device
@@ -235,14 +237,14 @@ def _occupancy(view: View) -> Cause | None:
     if not low or used >= STREAMING:
         return None
     held = view.residency
-    why = held.why() if held is not None else f"{view.kernel.occupancy_limit or 'the grid'} limits them"
+    why = held.why() if held is not None else f"they are limited by {view.kernel.occupancy_limit or 'the grid'}"
     return view.cause(
         "low-occupancy",
         (1 - used / STREAMING) * min(view.balance, 1.0) if view.counted else 0.5,  # multiprocessors that have finished gain nothing
         f"Too few warps are resident to hide latency: {why}.",
-        ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.0f} % are possible as the kernel is built"),
+        ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.3g} % are possible as the kernel is built"),
         ("threads a block", float(view.threads), "", f"{view.blocks} blocks"),
-        (f"best used resource: {name}", 100 * used, "%", "of its peak"),
+        *([(f"best used of DRAM, issue slots and tensor cores: {name}", 100 * used, "%", "of its peak")] if view.counted else []),
     )
 
 

@@ -64,7 +64,7 @@ class Residency:
         others = [f"{name} {blocks}" for name, blocks in self.limits.items() if name not in (*self.scarcest, "block slots")]
         room = f"; {', '.join(others)}" if others else ""
         bound = f"by the grid; {_joined(self.scarcest)} would allow {self.allowed}" if self.by_grid else f"by {_joined(self.scarcest)}"
-        return f"resident blocks a multiprocessor: {self.resident} ({bound}{room}), {self.filled:.2g} waves"
+        return f"resident blocks a multiprocessor: {self.resident} ({bound}{room}), {_waves(self.filled)} waves"
 
 
 def residency(kernel: KernelProfile, multiprocessors: int, capability: tuple[int, int] | None) -> Residency | None:
@@ -88,6 +88,10 @@ def most_threads(capability: tuple[int, int] | None) -> int:
     """Returns the threads that a multiprocessor can hold at most; 2,048 if the architecture is unknown."""
     known = LIMITS.get(10 * capability[0] + capability[1]) if capability is not None else None
     return WARP * known.warps if known is not None else 2048
+
+
+def _waves(count: float) -> str:
+    return f"{count:.0f}" if count >= 10 else f"{count:.2g}"
 
 
 def _blocks(count: int) -> str:

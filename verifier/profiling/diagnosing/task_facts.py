@@ -7,36 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel
 
 from verifier.graph import Capture, Graph, Node
+from verifier.profiling.diagnosing.structure import (
+    CHOICES,
+    EXPONENTIALS,
+    MOVES,
+    PRODUCTS,
+    RECURRENT,
+    REDUCTIONS,
+    Structure,
+    inputs_of,
+    kind_of,
+    structure_of,
+    unrolled_steps,
+)
 
 # fmt: off
-_PRODUCTS = frozenset([
-    "mm", "addmm", "bmm", "baddbmm", "linear", "convolution", "matmul", "conv1d", "conv2d", "conv3d", "einsum",
-])
-_REDUCTIONS = frozenset([
-    "sum", "mean", "amax", "amin", "max", "min", "var", "var_mean", "std", "prod", "softmax", "_softmax", "log_softmax", "_log_softmax",
-    "layer_norm", "native_layer_norm", "group_norm", "native_group_norm", "rms_norm", "instance_norm", "cumsum", "argmax", "argmin", "logsumexp",
-    "norm", "linalg_vector_norm", "_cdist_forward", "bincount", "cross_entropy_loss",
-])
 _SPECIAL = frozenset([
     "exp", "log", "log1p", "expm1", "sin", "cos", "tan", "tanh", "atan", "asin", "acos", "erf", "sigmoid", "gelu", "silu", "mish", "softplus",
     "pow", "elu", "softmax", "_softmax", "log_softmax", "_log_softmax", "logsumexp", "log_sigmoid_forward", "log_sigmoid",
-])
-_EXPONENTIALS = frozenset(["softmax", "_softmax", "exp"])
-_CHOICES = frozenset([
-    "topk", "sort", "argmax", "argmin", "index", "index_put", "index_add", "scatter", "scatter_add", "gather", "one_hot", "embedding",
-])
-_RECURRENT = frozenset(["lstm", "gru", "rnn_tanh", "rnn_relu"])
-# These operators move, name or create data, without arithmetic.
-_MOVES = frozenset([
-    "view", "reshape", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "slice", "clone", "alias",
-    "unbind", "split", "split_with_sizes", "getitem", "cat", "stack", "pad", "constant_pad_nd", "_to_copy", "empty", "full", "zeros", "ones",
-    "arange", "zeros_like", "ones_like", "full_like", "detach", "lift_fresh_copy", "roll", "flip", "index", "repeat", "copy", "embedding",
-    "upsample_nearest2d", "pixel_shuffle", "tril", "triu",
 ])
 # fmt: on
 
@@ -50,8 +42,10 @@ class TaskFacts(BaseModel):
     largest: int = 0  # elements of the largest tensor
     operators: int = 0  # operators that compute something
     reductions: bool = False  # true if the operators include reductions over rows
-    dependent_steps: int = 0  # time steps of recurrent layers that follow each other; 0 if no layer is recurrent
+    dependent_steps: int = 0  # steps of recurrent layers or of unrolled loops that follow each other; 0 if nothing recurs
     scores: bool | None = None  # a softmax lies between two products, with nothing but pointwise operators and moves between; null: unknown
+    functions: bool | None = None  # the task has transcendental functions; null: unknown
+    structure: Structure | None = None  # null: unknown
     branches: int = 1  # products, reductions or outputs that are independent of each other
 
 
@@ -63,30 +57,28 @@ def task_facts(capture: Capture) -> TaskFacts:
     sizes = {entry.name: _elements(entry.spec.shape) for entry in graph.inputs if entry.spec is not None}
     sizes |= {node.name: max((_elements(spec.shape) for spec in node.outputs), default=0) for node in graph.nodes}
     facts.largest = max(sizes.values(), default=0)
-    computing = [node for node in graph.nodes if _kind(node) not in _MOVES]
+    computing = [node for node in graph.nodes if kind_of(node) not in MOVES]
     facts.operators = len(computing)
-    facts.reductions = any(_kind(node) in _REDUCTIONS for node in computing)
+    facts.reductions = any(kind_of(node) in REDUCTIONS for node in computing)
     facts.arithmetic = 0
     for node in computing:
-        kind = _kind(node)
-        if kind in _PRODUCTS:
+        kind = kind_of(node)
+        if kind in PRODUCTS:
             continue
-        work = max([sizes[node.name], *(sizes.get(name, 0) for name in _inputs(node))])
+        work = max([sizes[node.name], *(sizes.get(name, 0) for name in inputs_of(node))])
         facts.arithmetic += work
         if kind in _SPECIAL and not (kind == "pow" and _small_power(node)):
             facts.special += work
             if work * 16 <= facts.largest:
                 facts.special_small += work
     facts.scores = _has_scores(graph)
-    facts.dependent_steps = _dependent_steps(graph)
-    facts.branches = max(_width(graph, [node for node in computing if _kind(node) in _PRODUCTS | _REDUCTIONS]), _separate_outputs(graph))
+    facts.dependent_steps = max(_dependent_steps(graph), unrolled_steps(graph))
+    facts.functions = facts.special > 0 or any(kind_of(node) in RECURRENT or "attention" in node.op for node in graph.nodes)
+    shapes = {entry.name: tuple(entry.spec.shape) for entry in graph.inputs if entry.spec is not None}
+    shapes |= {node.name: tuple(node.outputs[0].shape) for node in graph.nodes if node.outputs}
+    facts.structure = structure_of(graph, shapes)
+    facts.branches = max(_width(graph, [node for node in computing if kind_of(node) in PRODUCTS | REDUCTIONS]), _separate_outputs(graph))
     return facts
-
-
-def _kind(node: Node) -> str:
-    """Returns an operator's plain name: "aten.sum.dim_IntList" -> "sum"."""
-    parts = node.op.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
 
 
 def _small_power(node: Node) -> bool:
@@ -97,25 +89,6 @@ def _elements(shape: tuple[int, ...]) -> int:
     return math.prod(shape)
 
 
-def _inputs(node: Node) -> list[str]:
-    found: list[str] = []
-
-    def look(value: Any) -> None:
-        if isinstance(value, dict):
-            if "ref" in value:
-                found.append(value["ref"])
-            else:
-                for part in value.values():
-                    look(part)
-        elif isinstance(value, list):
-            for part in value:
-                look(part)
-
-    look(node.args)
-    look(node.kwargs)
-    return found
-
-
 def _has_scores(graph: Graph) -> bool:
     """Returns whether a product's result reaches another product through an exponential or a softmax, as attention scores do. The way may pass
     pointwise operators, moves and reductions, but not a choice (top-k, an index), after which the values are no scores any more."""
@@ -123,16 +96,16 @@ def _has_scores(graph: Graph) -> bool:
         return True
     reached: dict[str, set[str]] = {}  # what a value derives from: "product", "softmax" (of a product)
     for node in graph.nodes:
-        kind = _kind(node)
-        before = set().union(*(reached.get(name, set()) for name in _inputs(node)))
-        if kind in _PRODUCTS:
+        kind = kind_of(node)
+        before = set().union(*(reached.get(name, set()) for name in inputs_of(node)))
+        if kind in PRODUCTS:
             if "softmax" in before:
                 return True
             reached[node.name] = {"product"}
-        elif kind in _CHOICES:
+        elif kind in CHOICES:
             reached[node.name] = set()
         else:
-            reached[node.name] = before | ({"softmax"} if kind in _EXPONENTIALS and "product" in before else set())
+            reached[node.name] = before | ({"softmax"} if kind in EXPONENTIALS and "product" in before else set())
     return False
 
 
@@ -143,14 +116,14 @@ def _dependent_steps(graph: Graph) -> int:
     specs |= {node.name: node.outputs[0].shape for node in graph.nodes if node.outputs}
     chain: dict[str, int] = {}
     for node in graph.nodes:
-        before = max((chain.get(name, 0) for name in _inputs(node)), default=0)
-        chain[node.name] = before + (_steps_of_layer(node, specs) if _kind(node) in _RECURRENT else 0)
+        before = max((chain.get(name, 0) for name in inputs_of(node)), default=0)
+        chain[node.name] = before + (_steps_of_layer(node, specs) if kind_of(node) in RECURRENT else 0)
     return max(chain.values(), default=0)
 
 
 def _steps_of_layer(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> int:
     """`args` of `aten.lstm.input` and its like end in (has biases, layers, dropout, train, bidirectional, batch first)."""
-    shape = shapes.get(_inputs(node)[0]) if _inputs(node) else None
+    shape = shapes.get(inputs_of(node)[0]) if inputs_of(node) else None
     if not node.op.endswith(".input") or len(node.args) < 6 or shape is None or len(shape) not in (2, 3):
         return 0
     layers, bidirectional, batch_first = int(node.args[-5]), node.args[-2], node.args[-1]
@@ -163,7 +136,7 @@ def _width(graph: Graph, heavy: list[Node]) -> int:
     names = {node.name for node in heavy}
     depth: dict[str, int] = {}
     for node in graph.nodes:
-        before = max((depth.get(name, 0) for name in _inputs(node)), default=0)
+        before = max((depth.get(name, 0) for name in inputs_of(node)), default=0)
         depth[node.name] = before + (node.name in names)
     count: dict[int, int] = {}
     for name in names:
@@ -184,6 +157,6 @@ def _separate_outputs(graph: Graph) -> int:
             name = left.pop()
             if name in made and name not in seen:
                 seen.add(name)
-                left += _inputs(made[name])
-        behind.append({name for name in seen if _kind(made[name]) not in _MOVES})
+                left += inputs_of(made[name])
+        behind.append({name for name in seen if kind_of(made[name]) not in MOVES})
     return max(sum(all(not (mine & other) for other in behind if other is not mine) for mine in behind), 1) if behind else 1

@@ -1,0 +1,220 @@
+"""Vetoes by structure: why a strategy cannot fit a task's shapes or a program's kernels, in the words of its own `Not for`.
+
+Unknown facts never veto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agents.strategies.strategy import Facts
+from verifier.profiling.diagnosing.structure import Row
+
+TILE = 128  # side of the tiles by which a product fills a device
+DEEP = 4  # K over the smaller of M and N from which a split of K pays
+LONG_ROW = 4096  # elements of a row below which a second reduction costs more than it saves
+WARP_ROW = 2048  # elements of a row that the registers of a warp hold
+SORTED_ROW = 2048  # elements of a row that a sorting network handles
+MATRIX_BYTES = 1 << 20  # a matrix below which a launch costs more than its product with a vector
+SPLIT_FLOPS = 10**9
+FLOAT = 4  # bytes
+STEPPED = 4  # steps of a recurrence over kernels from which the steps run within kernels
+MOSTLY_OWN = 0.5
+
+ROW, ROW_ELEMENTS = 32, 1 << 16  # a row, and all rows together, below which a reduction is not worth a method
+NORMALISING = ("norm", "softmax", "logsumexp", "var", "std")  # reductions that read a row more than once
+LAUNCH_US, WORTH = 5.0, 0.03  # the most that a launch costs, and the share of a call below which a gain is not told from noise
+SMALL_GAP = 0.01  # share of a call
+
+Veto = Callable[[Facts], str | None]
+
+
+def every(*vetoes: Veto) -> Veto:
+    """Combines vetoes: the first one that objects counts."""
+    return lambda facts: next((why for veto in vetoes if (why := veto(facts)) is not None), None)
+
+
+def deep_products(facts: Facts) -> str | None:
+    """Vetoes split-k unless a product has few tiles and is deep."""
+    products = facts.structure.products if facts.structure is not None else None
+    if products is None or not facts.units:
+        return None
+    fits = any(p.tiles(TILE) < facts.units and p.k >= DEEP * min(p.m, p.n) for p in products)
+    return None if fits else "no product has both fewer tiles than the device has SMs and a K of four times M or N"
+
+
+def long_rows(facts: Facts) -> str | None:
+    """Vetoes parallel-split unless a reduction has few long rows."""
+    rows = facts.structure.rows if facts.structure is not None else None
+    if rows is None or not facts.units:
+        return None
+    return (
+        None if any(row.length >= LONG_ROW and row.rows < 2 * facts.units for row in rows) else "no reduction has few rows of 4,096 elements or more"
+    )
+
+
+def groups(facts: Facts) -> str | None:
+    """Vetoes a grouped product where nothing is grouped."""
+    return (
+        "no products of different or data-dependent sizes are independent of each other" if facts.structure and not facts.structure.groups else None
+    )
+
+
+def rows_exceed_fast_memory(facts: Facts) -> str | None:
+    """Vetoes an online softmax whose rows are read only once anyway."""
+    rows = facts.structure.rows if facts.structure is not None else None
+    if rows is None or not facts.unit_cache_bytes:
+        return None
+    fits = any(row.length * FLOAT > facts.unit_cache_bytes for row in rows if "softmax" in row.kind or row.kind == "logsumexp")
+    return None if fits else "every row fits in shared memory, so that it is read only once"
+
+
+def rows_fit_fast_memory(facts: Facts) -> str | None:
+    """Vetoes a row cache where no row is read more than once, or none fits."""
+    if facts.reductions is False:
+        return "nothing reduces over rows"
+    rows = _worth(facts)
+    if rows is None or not facts.unit_cache_bytes:
+        return None
+    several = [row for row in rows if any(kind in row.kind for kind in NORMALISING)]
+    return None if any(row.length * FLOAT <= facts.unit_cache_bytes for row in several) else "no row that is read more than once fits in fast memory"
+
+
+def short_rows(facts: Facts) -> str | None:
+    """Vetoes a warp a row where rows are long, or too few to matter."""
+    rows = _worth(facts)
+    return (
+        "no reduction of some size has rows that fit in the registers of a warp"
+        if rows is not None and not any(r.length <= WARP_ROW for r in rows)
+        else None
+    )
+
+
+def large_reductions(facts: Facts) -> str | None:
+    rows = _worth(facts)
+    return "no reduction is large enough to matter" if rows is not None and not rows else None
+
+
+def _worth(facts: Facts) -> list[Row] | None:
+    rows = facts.structure.rows if facts.structure is not None else None
+    return [row for row in rows if row.length >= ROW and row.rows * row.length >= ROW_ELEMENTS] if rows is not None else None
+
+
+def sorted_rows(facts: Facts) -> str | None:
+    lengths = facts.structure.sorted_lengths if facts.structure is not None else None
+    return "its rows have more than 2048 elements" if lengths and min(lengths) > SORTED_ROW else None
+
+
+def vectors(facts: Facts) -> str | None:
+    """Vetoes a matrix-vector kernel where no operand is a single row or column, or the matrix is small."""
+    products = facts.structure.products if facts.structure is not None else None
+    if products is None:
+        return None
+    fits = any(min(p.m, p.n) == 1 and not p.convolution and p.batch * p.k * max(p.m, p.n) * FLOAT >= MATRIX_BYTES for p in products)
+    return None if fits else "no operand is a single row or column beside a matrix of 1 MB or more"
+
+
+def operands_exceed_cache(facts: Facts) -> str | None:
+    products = facts.structure.products if facts.structure is not None else None
+    if products is None or not facts.cache_bytes:
+        return None
+    return None if any(p.operand_elements * FLOAT > facts.cache_bytes for p in products) else "the operands of every product fit in L2"
+
+
+def scores_exceed_cache(facts: Facts) -> str | None:
+    elements = facts.structure.score_elements if facts.structure is not None else None
+    if elements is None or not facts.cache_bytes:
+        return None
+    return "the scores stay in cache" if elements * FLOAT < facts.cache_bytes / 2 else None
+
+
+def outputs_exceed_cache(facts: Facts) -> str | None:
+    if facts.largest_bytes is None or not facts.cache_bytes:
+        return None
+    return "no tensor is larger than the last-level cache" if facts.largest_bytes <= facts.cache_bytes else None
+
+
+def large_products(facts: Facts) -> str | None:
+    products = facts.structure.products if facts.structure is not None else None
+    return "no product has 1 GFLOP or more" if products is not None and not any(p.flops >= SPLIT_FLOPS for p in products) else None
+
+
+def depthwise(facts: Facts) -> str | None:
+    return "no convolution works on each channel alone" if facts.structure is not None and not facts.structure.depthwise else None
+
+
+def chains(facts: Facts) -> str | None:
+    return "no pointwise operator follows another one" if facts.structure is not None and not facts.structure.chains else None
+
+
+def foldable(facts: Facts) -> str | None:
+    return "nothing is computed from parameters alone" if facts.structure is not None and not facts.structure.foldable else None
+
+
+def functions(facts: Facts) -> str | None:
+    return "the task has no transcendental functions" if facts.functions is False else None
+
+
+def recurs(facts: Facts) -> str | None:
+    """Vetoes a persistent recurrence where nothing recurs, or where the program's own kernels already run many steps each."""
+    if facts.dependent_steps is None:
+        return None
+    if not facts.dependent_steps:
+        return "no step of the task needs the one before"
+    own = facts.own_share is not None and facts.own_share >= MOSTLY_OWN
+    if own and facts.kernels is not None and facts.kernels * STEPPED <= facts.dependent_steps:
+        return "the program's own kernels already run many steps each"
+    return None
+
+
+def library_computes_products(facts: Facts) -> str | None:
+    return "no product is left to the library" if facts.library_products is False else None
+
+
+def several_kernels(facts: Facts) -> str | None:
+    return "the whole call is one kernel already" if facts.kernels is not None and facts.kernels < 2 else None
+
+
+def own_kernels_in_a_row(facts: Facts) -> str | None:
+    """Vetoes overlapping launches where few follow each other, or the call is long."""
+    if facts.own_kernels is not None and facts.program_us and facts.own_kernels * LAUNCH_US < WORTH * facts.program_us:
+        return "launches take too small a share of the call"
+    return "fewer than two own kernels run in a call" if facts.own_kernels is not None and facts.own_kernels < 2 else None
+
+
+def short_kernels(facts: Facts) -> str | None:
+    return "fewer than two kernels are shorter than 20 us" if facts.short_kernels is not None and facts.short_kernels < 2 else None
+
+
+def gaps_between(facts: Facts) -> str | None:
+    """Vetoes a CUDA graph where launches leave no gap. It does not shorten what the host does before the first one."""
+    return "the device does not wait between launches" if facts.gap_share is not None and facts.gap_share < SMALL_GAP else None
+
+
+def plain_products(facts: Facts) -> str | None:
+    return "the slowest kernel computes its products on tensor cores, whose tiles reuse their operands" if facts.on_tensor_cores else None
+
+
+def quiet_memory(facts: Facts) -> str | None:
+    return "no long kernel uses much of DRAM's bandwidth" if facts.quiet_memory else None
+
+
+def tensor_pipeline(facts: Facts) -> str | None:
+    return "the slowest kernel has no pipeline of tensor cores" if facts.on_tensor_cores is False else None
+
+
+def several_waves(facts: Facts) -> str | None:
+    return "the slowest kernel runs in a single wave" if facts.slowest_waves is not None and facts.slowest_waves <= 1 else None
+
+
+def enough_blocks(facts: Facts) -> str | None:
+    few = facts.slowest_blocks is not None and facts.units and facts.slowest_blocks < 2 * facts.units
+    return "the slowest kernel has fewer than two blocks per SM" if few else None
+
+
+def streams(facts: Facts) -> str | None:
+    return "no long kernel uses 30 to 85 % of DRAM's bandwidth" if facts.streams is False else None
+
+
+def host_waits(facts: Facts) -> str | None:
+    return "the host waits for the device within a call, which no capture allows" if facts.waits is not None and facts.waits >= 1 else None
