@@ -26,6 +26,8 @@ from typing import Any
 
 import torch
 
+from verifier.float8 import wide
+
 _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"})
 _PLAIN = (int, float, str, bytes, bool, complex, type(None), torch.dtype, torch.device, torch.Size, range)
 # Loggers and files have state that is no model's.
@@ -148,7 +150,10 @@ class Saved:
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     try:
-        return one is other or one.device == other.device and bool(torch.equal(one, other) or torch.equal(one.isnan(), other.isnan()) and torch.equal(
+        if one is other:
+            return True
+        one, other = wide(one), wide(other)
+        return one.device == other.device and bool(torch.equal(one, other) or torch.equal(one.isnan(), other.isnan()) and torch.equal(
             one.nan_to_num(), other.nan_to_num()
         ))  # fmt: skip
     except Exception:  # an exporter's tensor holds no values
