@@ -14,13 +14,11 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from verifier import objects
+from verifier import float8, objects
 from verifier.devices.base import ALIGNMENT
 
-DTYPES: dict[str, torch.dtype] = {
-    name: getattr(torch, name)
-    for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128")
-}
+_PLAIN = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128")
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in (*_PLAIN, *float8.NAMES)}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_TENSORS = 4096
 MAX_DEPTH = 16  # maximum nesting of lists, tuples and dicts; a peer's tree could otherwise overflow the stack

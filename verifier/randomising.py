@@ -9,6 +9,8 @@ import math
 
 import torch
 
+from verifier import float8
+
 FAINT = 0.05  # spread of the values drawn for a weight whose elements are all equal
 UNSEEN = 1e-3  # root mean square below which a parameter's own values hide whatever they scale
 CLOSED = 4.0  # root mean square above which values of one sign may close a gate (a sigmoid, a softmax)
@@ -19,6 +21,9 @@ def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torc
     positive. With `wide`, zeros and signs change too; otherwise they are preserved."""
     if not tensor.is_floating_point() or not tensor.numel():
         return None
+    if tensor.dtype in float8.TYPES:
+        drawn = randomised(name, float8.wide(tensor), parameter, generator, wide)
+        return None if drawn is None else float8.narrowed(drawn, tensor.dtype)
     uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
     if name.endswith("running_var"):
         return (0.5 + uniform).to(tensor.dtype)
@@ -51,6 +56,7 @@ def hides(tensor: torch.Tensor, parameter: bool) -> bool:
     what they scale is not seen, or so large that they close a gate."""
     if not tensor.is_floating_point() or not tensor.numel():
         return False
+    tensor = float8.wide(tensor)
     size = _size(tensor)
     return bool((tensor == tensor.flatten()[0]).all()) or (math.isfinite(size) and (_faint(tensor, size, parameter) or _closed(tensor, size)))
 

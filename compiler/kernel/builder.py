@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from compiler.graph.constants import CONSTANTS, filled_with, progression
-from compiler.graph.ir import FLOATS, HALVES, Access, Argument, Kernel, Level, Op, Store, in_registers, product
+from compiler.graph.ir import FLOAT8, FLOATS, HALVES, Access, Argument, Kernel, Level, Op, Store, in_registers, product
 from compiler.graph.layout import SPLITS, contiguous_strides
 from compiler.graph.network import Network, count, plain
 from compiler.graph.placing import placing
@@ -15,6 +15,7 @@ from compiler.kernel.rounding import is_held, rounded
 from verifier.graph import Node
 
 SUPPORTED = FLOATS | {"int64", "int32", "bool", "uint8", "int8", "int16"}
+READ = SUPPORTED | FLOAT8
 
 Map = tuple[tuple[int, ...], ...]  # for each axis of a tensor, the domain axes that it is composed of; () if it is broadcast
 
@@ -253,7 +254,7 @@ class Builder:
         if value in self._arguments:
             return self._arguments[value]
         spec = self.network.spec(value)
-        if spec.dtype not in SUPPORTED:
+        if spec.dtype not in READ:
             raise Refused(f"{spec.dtype} is left to PyTorch")
         entry = self.network.inputs.get(value)
         hint = entry.target.rpartition(".")[2] if entry is not None and entry.target else value

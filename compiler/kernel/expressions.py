@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from compiler.graph.ir import HALVES, Access, Argument, Kernel, Op, Store
+from compiler.graph.ir import NARROW, Access, Argument, Kernel, Op, Store
 from compiler.kernel.text import shift, times
 
 C_TYPES = {
@@ -19,6 +19,8 @@ C_TYPES = {
     "bool": "bool",
     "bfloat16": "bf16",
     "float16": "fp16",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
 }
 # Booleans in memory are bytes, because g++ has no vectors of bool.
 POINTED = {**C_TYPES, "bool": "unsigned char"}
@@ -55,7 +57,7 @@ def address(kernel: Kernel, access: Access, variables: dict[int, str]) -> str:
 
 def widened(text: str, dtype: str) -> str:
     """Converts an element that memory stores as `dtype` to a register value."""
-    return f"(float){text}" if dtype in HALVES else text
+    return f"(float){text}" if dtype in NARROW else text
 
 
 class Expressions:
@@ -157,9 +159,9 @@ def functions_used(kernel: Kernel) -> set[str]:
     return {op.kind for op in kernel.ops.values()}
 
 
-def halves_used(kernels: Iterable[Kernel], arguments: Iterable[Argument]) -> list[str]:
-    """Returns the 16-bit types that the kernels read, write or round to."""
+def narrow_used(kernels: Iterable[Kernel], arguments: Iterable[Argument]) -> list[str]:
+    """Returns the types of 16 and 8 bits that the kernels read, write or round to."""
     kernels = list(kernels)
     found = {argument.dtype for argument in [*arguments, *(a for kernel in kernels for a in kernel.arguments.values())]}
     found |= {op.attr for kernel in kernels for op in kernel.ops.values() if op.kind == "round" and op.attr}
-    return sorted(found & HALVES)
+    return sorted(found & NARROW)

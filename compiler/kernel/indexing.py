@@ -14,7 +14,7 @@ from compiler.graph.layout import Layout
 from compiler.graph.network import plain
 from compiler.graph.reductions import short
 from compiler.graph.regions import REGION
-from compiler.kernel.builder import SUPPORTED, Builder, Map, Refused
+from compiler.kernel.builder import READ, Builder, Map, Refused
 from compiler.kernel.lowering import lowers, result
 from verifier.graph import Node
 
@@ -37,7 +37,7 @@ def load_at(builder: Builder, source: str, places: list[Place], at: Map, hint: s
     if builder.computed_here(source):
         raise Refused(f"{source} is read at other places than it is computed at")
     layout, spec = builder.network.layouts[source], builder.network.spec(source)
-    if layout.base in builder.inside or spec.dtype not in SUPPORTED:
+    if layout.base in builder.inside or spec.dtype not in READ:
         raise Refused(f"{source} is left to PyTorch")
     argument = builder.argument(layout.base)
     argument.read = True

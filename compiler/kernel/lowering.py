@@ -11,7 +11,7 @@ from typing import Any
 from compiler.graph.ir import in_registers
 from compiler.graph.network import plain
 from compiler.graph.reductions import short
-from compiler.kernel.builder import SUPPORTED, Builder, Refused, tensor_args
+from compiler.kernel.builder import READ, SUPPORTED, Builder, Refused, tensor_args
 from verifier.graph import Node
 
 Emitter = Callable[[Builder, Node], str]  # emits the operations of a node and returns the one that holds its value; raises `Refused`
@@ -46,9 +46,9 @@ def is_lowered(node: Node) -> bool:
 
 def lower(builder: Builder, node: Node) -> str:
     """Emits the operations of `node` and returns the operation that holds its value. Raises `Refused` for unsupported forms."""
-    for dtype in [*(builder.network.spec(source).dtype for source in tensor_args(node)), builder.network.spec(node.name).dtype]:
-        if dtype not in SUPPORTED:
-            raise Refused(f"{dtype} is left to PyTorch")
+    read, own = [builder.network.spec(source).dtype for source in tensor_args(node)], builder.network.spec(node.name).dtype
+    for dtype in [*(dtype for dtype in read if dtype not in READ), *([own] if own not in SUPPORTED else [])]:
+        raise Refused(f"{dtype} is left to PyTorch")
     found = LOWERINGS.get(operator(node))
     if found is None or found.only and result(builder, node) not in found.only:
         raise left(node)

@@ -3,8 +3,9 @@ bytes per thread)."""
 
 from __future__ import annotations
 
-from compiler.graph.ir import FLOATS, HALVES, SIZES, Access, Kernel, Store
+from compiler.graph.ir import FLOAT8, FLOATS, HALVES, SIZES, Access, Kernel, Store
 
+LOADED = FLOATS | FLOAT8  # types of which one instruction moves several elements
 COUNTS = {4: "four", 8: "eight"}
 
 
@@ -24,7 +25,7 @@ def gathered_vector(kernel: Kernel, access: Access, width: int) -> bool:
     last, argument = kernel.inner[-1], kernel.arguments[access.argument]
     steps = [access.index_stride, access.offset, argument.shift, *(stride for axis, stride in enumerate(access.strides) if axis != last)]
     along = access.strides[last] == 1 and not _varies(kernel, access.index, last)
-    return argument.dtype in FLOATS and along and kernel.sizes[last] % width == 0 and all(step % width == 0 for step in steps)
+    return argument.dtype in LOADED and along and kernel.sizes[last] % width == 0 and all(step % width == 0 for step in steps)
 
 
 def summed_vector(kernel: Kernel, store: Store, width: int) -> bool:
@@ -45,7 +46,7 @@ def vector_width(kernel: Kernel, most: int = 8) -> int:
         return 1
     last = kernel.inner[-1]
     floats = [op.access for op in kernel.ops.values() if op.kind == "load"] + [store.access for store in kernel.stores if store.level == "full"]
-    floats = [access for access in floats if not access.index and kernel.arguments[access.argument].dtype in FLOATS]
+    floats = [access for access in floats if not access.index and kernel.arguments[access.argument].dtype in LOADED]
     dense = [access for access in floats if access.strides[last]]
     gathered = [op.access for op in kernel.ops.values() if op.kind == "gather" and op.level == "full"]
     summed = [store for store in kernel.stores if store.level == "full" and store.how]
@@ -89,5 +90,5 @@ def store_vector(dtype: str, width: int, argument: str, place: str, source: str)
 def _vectors(dtype: str, width: int) -> tuple[str, int]:
     """Returns the vector type and the number of vectors that hold `width` elements."""
     size = width * SIZES[dtype]
-    kind = "float4" if dtype == "float32" else "int2" if size == 8 else "int4"
+    kind = "float4" if dtype == "float32" else {4: "char4", 8: "int2"}.get(size, "int4")
     return kind, max(1, size // 16)

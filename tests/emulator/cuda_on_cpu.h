@@ -27,6 +27,7 @@ struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct __attribute__((may_alias)) int2 { int x, y; };
 struct __attribute__((may_alias, aligned(16))) int4 { int x, y, z, w; };
+struct __attribute__((may_alias, aligned(4))) char4 { signed char x, y, z, w; };
 struct __half {
     _Float16 value;
     __half() = default;
@@ -46,6 +47,23 @@ struct __nv_bfloat16 {
         float value;
         std::memcpy(&value, &wide, 4);
         return value;
+    }
+};
+struct __nv_fp8_e5m2 {
+    unsigned char bits;
+    explicit operator float() const {
+        const unsigned short wide = bits << 8;
+        _Float16 value;
+        std::memcpy(&value, &wide, 2);
+        return (float)value;
+    }
+};
+struct __nv_fp8_e4m3 {
+    unsigned char bits;
+    explicit operator float() const {
+        const int exponent = bits >> 3 & 15, fraction = bits & 7;
+        const float size = exponent ? std::ldexp(8.0f + fraction, exponent - 10) : std::ldexp((float)fraction, -9);
+        return (bits & 127) == 127 ? NAN : bits & 128 ? -size : size;
     }
 };
 inline float2 make_float2(float x, float y) { return {x, y}; }

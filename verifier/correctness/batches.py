@@ -1,7 +1,7 @@
 """Compares many small tensors in one batch.
 
 A model may have hundreds of running averages. On a GPU, each separate comparison costs a dozen kernel launches and one synchronisation. Unusual
-tensors (non-finite, far off, large, or complex) are left to the functions in `verifier.correctness.bounds`.
+tensors (non-finite, far off, large, complex, or float8) are left to the functions in `verifier.correctness.bounds`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from verifier.correctness.bounds import Judgement, chaotic_error, deviation, judge
+from verifier.float8 import TYPES
 
 SMALL = 1 << 16  # maximum number of elements
 FEW = 4  # number of tensors below which batching gains nothing
@@ -22,7 +23,8 @@ def distances(values: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) 
     found: list[float | None] = [None] * len(values)
     groups: dict[tuple[torch.dtype, torch.dtype, torch.device], list[int]] = {}
     for index, (a, b) in enumerate(zip(values, expected, strict=True)):
-        if a.shape == b.shape and a.device == b.device and 0 < a.numel() <= SMALL and not a.is_complex() and not b.is_complex():
+        apart = a.is_complex() or b.is_complex() or a.dtype in TYPES
+        if a.shape == b.shape and a.device == b.device and 0 < a.numel() <= SMALL and not apart:
             groups.setdefault((a.dtype, b.dtype, a.device), []).append(index)
     waiting: list[tuple[list[int], torch.Tensor]] = []
     for (dtype, _, _), members in groups.items():

@@ -8,8 +8,8 @@ effect of the policy's format on this task with these inputs if every operator r
 (`verifier.parties.oracle.Rough`). It is measured only if the rest of the bound is exceeded. Therefore, a reordered or naive sum passes, but TF32,
 fp16 or bf16 arithmetic does not pass as fp32; `bench/error_bounds.py` shows the margins.
 
-Non-floating outputs must be equal, except that as many elements may differ as rounding decides differently in PyTorch itself (for example, an argmax
-over equal values).
+Outputs of integers, booleans and float8 numbers must be equal, except that as many elements may differ as rounding decides differently in PyTorch
+itself (for example, an argmax over equal values).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import torch
 
+from verifier import float8
+from verifier.float8 import continuous, steps, wide
 from verifier.layout import Spec
 from verifier.passes import native
 from verifier.task import Precision
@@ -143,6 +145,8 @@ def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
     step, whole = chunk(left), [(left, right)]
     if left.numel() > step and left.is_contiguous() and right.is_contiguous():
         whole = list(zip(left.view(-1).split(step), right.view(-1).split(step), strict=True))
+    if left.dtype in float8.TYPES:
+        whole = [(float8.steps(a), float8.steps(b)) for a, b in whole]
     return all(torch.equal(a, b) or (a.is_floating_point() and bool(((a == b) | (a.isnan() & b.isnan())).all())) for a, b in whole)
 
 
@@ -201,14 +205,15 @@ def all_finite(tensor: torch.Tensor) -> bool:
     flat = _flat(tensor)
     if (found := native.squares(flat)) is not None:
         return found[1] == flat.numel()
-    return all(bool(flat[begin : begin + chunk(flat)].isfinite().all()) for begin in range(0, flat.numel(), chunk(flat)))
+    return all(bool(wide(flat[begin : begin + chunk(flat)]).isfinite().all()) for begin in range(0, flat.numel(), chunk(flat)))
 
 
 def deviation(value: torch.Tensor, expected: torch.Tensor, most: float = FLIPPED) -> tuple[float, float]:
     """Returns the error of a run that follows the task, and the share of elements for which it makes a different decision from fp64 (an index, a
     threshold). Those elements are excluded from the error unless their share exceeds `most`, in which case the whole tensor is noise."""
-    if not _continuous(value):
-        return 0.0, float((value != expected.to(value.dtype)).double().mean()) if value.numel() else 0.0
+    if not continuous(value):
+        wrong = differing(value, expected)
+        return 0.0, 0.0 if wrong is None else float(wrong.double().mean())
     chaotic = chaotic_error(value.dtype)
     error = distance(value, expected)
     if error <= chaotic:
@@ -217,12 +222,14 @@ def deviation(value: torch.Tensor, expected: torch.Tensor, most: float = FLIPPED
     return (error, 0.0) if found.share > most else (found.rest, found.share)
 
 
+def differing(value: torch.Tensor, expected: torch.Tensor) -> torch.Tensor | None:
+    """Returns a mask of the elements that differ between two tensors of integers, booleans or float8 numbers. Returns null if they are equal."""
+    a, b = steps(value), steps(expected.to(value.dtype))
+    return None if torch.equal(a, b) else a != b
+
+
 def chaotic_error(dtype: torch.dtype) -> float:
     return CHAOTIC_16 if dtype in (torch.float16, torch.bfloat16) else CHAOTIC
-
-
-def _continuous(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, precision: Precision = "fp32-strict") -> float:
@@ -250,12 +257,9 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
     elements may have larger errors, to allow for decisions by rounding."""
     if not value.numel():
         return Judgement(True, 0.0, limit)
-    if not _continuous(value):
-        expected = expected.to(value.dtype)
-        if torch.equal(value, expected):
-            return Judgement(True, 0.0, 0.0)
-        wrong = value != expected
-        if float(wrong.double().mean()) <= share:
+    if not continuous(value):
+        wrong = differing(value, expected)
+        if wrong is None or float(wrong.double().mean()) <= share:
             return Judgement(True, 0.0, 0.0)
         index = _first(wrong.flatten(), tuple(value.shape))
         said = f"first at {list(index)}: {value[index].item()} instead of {expected[index].item()}"

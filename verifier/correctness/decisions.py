@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import torch
 
-from verifier.correctness.bounds import FLIPPED, survey
+from verifier.correctness.bounds import FLIPPED, differing, survey
+from verifier.float8 import continuous
 
 TIMES = (4.0, 16.0, 64.0, 256.0, 512.0, 1024.0)  # factors applied to plain arithmetic's errors, in ascending order
 STEEP = 4.0  # if the count grows this much faster than the errors, larger errors are the cause, and not decisions
@@ -46,11 +47,12 @@ def measured(counts: Sequence[tuple[float, int]]) -> Decisions | None:
 
 
 def off(value: torch.Tensor, expected: torch.Tensor, limit: float) -> int:
-    """Counts the elements whose error exceeds `limit`. For non-floating tensors, counts the elements that differ."""
+    """Counts the elements whose error exceeds `limit`. For integers, booleans and float8 numbers, counts the elements that differ."""
     if value.shape != expected.shape or not value.numel():
         return 0
-    if not value.is_floating_point() and not value.is_complex():
-        return int((value != expected.to(value.dtype)).sum())
+    if not continuous(value):
+        wrong = differing(value, expected)
+        return 0 if wrong is None else int(wrong.sum())
     return survey(value, expected, limit).wrong
 
 

@@ -12,6 +12,7 @@ from verifier.correctness.bounds import NORM, judge, no_oracle, same_values
 from verifier.correctness.comparison import compare_outputs, finite
 from verifier.correctness.expectation import Expected
 from verifier.correctness.fingerprint import Fingerprint, fingerprint
+from verifier.float8 import continuous
 from verifier.judge.asking import Party
 from verifier.judge.session import ReferenceSession, fetch
 from verifier.layout import Spec, leaf_names, read_specs
@@ -140,7 +141,7 @@ def changes_off(call: Call, expected: Expected) -> str:
     share = max((leaf.tolerated for leaf in expected.leaves), default=0.0)
     for index, wanted in expected.run.after.items():
         own = expected.values.tensors[index]
-        limit = max([no_oracle(wanted.dtype), *limits]) if wanted.is_floating_point() or wanted.is_complex() else 0.0
+        limit = max([no_oracle(wanted.dtype), *limits]) if continuous(wanted) else 0.0
         judgement = judge(call.after.get(index, own), wanted, limit, share)
         if not judgement.ok:
             return f"input {index}, which the task changes, is not changed as the task does: {judgement.detail}"

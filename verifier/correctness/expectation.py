@@ -13,6 +13,7 @@ from verifier.correctness.bounds import DRAWS, SMALL, SMALL_DRAWS, all_finite, b
 from verifier.correctness.decisions import TIMES, Decisions, measured, off, told_apart
 from verifier.correctness.leaf import Leaf
 from verifier.correctness.noise import Inherited, allowance
+from verifier.float8 import TYPES, continuous
 from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Run, Values
@@ -122,7 +123,7 @@ class Expectations:
         return [self._leaf(ours, exact, strict, *off) for ours, exact, off in zip(own, precise, found, strict=True)]
 
     def _leaf(self, own: torch.Tensor, precise: torch.Tensor, strict: bool, error: float, share: float) -> Leaf:
-        floating = own.is_floating_point() or own.is_complex()
+        floating = continuous(own)
         if precise is own:
             return Leaf(own, own, 0.0, 0.0, no_oracle(own.dtype) if floating else 0.0, precise=False)
         if floating and not error <= chaotic_error(own.dtype):
@@ -177,9 +178,10 @@ class Expectations:
             own = leaf.alternative
             if own.dtype in (torch.float64, torch.complex128):
                 # Plain arithmetic used the type of the inputs, but the task's own fp64 steps are more accurate.
-                finer = torch.finfo(own.dtype).eps / max((torch.finfo(s.torch_dtype).eps for s in expected.values.specs if s.floating), default=1.0)
+                kinds = {spec.torch_dtype for spec in expected.values.specs if spec.floating} - TYPES
+                finer = torch.finfo(own.dtype).eps / max((torch.finfo(kind).eps for kind in kinds), default=1.0)
                 drawn = [error * min(finer, 1.0) for error in drawn]
-            if not own.is_floating_point() and not own.is_complex():
+            if not continuous(own):
                 leaf.tolerated = tolerated(leaf.share, share, own.numel())
             elif index >= outputs:
                 allowed = allowance(own, tensor, drawn, share, reference.precision, self.inherited.decided)
@@ -282,7 +284,7 @@ def continued(oracle: Run | None, eager: Run) -> list[torch.Tensor] | None:
 def _decides(leaf: Leaf, drawn: list[float], share: float) -> bool:
     """Returns whether plain arithmetic makes different decisions than fp64, or is far from it overall."""
     own = leaf.alternative
-    return own.is_floating_point() and (share > 0 or max(drawn, default=0.0) > chaotic_error(own.dtype))
+    return continuous(own) and not own.is_complex() and (share > 0 or max(drawn, default=0.0) > chaotic_error(own.dtype))
 
 
 def _vanishes(tensor: torch.Tensor) -> bool:

@@ -16,6 +16,7 @@ from typing import Literal
 
 import torch
 
+from verifier import float8
 from verifier.correctness.bounds import position, root_mean_square
 
 DISTRIBUTIONS = ("heavy-tailed", "negative", "spiked", "tiny", "large")  # the most revealing distributions first
@@ -23,6 +24,7 @@ SPIKES = (-1.5, 6.0, -0.25)  # in multiples of the input's root mean square
 EACH = 6  # number of inputs for which one element is changed separately; any further inputs are changed together
 RUN = 8  # length of a run of equal integers
 FEW = 16  # tensor size below which a few elements are a large part of it
+TINY = 1e-4  # factor on the task's own numbers
 LEAST = 2  # smallest value below which integers that are all equal can be lowered
 SKEW = 4.0  # exponent applied to a uniform number: half of the results are in the lowest sixteenth of the range
 
@@ -78,17 +80,23 @@ def _floating(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def _vary_floats(name: str, tensor: torch.Tensor, domain: Floats, generator: torch.Generator) -> bool:
+def _vary_floats(name: str, tensor: torch.Tensor, domain: Floats, generator: torch.Generator, least: float = 0.0) -> bool:
+    """Varies a tensor of real numbers in place. `least` is the size below which its type would round them to zero."""
+    if tensor.dtype in float8.TYPES:
+        values = float8.wide(tensor)
+        changed = _vary_floats(name, values, domain, generator, torch.finfo(tensor.dtype).tiny)
+        tensor.copy_(float8.narrowed(values, tensor.dtype))
+        return changed
     if name == "spiked" and tensor.numel() < FEW:
         return False
     if domain == "any":
-        reshape_distribution(name, tensor, generator)
+        reshape_distribution(name, tensor, generator, least)
     elif domain == "signs":
         own = tensor.clone()
         if name == "negative":  # in place of "negative": large numbers are as common as small ones
             tensor.copy_(_uniform(tensor.shape, generator).to(tensor.device).mul_(4 * _scale(own)))
         else:
-            reshape_distribution(name, tensor, generator)
+            reshape_distribution(name, tensor, generator, least)
         tensor.copy_(torch.copysign(tensor.abs(), own))
     else:
         return _within(name, tensor, generator)
@@ -116,13 +124,14 @@ def _within(name: str, tensor: torch.Tensor, generator: torch.Generator) -> bool
     return True
 
 
-def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator) -> None:
-    """Replaces a floating-point input in place with values of the same shape from another distribution, even if the task cannot handle them."""
+def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator, least: float = 0.0) -> None:
+    """Replaces a floating-point input in place with values of the same shape from another distribution, even if the task cannot handle them. Tiny
+    values have a root mean square of at least `least`."""
     if name == "negative":
         tensor.abs_().neg_()
         return
     if name == "tiny":
-        tensor.mul_(1e-4)
+        tensor.mul_(max(TINY, min(least / _scale(tensor), 1.0)))
         return
     scale = _scale(tensor)
     if name == "spiked":
@@ -272,6 +281,10 @@ def one_element(tensor: torch.Tensor, seed: int, wide: bool = False) -> torch.Te
     if tensor.is_complex():
         parts = one_element(torch.view_as_real(tensor), seed, wide)
         return None if parts is None else torch.view_as_complex(parts)
+    if tensor.dtype in float8.TYPES:
+        parts = one_element(float8.wide(tensor), seed, wide)
+        made = None if parts is None else float8.narrowed(parts, tensor.dtype)
+        return None if made is None or torch.equal(float8.steps(made), float8.steps(tensor)) else made
     draws = random.Random(seed)
     changed = tensor.clone(memory_format=torch.preserve_format)
     order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride()[axis])

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import torch
 
 from verifier.correctness import slices, spread
-from verifier.correctness.bounds import relative, root_mean_square
+from verifier.correctness.bounds import differing, relative, root_mean_square
 from verifier.correctness.slices import Axis
 from verifier.correctness.spread import Rows, Spread
+from verifier.float8 import continuous, steps
 from verifier.judge.memory import large
 from verifier.task import Precision
 
@@ -42,7 +43,7 @@ class Leaf:
 
     @property
     def floating(self) -> bool:
-        return self.alternative.is_floating_point() or self.alternative.is_complex()
+        return continuous(self.alternative)
 
     @property
     def own(self) -> Spread | None:
@@ -110,29 +111,32 @@ class Leaf:
         return spread.beyond(spread.spread(value, self.reference, self._rows), [self.limit] * 4) if self._rows is not None else ""
 
     def _too_far(self, value: torch.Tensor) -> str:
-        """Checks integers. A rounded integer may fall on the other side of a boundary, but its error must not exceed PyTorch's own or plain
-        arithmetic's. An index that rounding decides may have any value."""
+        """Checks integers and float8 numbers. A rounded one may fall on the other side of a boundary, but its error must not exceed PyTorch's own
+        or plain arithmetic's. An index that rounding decides may have any value."""
         if value.dtype == torch.bool or not value.numel() or self.tolerated == 0:
             return ""
         usual = max(_step(self.alternative, self.reference), self.plain_step)
-        span = int(self.reference.max()) - int(self.reference.min())
+        numbers = steps(self.reference)
+        span = int(numbers.max()) - int(numbers.min())
         found = min(_step(value, self.reference), _step(value, self.alternative))
         if usual * COARSE > span or found <= 2 * usual:
             return ""
-        return f"an integer is off by {found:,}, where PyTorch and plain arithmetic are off by at most {usual:,}"
+        what = "a float8 number is off by" if value.is_floating_point() else "an integer is off by"
+        return f"{what} {found:,}{' steps' if value.is_floating_point() else ''}, where PyTorch and plain arithmetic are off by at most {usual:,}"
 
     def _clusters(self, value: torch.Tensor) -> int:
         if large(value.nbytes):
             return 0
-        expected = self.reference.to(value.dtype) if not self.floating else self.reference
         if not self.floating:
-            return spread.clusters(value != expected)
-        real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in (value, expected)]
+            wrong = differing(value, self.reference)
+            return 0 if wrong is None else spread.clusters(wrong)
+        real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in (value, self.reference)]
         return spread.clusters(relative(real[0], real[1], root_mean_square(real[1]) if real[1].numel() else 0.0) > max(self.limit, self.error))
 
 
 def _step(value: torch.Tensor, expected: torch.Tensor) -> int:
-    """Returns the largest difference between the integers of two tensors."""
+    """Returns the largest difference between the integers of two tensors, or between their float8 numbers in steps."""
     if value.dtype == torch.bool or not value.numel():
         return 0
-    return int((value.to(torch.int64) - expected.to(torch.int64)).abs().max())
+    a, b = steps(value), steps(expected.to(value.dtype))
+    return int((a.to(torch.int64) - b.to(torch.int64)).abs().max())

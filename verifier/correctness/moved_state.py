@@ -10,6 +10,7 @@ from verifier.correctness.bounds import ULPS, Judgement, bound, deviation, epsil
 from verifier.correctness.expectation import continued
 from verifier.correctness.noise import MOST_DECIDED, NOISE_ROOM
 from verifier.correctness.trials import Trials
+from verifier.float8 import continuous
 from verifier.judge.asking import Party
 from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
@@ -120,7 +121,7 @@ def _drift(own: torch.Tensor, exact: torch.Tensor, plain: torch.Tensor, trials: 
     error, share = deviation(own, exact, MOST_DECIDED)
     rough, flipped = deviation(plain, exact, MOST_DECIDED)
     room = min(2 * tolerated(share, flipped, own.numel()), 0.5)  # the program and eager decide independently
-    if not own.is_floating_point() or not own.numel():
+    if own.is_complex() or not continuous(own) or not own.numel():
         return Drift(0.0, room, 0.0)
     apart = max(root_mean_square(own.double() - exact), root_mean_square(plain - exact))
     return Drift(bound(error, [rough], own.dtype, trials.reference.precision) + error, room, apart)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 
 from verifier.correctness.bounds import FLIPPED, bound, chaotic_error, deviation, no_oracle, root_mean_square, tolerated
+from verifier.float8 import continuous
 from verifier.task import Precision
 
 NOISE_ROOM = 1024
@@ -63,7 +64,7 @@ class Inherited:
         return [self._with(index, exact, drawn) for index, (exact, drawn) in enumerate(zip(state, errors, strict=True))]
 
     def _with(self, index: int, exact: torch.Tensor, drawn: list[float]) -> list[float]:
-        size = root_mean_square(exact) if exact.is_floating_point() and exact.numel() else math.nan
+        size = root_mean_square(exact) if continuous(exact) and not exact.is_complex() and exact.numel() else math.nan
         if not math.isfinite(size):
             return drawn
         size = max(size, 1e-300)

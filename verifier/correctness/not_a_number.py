@@ -18,6 +18,7 @@ from itertools import cycle
 import torch
 
 from verifier.correctness.bounds import position, root_mean_square
+from verifier.float8 import wide
 from verifier.judge.session import ReferenceSession, Values
 from verifier.layout import leaf_names
 
@@ -43,6 +44,7 @@ class Asked:
 def prepared(reference: ReferenceSession, first: Values, own: list[torch.Tensor], rng: int, draws: random.Random) -> Iterator[Asked]:
     """Yields the inputs of up to two calls, one at a time, since they may have gigabytes. Leaves out what no output would show. `own` contains
     eager's outputs for `first`. The state is unchanged."""
+    own = [wide(output) for output in own]
     at = {index: _places(tensor, draws) for index, tensor in enumerate(first.tensors) if tensor.is_floating_point() and tensor.numel() > PLACES}
     if not at:
         return
@@ -65,7 +67,7 @@ def prepared(reference: ReferenceSession, first: Values, own: list[torch.Tensor]
 def _outputs(reference: ReferenceSession, values: Values, rng: int) -> list[torch.Tensor]:
     outputs = reference.eager(values, rng).outputs.tensors
     reference.rollback()
-    return outputs
+    return [wide(output) for output in outputs]
 
 
 def _places(tensor: torch.Tensor, draws: random.Random) -> list[tuple[int, ...]]:
@@ -77,7 +79,7 @@ def _with(values: Values, at: dict[int, list[tuple[int, ...]]], numbers: tuple[f
     tensors = list(values.tensors)
     for index, places in at.items():
         tensors[index] = tensors[index].clone(memory_format=torch.preserve_format)
-        given = numbers or (LARGE * float(tensors[index].abs().max()) + 1.0,)
+        given = numbers or (LARGE * float(wide(tensors[index]).abs().max()) + 1.0,)
         for place, number in zip(places, cycle(given), strict=False):
             tensors[index][place] = number
     return Values(values.tree, values.specs, tensors)
@@ -94,6 +96,7 @@ def _required(own: torch.Tensor, moved: torch.Tensor, lost: torch.Tensor, kind: 
 
 def judged(asked: Asked, outputs: list[torch.Tensor], reference: ReferenceSession, tree: object) -> tuple[str, bool]:
     """Describes how NaN or infinity is lost (empty if it is not), and returns whether a clamp has swallowed any NaN. The state is unchanged."""
+    outputs = [wide(output) for output in outputs]
     kept = torch.isfinite if asked.infinite else torch.isnan
     gone = [None if mask is None else mask & (kept(value) ^ (not asked.infinite)) for mask, value in zip(asked.required, outputs, strict=True)]
     if not any(mask is not None and bool(mask.any()) for mask in gone):
@@ -102,7 +105,7 @@ def judged(asked: Asked, outputs: list[torch.Tensor], reference: ReferenceSessio
     for how in ("low", "high") if not asked.infinite else ():
         run = reference.eager(asked.values, asked.rng, dropping=how)
         reference.rollback()
-        readings.append(run.outputs.tensors)
+        readings.append([wide(output) for output in run.outputs.tensors])
         if run.orders and how == "low":
             unordered = reference.eager(asked.values, asked.rng, dropping="unordered").outputs.tensors
             reference.rollback()

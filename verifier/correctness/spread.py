@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from verifier.correctness.bounds import ULPS, K, epsilon
+from verifier.float8 import continuous
 from verifier.task import Precision
 
 SHORT, LONG = 16, 1024  # elements per row: shorter and longer rows are regrouped
@@ -53,7 +54,7 @@ class Spread:
 def rows_of(tensor: torch.Tensor, draws: random.Random, most: int = ROWS) -> Rows | None:
     """Samples at most `most` rows of a large tensor. Returns null if the tensor has too few elements."""
     numel = tensor.numel() * (2 if tensor.is_complex() else 1)
-    if numel < LEAST or not (tensor.is_floating_point() or tensor.is_complex()):
+    if numel < LEAST or not continuous(tensor):
         return None
     length = tensor.shape[-1] if tensor.dim() else 1
     if not SHORT <= length <= LONG:

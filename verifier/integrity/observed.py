@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.profiler import record_function
 
+from verifier.float8 import wide
 from verifier.integrity.blocked import compiled_graphs, settings, watch
 from verifier.integrity.launches import CALL, HANDOVER, Launch, Seen, read_launches
 from verifier.layout import encode
@@ -165,6 +166,7 @@ def _afterwards(device: Any, forward: Callable[[], Any], seed: Callable[[], None
 
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    left, right = wide(left), wide(right)
     return torch.equal(left, right) or (left.is_floating_point() and torch.equal(left.nan_to_num(), right.nan_to_num()))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from verifier.float8 import continuous
 from verifier.layout import decode, encode
 from verifier.parties.naming import resolver
 
@@ -24,7 +25,7 @@ def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.T
     name."""
     tensors: list[torch.Tensor] = []
     tree = encode(list(inputs), tensors, whole=True)
-    leaves = [tensor.detach().requires_grad_(tensor.is_floating_point() or tensor.is_complex()) for tensor in tensors]
+    leaves = [tensor.detach().requires_grad_(continuous(tensor)) for tensor in tensors]
     named = {f"input {index}": leaf for index, leaf in enumerate(leaves) if leaf.requires_grad}
     own = getattr(model, "_orig_mod", model)  # the original module of a torch.compile wrapper
     resolve = resolver(sys.modules.get(type(own).__module__))

@@ -20,6 +20,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from verifier.float8 import TYPES, follows_policy, narrowed
+
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _HALVES = {torch.float16: torch.float64, torch.bfloat16: torch.float64}
 LONGEST = 1 << 15  # terms that a plain program adds in sequence: larger sums are spread over threads
@@ -146,6 +148,8 @@ class Wide(TorchDispatchMode):
             return _dropout(func, args)
         if name in _DRAWS:
             return _draw(func, name, args, kwargs)
+        if name == "_scaled_mm" and (found := self._scaled(*args, **kwargs)) is not None:
+            return found
         if kwargs.get("dtype") in WIDER:
             kwargs["dtype"] = WIDER[kwargs["dtype"]]
         if name != "copy_":
@@ -154,6 +158,27 @@ class Wide(TorchDispatchMode):
 
     def result(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
+
+    def _scaled(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        scale_a: torch.Tensor,
+        scale_b: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        scale_result: torch.Tensor | None = None,
+        out_dtype: torch.dtype | None = None,
+        use_fast_accum: bool = False,
+    ) -> torch.Tensor | None:
+        """Computes a product of float8 matrices, which PyTorch only has with fp32 scales and results. Returns null for scales of blocks."""
+        if any(scale.numel() > 1 and scale.shape != shape for scale, shape in ((scale_a, (len(a), 1)), (scale_b, (1, b.shape[1])))):
+            return None
+        product = self.result(torch.ops.aten.mm.default, "mm", (a.double(), b.double()), {}) * scale_a.double() * scale_b.double()
+        product = product if bias is None else product + bias.double()
+        dtype = out_dtype or a.dtype
+        if dtype not in TYPES:
+            return product.to(WIDER.get(dtype, dtype))
+        return narrowed(product if scale_result is None else product * scale_result.double(), dtype)
 
 
 class Rough(Wide):
@@ -317,8 +342,9 @@ def _narrow(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def widen(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a private copy, with floating and complex tensors in double precision."""
-    if tensor.is_floating_point():
+    """Returns a private copy, with floating and complex tensors in double precision. Float8 tensors keep their type, as the task means it: forward
+    converts their numbers, which are exact, or reads their bits."""
+    if follows_policy(tensor):
         return tensor.double() if tensor.dtype != torch.float64 else tensor.clone()
     return tensor.to(torch.complex128) if tensor.is_complex() and tensor.dtype != torch.complex128 else tensor.clone()
 

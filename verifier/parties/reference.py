@@ -19,6 +19,7 @@ import torch
 
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
+from verifier.float8 import TYPES, wide
 from verifier.layout import LayoutError, Spec, encode
 from verifier.parties.dropping import Dropping
 from verifier.parties.gradients import reachable
@@ -309,10 +310,11 @@ class Reference(Role):
         return int(counter.get_total_flops())
 
     def _storage(self, given: Any) -> torch.dtype:
-        """Returns the type in which a plain implementation stores values between operators: the least precise type among inputs and weights."""
+        """Returns the type in which a plain implementation stores values between operators: the least precise type among inputs and
+        weights. Float8 numbers are converted before anything is computed with them."""
         tensors: list[torch.Tensor] = []
         encode(list(given), tensors, whole=True)
-        kinds = {tensor.dtype for tensor in [*tensors, *self.model.parameters()] if tensor.is_floating_point()}
+        kinds = {tensor.dtype for tensor in [*tensors, *self.model.parameters()] if tensor.is_floating_point()} - TYPES
         return max(kinds, key=lambda kind: torch.finfo(kind).eps, default=torch.float32)
 
     def do_rollback(self, frame: Frame) -> dict[str, Any]:
@@ -376,6 +378,7 @@ def same(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Compares values, effectively bitwise: NaN equals NaN."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
+    left, right = wide(left), wide(right)
     if torch.equal(left, right):
         return True
     return left.is_floating_point() and torch.equal(left.isnan(), right.isnan()) and torch.equal(left.nan_to_num(), right.nan_to_num())

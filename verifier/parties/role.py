@@ -17,6 +17,7 @@ import torch
 
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
+from verifier.float8 import continuous, follows_policy
 from verifier.layout import Spec, decode, encode, read_specs, view
 from verifier.parties.gradients import forward_backward
 from verifier.parties.naming import resolver
@@ -244,12 +245,15 @@ class Role(SeriesRole):
     def cast(self, tensor: torch.Tensor) -> torch.Tensor:
         """Moves a value to the device and, under bf16 and fp16, casts it to that type, as KernelBench does with models and inputs."""
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
-        return tensor.to(device=self.device.torch_device, dtype=dtype if dtype is not None and tensor.is_floating_point() else None)
+        return tensor.to(device=self.device.torch_device, dtype=dtype if dtype is not None and follows_policy(tensor) else None)
 
     def cast_model(self, model: Any) -> Any:
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         model = model.to(self.device.torch_device)
-        return model.to(dtype) if dtype is not None else model
+        if dtype is None:
+            return model
+        # `Module.to` would cast float8 tensors too
+        return model._apply(lambda tensor: tensor.to(dtype) if continuous(tensor) else tensor)
 
 
 def map_tensors(value: Any, change: Any) -> Any:

@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 
+from verifier.float8 import wide
+
 _PLAIN = (int, float, str, bytes, bool, complex, type(None), torch.dtype, torch.device, torch.Size, range)
 # Loggers and files have state that is no model's.
 _WHOLE = (type, FunctionType, ModuleType, torch.nn.Module, torch.nn.Parameter, logging.Filterer, io.IOBase)
@@ -144,7 +146,10 @@ class Saved:
 def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Compares values; NaN equals NaN. An exporter's tensor, which holds none, equals nothing."""
     try:
-        return one is other or one.device == other.device and bool(torch.equal(one, other) or torch.equal(one.isnan(), other.isnan()) and torch.equal(
+        if one is other:
+            return True
+        one, other = wide(one), wide(other)
+        return one.device == other.device and bool(torch.equal(one, other) or torch.equal(one.isnan(), other.isnan()) and torch.equal(
             one.nan_to_num(), other.nan_to_num()
         ))  # fmt: skip
     except Exception:  # an exporter's tensor holds no values

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from verifier.float8 import continuous
 from verifier.parties.oracle import widen
 
 KEPT_BYTES = 4 << 30  # bytes of cached fp64 parameters; others are rebuilt, which takes milliseconds on a GPU
@@ -42,8 +43,8 @@ class WideCopies:
 
     def copy(self, model: torch.nn.Module, where: str, mutated: list[str] | None) -> torch.nn.Module:
         """Copies `model`, in place or entirely to the CPU (`where`): parameters, buffers and tensors in plain attributes become double precision,
-        everything else is copied unchanged. `mutated`: names of the state that calls change, null if unknown; other entries are copied again only
-        after a write."""
+        everything else, float8 numbers among it, is copied unchanged. `mutated`: names of the state that calls change, null if unknown; other entries
+        are copied again only after a write."""
         constant = [] if mutated is None else [value for name, value in model.named_parameters() if name not in mutated]
         keep = {id(value) for value in constant} if 8 * sum(value.numel() for value in constant) <= KEPT_BYTES else set()
         memo: dict[int, Any] = {}
@@ -56,7 +57,7 @@ class WideCopies:
                 known = self.kept.get((id(value), where))
                 if id(value) in keep and known is not None and known.source is value and known.good():
                     made = known.copy
-                elif value.is_floating_point() or value.is_complex() or (where == "cpu" and value.device.type != where):
+                elif continuous(value) or (where == "cpu" and value.device.type != where):
                     made = _wide(value, torch.device("cpu") if where == "cpu" else value.device)
                 else:
                     continue  # deep copies preserve the sharing of the originals
@@ -67,7 +68,7 @@ class WideCopies:
         copied = copy.deepcopy(model, memo)
         for module in copied.modules():
             for value in [value for table in (module._parameters, module._buffers, module.__dict__) for value in table.values()]:
-                if isinstance(value, torch.Tensor) and type(value) not in _PLAIN and (value.is_floating_point() or value.is_complex()):
+                if isinstance(value, torch.Tensor) and type(value) not in _PLAIN and continuous(value):
                     value.data = widen(value.data)  # a tensor of a custom class
         return copied
 

@@ -22,7 +22,31 @@ struct bf16 {
     }
 };
 """
-TYPES = {"bfloat16": BF16, "float16": "using fp16 = _Float16;\n"}
+E4M3 = """\
+// float8 in memory, which is only read: 4 bits of exponent (bias 7), 3 of fraction; all of them set is NaN. Subnormal numbers take the exponent
+// of the least normal one, which is then subtracted, because arithmetic with subnormal floats is slow.
+struct e4m3 {
+    unsigned char bits;
+    explicit operator float() const {
+        const unsigned size = bits & 0x7fu, below = size < 8;
+        const union { unsigned u; float f; } moved = {(size << 20) + ((120 + below) << 23)};
+        const union { float f; unsigned u; } wide = {moved.f - (below ? 0x1p-6f : 0.0f)};
+        const union { unsigned u; float f; } whole = {(size == 0x7fu ? 0x7fc00000u : wide.u) | (bits & 0x80u) << 24};
+        return whole.f;
+    }
+};
+"""
+E5M2 = """\
+// float8 in memory, which is only read: the upper half of a _Float16.
+struct e5m2 {
+    unsigned char bits;
+    explicit operator float() const {
+        const union { unsigned short u; _Float16 h; } wide = {(unsigned short)(bits << 8)};
+        return (float)wide.h;
+    }
+};
+"""
+TYPES = {"bfloat16": BF16, "float16": "using fp16 = _Float16;\n", "float8_e4m3fn": E4M3, "float8_e5m2": E5M2}
 EXP = """\
 // exp(x) within 1 ulp: 2^n * exp(r), |r| <= ln(2)/2; the scale is applied in two steps, so that subnormal results are right.
 static inline float exp_f(float x) {

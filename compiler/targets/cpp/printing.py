@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from compiler.families import Printed
 from compiler.graph.ir import INNER, Kernel, Op, Store, product
-from compiler.kernel.expressions import C_TYPES, POINTED, Expressions, address, constant, functions_used, halves_used
+from compiler.kernel.expressions import C_TYPES, POINTED, Expressions, address, constant, functions_used, narrow_used
 from compiler.kernel.functions import CPP
 from compiler.kernel.schedule import Pass, Schedule, schedule
 from compiler.kernel.shape import Shape
@@ -27,7 +27,7 @@ def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mappin
     includes = ["<cmath>", "<cstddef>"] + (["<immintrin.h>"] if any(shape.stream for _, shape, _ in kernels) else [])
     includes += dict.fromkeys(f"<{name}>" for found, _, _ in printed.values() for name in found.includes)
     parts = ["\n".join(f"#include {name}" for name in includes) + "\n"]
-    parts += [TYPES[dtype] for dtype in halves_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
+    parts += [TYPES[dtype] for dtype in narrow_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
     parts += sources({kind for kind in used if not (kind in ("max", "min") and not _float_bounds(every, kind))})
     parts += [STREAM] if any(shape.stream for _, shape, _ in kernels) else []
     parts += [CppKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]

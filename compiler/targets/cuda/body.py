@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from compiler.graph.ir import FLOATS, HALVES, INNER, SIZES, Access, Kernel, Op, product
+from compiler.graph.ir import HALVES, INNER, SIZES, Access, Kernel, Op, product
 from compiler.kernel.expressions import C_TYPES, Expressions, address, constant, widened
 from compiler.kernel.functions import CUDA
 from compiler.kernel.schedule import Pass, Schedule, schedule
 from compiler.kernel.shape import Shape
 from compiler.kernel.text import below, beyond, times, width
-from compiler.kernel.vectors import COUNTS, copy_vector, gathered_vector, index_type, store_vector, summed_vector, vector_access, vector_width
+from compiler.kernel.vectors import COUNTS, LOADED, copy_vector, gathered_vector, index_type, store_vector, summed_vector, vector_access, vector_width
 
 HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
@@ -336,7 +336,7 @@ class Body:
         return self.kernel.arguments[access.argument].dtype
 
     def takes_vector(self, access: Access) -> bool:
-        return self.stored(access) in FLOATS and (self.width == 1 or vector_access(self.kernel, access, self.width))
+        return self.stored(access) in LOADED and (self.width == 1 or vector_access(self.kernel, access, self.width))
 
     def load(self, access: Access, into: str, first: str) -> None:
         """Loads neighbouring elements into an array without conversion."""

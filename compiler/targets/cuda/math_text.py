@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-TYPES = {  # header and name of 16-bit types in memory; (float) widens a value, and a store rounds to nearest
+TYPES = {  # header and name of narrow types in memory; (float) widens a value, and a store of 16 bits rounds to nearest
     "bfloat16": ("cuda_bf16.h", "using bf16 = __nv_bfloat16;\n"),
     "float16": ("cuda_fp16.h", "using fp16 = __half;\n"),
+    "float8_e4m3fn": ("cuda_fp8.h", "using e4m3 = __nv_fp8_e4m3;\n"),
+    "float8_e5m2": ("cuda_fp8.h", "using e5m2 = __nv_fp8_e5m2;\n"),
 }
 BOUNDS = """\
 // Larger and smaller of two values; NaN stays NaN, as in PyTorch.

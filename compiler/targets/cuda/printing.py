@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from compiler.families import NAME, Printed
 from compiler.graph.ir import Kernel, product
-from compiler.kernel.expressions import POINTED, Expressions, functions_used, halves_used
+from compiler.kernel.expressions import POINTED, Expressions, functions_used, narrow_used
 from compiler.kernel.functions import CUDA
 from compiler.kernel.one_pass import one_pass
 from compiler.kernel.shape import Shape
@@ -31,7 +31,7 @@ def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mappin
     holds the family kernels by name, each with the IR kernels that are printed inside it."""
     every = [kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside]
     used = set().union(*(functions_used(kernel) for kernel in every))
-    types = [TYPES[dtype] for dtype in halves_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
+    types = [TYPES[dtype] for dtype in narrow_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
     own = [part for kernel, shape, comment in kernels for part in ("\n", *CudaKernel(kernel, shape).parts(comment))]
     includes = dict.fromkeys(["cmath", *(header for header, _ in types), *(name for found, _, _ in printed.values() for name in found.includes)])
     first = ["\n".join(f"#include <{name}>" for name in includes) + "\n", *(name for _, name in types), *sources(used, text_of(own))]

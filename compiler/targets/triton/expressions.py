@@ -6,7 +6,7 @@ import keyword
 import math
 from collections.abc import Iterable
 
-from compiler.graph.ir import Access, Kernel, Op
+from compiler.graph.ir import FLOAT8, Access, Kernel, Op
 from compiler.kernel.builder import Refused
 from compiler.kernel.expressions import INFIX, address
 from compiler.kernel.functions import LIBDEVICE
@@ -25,6 +25,9 @@ LONG = 2**31 - 2**20  # with this many elements or more, an index that can excee
 
 def check_covered(kernel: Kernel) -> None:
     """Raises `Refused` for an operation that cannot be expressed in Triton."""
+    for argument in kernel.arguments.values():
+        if argument.dtype in FLOAT8:
+            raise Refused(f"{argument.dtype} is not printed in Triton")
     for op in kernel.ops.values():
         if op.kind not in PLAIN and op.kind not in INFIX and op.kind not in LIBDEVICE:
             raise Refused(f"{op.kind} is not printed in Triton")

@@ -9,6 +9,7 @@ from compiler import DeviceFigures, Options, make_plan, print_program
 from tests import kept, precompiled
 from tests.unit.compiler.captures import captured
 from tests.unit.compiler.loading import load
+from verifier.float8 import continuous
 
 PREFIX = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 
@@ -46,14 +47,14 @@ class Compiled:
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
         torch.manual_seed(0)
         self.model = self.make(self.task["Model"]).train(mode == "train")
-        self.inputs = [v.to(self.dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in self.task["get_inputs"]()]
+        self.inputs = [v.to(self.dtype) if isinstance(v, torch.Tensor) and continuous(v) else v for v in self.task["get_inputs"]()]
         self.mode = mode
         self.capture = captured(self.twin, self.inputs, source, mode, precision)
         self.plan = make_plan(self.capture, source, figures or DeviceFigures.cpu(2), precision)
         self.text = print_program(self.plan, source, options or Options())
 
     def make(self, cls):
-        return cls(*self.task["get_init_inputs"]()).to(self.dtype)
+        return cls(*self.task["get_init_inputs"]())._apply(lambda value: value.to(self.dtype) if continuous(value) else value)
 
     def twin(self):
         """The model once more; a copy's lambdas would still call the parts of this one."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from verifier.float8 import narrowed, wide
 from verifier.graph import Capture, Graph
 from verifier.parties.capturing.calling import FlatCall, forward_arguments, rebuild
 from verifier.parties.capturing.cutting import Cutter
@@ -197,7 +198,7 @@ def results(model: torch.nn.Module, inputs: list[Any], other: bool) -> list[torc
     from verifier.parties.capturing.calling import described
 
     def changed(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.clone() * 0.5 if other and tensor.is_floating_point() else tensor.clone()
+        return narrowed(wide(tensor) * 0.5, tensor.dtype) if other and tensor.is_floating_point() else tensor.clone()
 
     call = FlatCall(model, tuple(inputs), {})
     tensors = iter([changed(leaf.value) for leaf in call.tensors])

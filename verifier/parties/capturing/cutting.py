@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from verifier.float8 import narrowed, wide
 from verifier.graph import Graph
 from verifier.parties.capturing.calling import FlatCall, Unwritable
 from verifier.parties.capturing.exporting import composed, decomposed, operators_listed_once
@@ -106,7 +107,9 @@ class Cutter:
         def changed(tensor: torch.Tensor) -> torch.Tensor:
             if not other:
                 return tensor.clone()
-            return tensor * -0.5 + 0.25 if tensor.is_floating_point() else ~tensor if tensor.dtype == torch.bool else tensor.clone()
+            if tensor.is_floating_point():
+                return narrowed(wide(tensor) * -0.5 + 0.25, tensor.dtype)
+            return ~tensor if tensor.dtype == torch.bool else tensor.clone()
 
         return observed(self.method, self.tree, self.args, self.kwargs, self.plain, changed)
 
