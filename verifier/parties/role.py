@@ -20,7 +20,7 @@ from verifier.devices.base import PartyDevice
 from verifier.layout import Spec, decode, encode, read_specs, view
 from verifier.parties.gradients import forward_backward
 from verifier.parties.naming import resolver
-from verifier.parties.owning import HeldOutputs, laid_down, owners
+from verifier.parties.owning import Footprint, HeldOutputs, footprints, laid_down, owners, owners_of
 from verifier.parties.plain_state import lasting
 from verifier.parties.seeding import seed_everything
 from verifier.parties.series import SeriesRole, delivered
@@ -169,11 +169,19 @@ class Role(SeriesRole):
 
     def owners(self, tensors: list[torch.Tensor], inputs: Any) -> list[str]:
         """Returns what owns each output's memory (`verifier.parties.owning`)."""
-        given: list[torch.Tensor] = []
-        encode(list(inputs), given, whole=True)
+        return owners(tensors, _given(inputs), self._kept_tensors(), self.last)
+
+    def owners_in_series(self, outputs: list[list[Footprint]], inputs: list[Any]) -> list[list[str]]:
+        """Returns the same for each call of a series, after the last one. Only the last call's outputs still exist. The memory of the others may
+        belong to something else by now, so it is compared with the inputs alone."""
+        state = footprints(self._kept_tensors())
+        calls = enumerate(zip(outputs, inputs, strict=True), 1)
+        return [owners_of(one, list(map(Footprint.of, _given(given))), state if at == len(outputs) else {}) for at, (one, given) in calls]
+
+    def _kept_tensors(self) -> dict[str, torch.Tensor]:
+        """Returns the parameters and buffers of the model."""
         model = getattr(self.model, "_orig_mod", self.model)
-        state = dict([*model.named_parameters(), *model.named_buffers()]) if isinstance(model, torch.nn.Module) else {}
-        return owners(tensors, given, state, self.last)
+        return dict([*model.named_parameters(), *model.named_buffers()]) if isinstance(model, torch.nn.Module) else {}
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
         """Runs what is measured: forward or, with `backward`, forward and the gradients. Roles do not override it: the host's caches are cold when
@@ -250,6 +258,12 @@ class Role(SeriesRole):
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         model = model.to(self.device.torch_device)
         return model.to(dtype) if dtype is not None else model
+
+
+def _given(inputs: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    encode(list(inputs), found, whole=True)
+    return found
 
 
 def map_tensors(value: Any, change: Any) -> Any:
