@@ -105,7 +105,8 @@ class Examiner:
         names = self.reference.mutated
         answer = runner.ask("state", {"names": theirs}, self.reference.limits.call).message
         if answer.get("specs") is None:
-            return {"ok": False, "output": names[0], "detail": f"the program has no {names[0]!r}, which the task changes"}
+            missing = ours(answer.get("missing"), names, theirs)
+            return {"ok": False, "output": missing, "detail": f"the program has no parameter or buffer {missing!r}, which the task changes"}
         specs = read_specs(answer["specs"])
         for name, spec, leaf in zip(names, specs, expected.state, strict=True):
             if spec.shape != tuple(leaf.reference.shape):
@@ -117,6 +118,11 @@ class Examiner:
             if not judgement.ok:
                 return {"ok": False, "output": name, "error": finite(judgement.error), "bound": leaf.limit, "detail": f"{name}: {judgement.detail}"}
         return None
+
+
+def ours(missing: object, names: list[str], theirs: list[str]) -> str:
+    """Returns the task's name for an entry that the program lacks under its own name."""
+    return names[theirs.index(missing)] if missing in theirs else names[0]
 
 
 def compared(name: str, seed: int, call: Call, expected: Expected, precision: Precision) -> Trial:

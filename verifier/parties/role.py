@@ -239,12 +239,17 @@ class Role(SeriesRole):
         return self.model
 
     def do_state(self, frame: Frame) -> dict[str, Any]:
-        """Holds the parameters and buffers that the judge names, ready for `put`; null if one is missing."""
-        state = lasting(getattr(self.model, "_orig_mod", self.model))
+        """Holds the parameters and buffers that the judge names, ready for `put`; null, with the name, if one is missing."""
+        state = self.state()
         names = frame.message["names"]
-        if any(name not in state for name in names):
-            return {"type": "ok", "specs": None}
+        missing = next((name for name in names if name not in state), None)
+        if missing is not None:
+            return {"type": "ok", "specs": None, "missing": missing}
         return {"type": "ok", **self.hold("state", [state[name] for name in names])}
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Returns the tensors that the model keeps, by name."""
+        return lasting(getattr(self.model, "_orig_mod", self.model))
 
     def do_peak(self, frame: Frame) -> dict[str, Any]:
         return {"type": "ok", "bytes": self.device.peak_bytes(), "held": self.device.held_bytes()}
