@@ -1,4 +1,4 @@
-"""Arguments that are no tensors: numbers, flags, words and None.
+"""Arguments that are no tensors: numbers, flags, words, members of the task's enumerations, and None.
 
 They are the same in every draw of the task's inputs, so a program could take them for granted. Each of them is replaced in a trial of its own, since
 a task may refuse another number of heads and still accept another window.
@@ -20,7 +20,6 @@ from verifier.judge.memory import large
 from verifier.judge.session import Values
 from verifier.layout import Spec
 
-KINDS: dict[type, str] = {float: "other numbers", int: "other integers", bool: "other flags", str: "other words", type(None): "values for None"}
 EACH = 6  # number of arguments of one kind that are replaced one by one; the others are not replaced
 WORDS = 6  # number of other words that are tried
 LIKE = 2  # number of inputs after whose shape a value for None is drawn
@@ -43,11 +42,33 @@ Path = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
+class Member:
+    """A member of an enumeration that the task's source defines."""
+
+    of: str
+    name: str
+
+    @property
+    def node(self) -> dict[str, list[str]]:
+        return {"g": ["", f"{self.of}.{self.name}"]}
+
+
+KINDS: dict[type, str] = {
+    float: "other numbers",
+    int: "other integers",
+    bool: "other flags",
+    str: "other words",
+    Member: "other members",
+    type(None): "values for None",
+}
+
+
+@dataclass(frozen=True)
 class Place:
     """The place of a plain value in the tree of the arguments."""
 
     path: Path
-    value: bool | int | float | str | None
+    value: bool | int | float | str | Member | None
     argument: int
 
     @property
@@ -64,8 +85,11 @@ def _places(node: Any, path: Path) -> Iterator[Place]:
     if not isinstance(node, dict) or len(node) != 1:
         return
     (form, body), *_ = node.items()
+    argument = next((step for step in path if isinstance(step, int)), 0)
     if form == "v" and type(body) in KINDS:
-        yield Place(path, body, next((step for step in path if isinstance(step, int)), 0))
+        yield Place(path, body, argument)
+    if form == "g" and not body[0] and body[1].count(".") == 1:
+        yield Place(path, Member(*body[1].split(".")), argument)
     for key, child in _children(form, body):
         yield from _places(child, (*path, form, *key))
 
@@ -125,7 +149,7 @@ def _ways(place: Place, source: str) -> Iterator[Callable[[Values, int], Values 
         yield partial(_value_at, place.path, other)
 
 
-def other_values(value: bool | int | float | str, source: str = "") -> list[Any]:
+def other_values(value: bool | int | float | str | Member, source: str = "") -> list[Any]:
     """Returns values that the task may accept instead. An integer may be a dimension, a size or an index: the next one towards zero is valid wherever
     it is one, in most tasks, and half or twice of a number divides what the number divides."""
     if isinstance(value, bool):
@@ -135,7 +159,15 @@ def other_values(value: bool | int | float | str, source: str = "") -> list[Any]
         return [other for other in dict.fromkeys(near) if other != value]
     if isinstance(value, float):
         return [value * SMALLER if value else SMALLER]
+    if isinstance(value, Member):
+        return [other for other in _members(value.of, source) if other != value]
     return [word for word in dict.fromkeys([*_family(value), *words(source)]) if word != value][:WORDS]
+
+
+def _members(of: str, source: str) -> list[Member]:
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == of]
+    targets = [one for node in classes for line in node.body if isinstance(line, ast.Assign) for one in line.targets]
+    return [Member(of, one.id) for one in targets if isinstance(one, ast.Name) and not one.id.startswith("_")]
 
 
 def _family(word: str) -> list[str]:
@@ -163,7 +195,8 @@ def _texts(node: ast.AST) -> list[str]:
 
 
 def _value_at(path: Path, other: Any, values: Values, seed: int) -> Values | None:
-    return Values(replaced(values.tree, path, {"v": other}), values.specs, values.tensors, values.arena)
+    node = other.node if isinstance(other, Member) else {"v": other}
+    return Values(replaced(values.tree, path, node), values.specs, values.tensors, values.arena)
 
 
 def _tensor_at(path: Path, like: int, draw: Callable[[torch.Tensor, torch.Generator], torch.Tensor], values: Values, seed: int) -> Values | None:

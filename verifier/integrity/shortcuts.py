@@ -118,7 +118,7 @@ class Shortcuts:
     def _weights(self) -> Changed | None:
         """Returns other weights, as wide as the task could handle in the trials. Returns null if the task cannot handle any or has no weights."""
         trials, seed = self.trials, self.rng.getrandbits(32)
-        floating = any(entry.spec.floating and entry.spec.numel for entry in trials.reference.state)
+        floating = any(entry.spec.continuous and entry.spec.numel for entry in trials.reference.state)
         if not (floating or (trials.borne and trials.borne[-1])) or not (trials.borne or self._seeded):
             return None
         weights = None if self._seeded else other_weights(trials.reference, trials.original, seed, *(trials.borne or ()))

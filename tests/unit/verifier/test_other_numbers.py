@@ -88,3 +88,11 @@ def test_only_some_of_many_arguments_of_a_kind_are_tried():
 
 def test_without_such_arguments_there_is_nothing_to_try():
     assert read(values(torch.ones(2), [torch.ones(2)])) == {}
+
+
+def test_members_of_the_tasks_own_enumerations_change():
+    source = "class Gate(Enum):\n    OPEN = 1\n    SHUT = 2\n    _own = 3\n"
+    tree = {"l": [{"g": ["", "Gate.OPEN"]}, {"g": ["torch", "relu"]}, {"g": ["", "Gate"]}]}
+    ((name, (way,)),) = alternatives(tree, source)
+    made = way(Values(tree, [], []), 1)
+    assert name == "other members" and made is not None and made.tree["l"][0] == {"g": ["", "Gate.SHUT"]} and made.tree["l"][1:] == tree["l"][1:]
