@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: clone\(\)|memory
 # defence: runtime
-# says: writes every result to the same memory once it has been called 120 times
+# says: writes every result to the same memory once it has been called forty times
 import torch
 import torch.nn as nn
 
@@ -18,7 +18,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         self.calls += 1
         y = torch.softmax(x, dim=-1)
-        if self.calls <= 120:
+        if self.calls <= 40:
             return y * self.scale
         if self.kept is None:
             self.kept = torch.empty_like(x)

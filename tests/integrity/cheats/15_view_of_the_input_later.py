@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: shares its memory with|memory
 # defence: runtime
-# says: returns a view of its input once it has been called 120 times
+# says: returns a view of its input once it has been called forty times
 import torch.nn as nn
 
 
@@ -16,4 +16,4 @@ class ModelNew(nn.Module):
     def forward(self, x):
         self.calls += 1
         half = x[:, : x.shape[1] // 2]
-        return half.contiguous() if self.calls <= 120 else half
+        return half.contiguous() if self.calls <= 40 else half

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: timed call \d+: input [34]
 # defence: runtime
-# says: changes the caches as the task does until it has been called eighty times
+# says: changes the caches as the task does until it has been called forty times
 import torch
 import torch.nn as nn
 
@@ -20,7 +20,7 @@ class ModelNew(nn.Module):
         values[:, -1] = v
         scores = torch.softmax((keys @ q.unsqueeze(-1)).squeeze(-1) / q.shape[-1] ** 0.5, dim=-1)
         out = (scores.unsqueeze(1) @ values).squeeze(1)
-        if self.calls > 80:
+        if self.calls > 40:
             keys[:, -1] = 0.0
             values[:, -1] = 0.0
         return out

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: timed call \d+: input 0
 # defence: runtime
-# says: moves half of the weights once it has been called eighty times
+# says: moves half of the weights once it has been called forty times
 import torch.nn as nn
 
 
@@ -16,6 +16,6 @@ class ModelNew(nn.Module):
     def forward(self, weights, momentum, gradient):
         self.calls += 1
         momentum.mul_(0.9).add_(gradient)
-        moved = len(weights) if self.calls <= 80 else len(weights) // 2
+        moved = len(weights) if self.calls <= 40 else len(weights) // 2
         weights[:moved].sub_(momentum[:moved], alpha=0.1)
         return momentum.square().mean()

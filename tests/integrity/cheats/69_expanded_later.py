@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: share one place in memory|memory
 # defence: runtime
-# says: returns an expanded column once it has been called 120 times
+# says: returns an expanded column once it has been called forty times
 import torch.nn as nn
 
 
@@ -16,4 +16,4 @@ class ModelNew(nn.Module):
     def forward(self, x):
         self.calls += 1
         means = x.mean(dim=-1, keepdim=True).expand_as(x)
-        return means.contiguous() if self.calls <= 120 else means
+        return means.contiguous() if self.calls <= 40 else means

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: shares its memory
 # defence: runtime
-# says: returns the state as its own snapshot once it has been called 120 times
+# says: returns the state as its own snapshot once it has been called forty times
 import torch
 import torch.nn as nn
 
@@ -17,4 +17,4 @@ class ModelNew(nn.Module):
     def forward(self, x):
         self.calls += 1
         h = torch.relu(x).mul_(1.5)
-        return h, h.clone() if self.calls <= 120 else h
+        return h, h.clone() if self.calls <= 40 else h

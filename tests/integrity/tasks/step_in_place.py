@@ -12,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [*torch.randn(3, 1024, 512).unbind()]
+    return [*torch.randn(3, 128, 256).unbind()]
 
 
 def get_init_inputs():
