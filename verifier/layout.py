@@ -70,6 +70,11 @@ class Spec(BaseModel):
     def floating(self) -> bool:
         return DTYPES[self.dtype].is_floating_point
 
+    @property
+    def continuous(self) -> bool:
+        """Whether the elements are floating-point or complex numbers."""
+        return self.floating or DTYPES[self.dtype].is_complex
+
     def describe(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 

@@ -17,8 +17,13 @@ CLOSED = 4.0  # root mean square above which values of one sign may close a gate
 
 
 def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator, wide: bool = True) -> torch.Tensor | None:
-    """Draws random values for a floating-point parameter or buffer. Returns null for integers and masks, which stay unchanged. Variances stay
-    positive. With `wide`, zeros and signs change too; otherwise they are preserved."""
+    """Draws random values for a floating-point or complex parameter or buffer. Returns null for integers and masks, which stay unchanged. Variances
+    stay positive. With `wide`, zeros and signs change too; otherwise they are preserved."""
+    if tensor.is_complex():
+        if not parameter and tensor.numel() and _mask(tensor):
+            return None
+        parts = randomised(name, torch.view_as_real(tensor.resolve_conj()), True, generator, wide)
+        return None if parts is None else torch.view_as_complex(parts)
     if not tensor.is_floating_point() or not tensor.numel():
         return None
     if tensor.dtype in float8.TYPES:
@@ -54,6 +59,8 @@ def _size(tensor: torch.Tensor) -> float:
 def hides(tensor: torch.Tensor, parameter: bool) -> bool:
     """Returns whether the values that a constructor gives to an entry may hide what depends on other ones: all elements are equal, or so small that
     what they scale is not seen, or so large that they close a gate."""
+    if tensor.is_complex() and tensor.numel():
+        return bool((tensor == tensor.flatten()[0]).all()) or hides(torch.view_as_real(tensor.resolve_conj()), parameter)
     if not tensor.is_floating_point() or not tensor.numel():
         return False
     tensor = float8.wide(tensor)

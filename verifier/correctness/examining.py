@@ -106,7 +106,8 @@ class Examiner:
         names = self.reference.mutated
         answer = runner.ask("state", {"names": theirs}, self.reference.limits.call).message
         if answer.get("specs") is None:
-            return {"ok": False, "output": names[0], "detail": f"the program has no {names[0]!r}, which the task changes"}
+            missing = ours(answer.get("missing"), names, theirs)
+            return {"ok": False, "output": missing, "detail": f"the program has no parameter or buffer {missing!r}, which the task changes"}
         specs = read_specs(answer["specs"])
         for name, spec, leaf in zip(names, specs, expected.state, strict=True):
             if spec.shape != tuple(leaf.reference.shape):
@@ -118,6 +119,11 @@ class Examiner:
             if not judgement.ok:
                 return {"ok": False, "output": name, "error": finite(judgement.error), "bound": leaf.limit, "detail": f"{name}: {judgement.detail}"}
         return None
+
+
+def ours(missing: object, names: list[str], theirs: list[str]) -> str:
+    """Returns the task's name for an entry that the program lacks under its own name."""
+    return names[theirs.index(missing)] if missing in theirs else names[0]
 
 
 def compared(name: str, seed: int, call: Call, expected: Expected, precision: Precision) -> Trial:
@@ -139,10 +145,15 @@ def changes_off(call: Call, expected: Expected) -> str:
     none does. Such inputs have no fp64 value of their own, so the bound is that of a comparison with eager, or of the outputs if theirs is wider."""
     limits = [leaf.limit + leaf.error for leaf in expected.leaves if leaf.floating]
     share = max((leaf.tolerated for leaf in expected.leaves), default=0.0)
-    for index, wanted in expected.run.after.items():
-        own = expected.values.tensors[index]
-        limit = max([no_oracle(wanted.dtype), *limits]) if continuous(wanted) else 0.0
-        judgement = judge(call.after.get(index, own), wanted, limit, share)
+    after = {index: call.after.get(index, expected.values.tensors[index]) for index in expected.run.after}
+    return writes_off(after, expected.run.after, limits, share)
+
+
+def writes_off(after: dict[int, torch.Tensor], wanted: dict[int, torch.Tensor], limits: list[float], share: float) -> str:
+    """Compares inputs after a call with what eager has made of them (`wanted`), both by number. `limits`: the bounds of floating-point outputs."""
+    for index, expected in wanted.items():
+        limit = max([no_oracle(expected.dtype), *limits]) if continuous(expected) else 0.0
+        judgement = judge(after[index], expected, limit, share)
         if not judgement.ok:
             return f"input {index}, which the task changes, is not changed as the task does: {judgement.detail}"
     return ""
@@ -150,8 +161,12 @@ def changes_off(call: Call, expected: Expected) -> str:
 
 def shared(call: Call, expected: Expected) -> str:
     """Finds outputs that share memory with something else although the task's outputs do not; a later write would overwrite them."""
-    names = leaf_names(expected.outputs.tree)
-    for name, words, allowed in zip(names, call.shared, expected.run.aliased, strict=False):
+    return shared_off(leaf_names(expected.outputs.tree), call.shared, expected.run.aliased)
+
+
+def shared_off(names: list[str], ours: list[str], theirs: list[str]) -> str:
+    """Compares what a program's outputs share memory with and what the task's do."""
+    for name, words, allowed in zip(names, ours, theirs, strict=False):
         for of in filter(None, words.split("|")):
             if _kind(of) in {_kind(word) for word in allowed.split("|")} or (of == EARLIER and borrowed(allowed)):
                 continue

@@ -25,6 +25,7 @@ EACH = 6  # number of inputs for which one element is changed separately; any fu
 RUN = 8  # length of a run of equal integers
 FEW = 16  # tensor size below which a few elements are a large part of it
 TINY = 1e-4  # factor on the task's own numbers
+GRID = 8  # number of steps into which a range is divided
 LEAST = 2  # smallest value below which integers that are all equal can be lowered
 SKEW = 4.0  # exponent applied to a uniform number: half of the results are in the lowest sixteenth of the range
 
@@ -167,7 +168,38 @@ def _uniform(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
     return torch.rand(tuple(shape), generator=generator, dtype=torch.float32, device=generator.device)
 
 
+def on_a_grid(tensors: Sequence[torch.Tensor], whole: bool) -> bool:
+    """Rounds floating-point inputs in place to a few values, so that many elements are equal. With `whole`, these are multiples of a power of two,
+    zero among them; otherwise they are spread over the input's own range. Returns whether any input has changed."""
+    changed = False
+    for tensor in tensors:
+        if not _floating(tensor) or tensor.numel() < FEW:
+            continue
+        real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        own = real[real.isfinite()]
+        low, high = (float(own.min()), float(own.max())) if own.numel() else (0.0, 0.0)
+        step = 2.0 ** math.floor(math.log2(_scale(real) / 2)) if whole else (high - low) / GRID
+        if low == high or not math.isfinite(step) or step <= 0:
+            continue
+        begin = 0.0 if whole else low
+        rounded = real.float().sub(begin).div_(step).round_().mul_(step).add_(begin).clamp_(low, high)
+        changed = True
+        real.copy_(torch.where(real.isfinite(), rounded, real.float()))
+    return changed
+
+
 # Integers and booleans
+
+
+def other_constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+    """Draws another value for a tensor of integers or booleans whose elements are all equal (zero points, a mask that keeps everything). Returns null
+    if its elements differ, or if it has no other value. Other tensors of that kind are tables that a constructor computes, such as the places of a
+    causal mask, and have no other values that make sense."""
+    if _floating(tensor) or not tensor.numel() or not bool((tensor == tensor.flatten()[0]).all()):
+        return None
+    drawn = _drawn_bits("heavy-tailed", tensor, generator) if tensor.dtype == torch.bool else _lower("", tensor, int(tensor.flatten()[0]), generator)
+    other = drawn if not torch.equal(drawn, tensor) else ~tensor if tensor.dtype == torch.bool else (1 - tensor).clamp(0, 1).to(tensor.dtype)
+    return None if torch.equal(other, tensor) else other
 
 
 def _other(name: str, tensor: torch.Tensor, how: Discrete, generator: torch.Generator) -> torch.Tensor:

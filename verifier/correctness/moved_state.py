@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from verifier.correctness.bounds import ULPS, Judgement, bound, deviation, epsilon, judge, root_mean_square, tolerated
+from verifier.correctness.bounds import ULPS, Judgement, bound, deviation, epsilon, judge, root_mean_square, same_values, tolerated
+from verifier.correctness.examining import ours
 from verifier.correctness.expectation import continued
 from verifier.correctness.noise import MOST_DECIDED, NOISE_ROOM
 from verifier.correctness.trials import Trials
@@ -21,6 +22,7 @@ from verifier.layout import read_specs
 # batch noise: a thousandth for thousands of elements. Larger rounding differences are measured if possible, and are otherwise tolerated.
 STATE_OFF, GRANTED = 1e-4, 1e-2
 
+LATE_BYTES = 16 << 20  # size of a buffer up to which it is read although the first calls have not changed it
 REPLAYED = 60  # number of calls after which an average with the usual momentum of 0.1 has forgotten its initial value
 
 
@@ -37,16 +39,17 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
     """Describes how the program's state after all calls differs from the state of eager, which processed the same inputs. Returns an empty string if
     it does not differ. Otherwise, a program that can distinguish timed calls from checked ones could skip its updates. Entries that depend on random
     numbers are no exception, because both sides have made the same calls from the same seeds."""
-    names = trials.reference.mutated
+    reference = trials.reference
+    names = [*reference.mutated, *moved_late(eager, trials)]
     if not names:
         return ""
     patience = trials.limits.call
     states = []
-    for party, theirs in ((program, trials.state_names()), (eager, names)):
-        specs = party.ask("state", {"names": theirs}, patience).message.get("specs")
-        if specs is None:
-            return f"the program has no {names[0]!r}, which the task changes"
-        states.append(fetch(party, "state", read_specs(specs), "held", patience))
+    for party, theirs in ((program, trials.constructions.binding.of(names)), (eager, names)):
+        answer = party.ask("state", {"names": theirs}, patience).message
+        if answer.get("specs") is None:
+            return f"the program has no parameter or buffer {ours(answer.get('missing'), names, theirs)!r}, which the task changes"
+        states.append(fetch(party, "state", read_specs(answer["specs"]), "held", patience))
     drifted: list[Drift] | None = None
     for index, (name, got, expected) in enumerate(zip(names, *states, strict=True)):
         if got.shape != expected.shape:
@@ -57,10 +60,27 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
         if not judgement.ok:
             drifted = drifts(trials) if drifted is None else drifted
             granted = NOISE_ROOM if noise else state_limit(expected.dtype, GRANTED)
-            judgement = judge_drifted(got, expected, limit, drifted[index], noise) if drifted else judge(got, expected, granted)
+            measured = index < len(drifted)
+            judgement = judge_drifted(got, expected, limit, drifted[index], noise) if measured else judge(got, expected, granted)
         if not judgement.ok:
             return f"{name} was not updated as the task does: {judgement.detail}"
     return ""
+
+
+def moved_late(eager: Party, trials: Trials) -> list[str]:
+    """Returns the buffers that eager's calls have changed although the first trial's did not, such as an average that every hundredth call moves
+    on."""
+    entries = list(zip(trials.reference.state, trials.original, strict=True))
+    own = [(entry.name, tensor) for entry, tensor in entries if not entry.parameter and entry.alias is None and tensor.nbytes <= LATE_BYTES]
+    own = [(name, tensor) for name, tensor in own if name not in trials.reference.mutated]
+    if not own:
+        return []
+    names = [name for name, _ in own]
+    specs = eager.ask("state", {"names": names}, trials.limits.call).message.get("specs")
+    if specs is None:  # forward has removed one
+        return []
+    now = fetch(eager, "state", read_specs(specs), "held", trials.limits.call)
+    return [name for (name, before), after in zip(own, now, strict=True) if before.shape != after.shape or not same_values(before, after)]
 
 
 def state_limit(dtype: torch.dtype, off: float = STATE_OFF) -> float:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
+from verifier.correctness.arguments import alternatives
 from verifier.correctness.expectation import Expectations, Expected
-from verifier.correctness.inputs import DISTRIBUTIONS, MIXED, Domain, changeable, domains, one_element
+from verifier.correctness.inputs import DISTRIBUTIONS, MIXED, Domain, changeable, domains, on_a_grid, one_element, other_constant
 from verifier.correctness.not_a_number import NAME
-from verifier.judge.session import ReferenceSession, StateEntry, Values
+from verifier.judge.session import ReferenceSession, Values
 from verifier.randomising import randomised
 
 Weights = list[torch.Tensor]
-Kind = Literal["own", "distribution", "weights", "not a number", "numbers", "constructed again"]
-NUMBERS: dict[str, type] = {"other numbers": float, "other integers": int, "other flags": bool}
-SMALLER = 0.75  # factor on a float argument
+Kind = Literal["own", "distribution", "equal numbers", "weights", "not a number", "numbers", "constructed again"]
+Width = tuple[bool, bool, bool]  # the last arguments of `other_weights`
+EQUAL = "equal numbers"
 AGAIN = "the first inputs, constructed again"
 GIVEN_UP = 2  # number of failed distributions after which a domain is no longer tried
 PLAIN = Domain("any", "own")
@@ -34,7 +35,7 @@ class Way:
     weights: Callable[[], Weights] | None = None
     detail: str = ""
     domain: Domain | None = None
-    wide: tuple[bool, bool] | None = None  # for `weights`: the last arguments of `other_weights`
+    wide: Width | None = None  # for `weights`
 
 
 @dataclass
@@ -68,17 +69,19 @@ class Plan:
     def steps(self, expectations: Expectations) -> Iterator[Step]:
         """Yields the steps. Later steps depend on what earlier steps have revealed about the task."""
         reference = self.reference
-        weighted = any(entry.spec.floating for entry in reference.state)
+        weighted = any(entry.spec.continuous for entry in reference.state) or bool(self.constants)
         moves = bool(reference.mutated or reference.remembers)
         yield self._own("task inputs 1", self.first_inputs, needed=True)
         yield self._task_inputs("task inputs 2", fresh=False)
         first = self.first_inputs()
-        within, changes = domains(first.tensors), changeable(first.tensors)
+        within, changes, floating = domains(first.tensors), changeable(first.tensors), any(spec.floating for spec in first.specs)
         if len(within) > 1 and sum(tensor.numel() > 0 for tensor in first.tensors) > 1:
             within.insert(1, MIXED)
         del first
         for distribution in DISTRIBUTIONS if within else ():
             yield self._distribution(distribution, within)
+        if floating and reference.backward is None:  # the gradient at a kink is open
+            yield self._equal_numbers()
         if expectations.first is not None:
             for indices in changes:
                 yield self._one_element(indices, len(changes), wide=bool(within) and not self.refused.get(within[0]))
@@ -87,9 +90,9 @@ class Plan:
             yield Step("the first inputs elsewhere", self._seed(), [Way(self.first_inputs)], known=known)
             if not moves:
                 yield self._not_a_number()
-            for name, kind in NUMBERS.items() if not reference.remembers else ():
-                if other_numbers(expectations.first.values, kind) is not None:
-                    yield Step(name, self._seed(), [Way(partial(self._other_numbers, kind))], "numbers", needed=True)
+            for name, changes_of in alternatives(expectations.first.values.tree, reference.source):
+                seed = self._seed()
+                yield Step(name, seed, [Way(partial(self._replaced, change, seed)) for change in changes_of], "numbers", needed=True)
         if weighted:
             yield self._weighted("random weights")
         for variant in range(reference.variants):
@@ -104,6 +107,13 @@ class Plan:
             yield Step(AGAIN, self._seed(), [Way(self.first_inputs)], "constructed again", known=known, needed=True)
         if moves and expectations.first is not None:
             yield self._not_a_number()  # NaN stays in a state, so this comes last
+
+    @property
+    def constants(self) -> list[int]:
+        """Returns which entries of the state are integers or booleans that are all equal and that calls do not change."""
+        entries = enumerate(zip(self.reference.state, self.original, strict=True))
+        fixed = ((at, tensor) for at, (entry, tensor) in entries if entry.name not in self.reference.mutated)
+        return [at for at, tensor in fixed if other_constant(tensor, torch.Generator(device=tensor.device).manual_seed(0)) is not None]
 
     def bears(self, way: Way, borne: bool) -> None:
         """Records whether the task could handle a distribution in a domain."""
@@ -127,8 +137,8 @@ class Plan:
         seed = self._seed()
         return Step(f"input variant {number + 1}", seed, [Way(lambda: self.reference.inputs(seed, number))], needed=True)
 
-    def _other_numbers(self, kind: type) -> Values | None:
-        return other_numbers(self.first_inputs(), kind)
+    def _replaced(self, change: Callable[[Values, int], Values | None], seed: int) -> Values | None:
+        return change(self.first_inputs(), seed)
 
     def _one_element(self, indices: list[int], groups: int, wide: bool) -> Step:
         seed = self._seed()
@@ -144,6 +154,16 @@ class Plan:
         ways = [way(domain) for domain in within if self.refused.get(domain, 0) < GIVEN_UP]
         return Step(name, seed, ways, "distribution", fresh=self.draws.random() < 0.5, needed=name in DISTRIBUTIONS[:2])
 
+    def _equal_numbers(self) -> Step:
+        seed = self._seed()
+
+        def draw(whole: bool) -> Values | None:
+            values = self.reference.inputs(seed)
+            return values if on_a_grid(values.tensors, whole) else None
+
+        ways = [Way(partial(draw, True)), Way(partial(draw, False), detail="range kept")]
+        return Step(EQUAL, seed, ways, "equal numbers", fresh=False, needed=True)
+
     def _reshaped(self, name: str, domain: Domain, seed: int) -> Values | None:
         if not domain.mixed:
             return self.reference.reshaped(self.reference.inputs(seed), name, domain, seed)
@@ -158,24 +178,36 @@ class Plan:
             values = self.reference.inputs(seed)
             return (self.reference.reshaped(values, distribution, PLAIN, seed) if distribution else None) or values
 
-        def way(wide: bool, buffers: bool, detail: str) -> Way:
-            return Way(draw, lambda: other_weights(self.reference.state, self.original, seed, wide, buffers), detail, wide=(wide, buffers))
+        def way(wide: bool, buffers: bool, discrete: bool, detail: str) -> Way:
+            width = (wide, buffers, discrete)
+            return Way(draw, lambda: other_weights(self.reference, self.original, seed, *width), detail, wide=width)
 
-        ways = [way(True, True, ""), way(False, True, "signs kept"), way(True, False, "buffers kept"), way(False, False, "signs and buffers kept")]
-        constants = any(entry.spec.floating and not entry.parameter for entry in self.reference.state)
-        return Step(name, seed, ways if constants else ways[:2], "weights", needed=not distribution)
+        floats = any(entry.spec.continuous and not entry.parameter for entry in self.reference.state)
+        said = {(True, True): "", (False, True): "signs kept", (True, False): "buffers kept", (False, False): "signs and buffers kept"}
+        ways = [way(*width, False, detail) for width, detail in said.items() if floats or width[1]]
+        if self.constants:
+            integers = "integers kept" if any(entry.spec.continuous for entry in self.reference.state) else ""
+            ways = [way(True, True, True, ""), way(False, True, True, "signs kept")] + [
+                replace(one, detail=", ".join(filter(None, (one.detail, integers)))) for one in ways
+            ]
+        return Step(name, seed, ways, "weights", needed=not distribution)
 
 
-def other_weights(state: list[StateEntry], original: Weights, seed: int, wide: bool = True, buffers: bool = True) -> Weights:
-    """Draws random values for parameters, normalisation statistics and, with `buffers`, all other floating-point entries."""
+def other_weights(
+    reference: ReferenceSession, original: Weights, seed: int, wide: bool = True, buffers: bool = True, discrete: bool = False
+) -> Weights:
+    """Draws random values for parameters, normalisation statistics and, with `buffers`, all other floating-point entries. With `discrete`, also draws
+    integers and booleans that are all equal and that calls do not change."""
     generator = torch.Generator(device=original[0].device).manual_seed(seed)
     by_name: dict[str, torch.Tensor] = {}
-    for entry, tensor in zip(state, original, strict=True):
+    for entry, tensor in zip(reference.state, original, strict=True):
         if entry.alias in by_name:
             by_name[entry.name] = by_name[entry.alias]
             continue
         moves = entry.parameter or buffers or entry.name.endswith(("running_mean", "running_var"))
         other = randomised(entry.name, tensor, entry.parameter, generator, wide) if moves else None
+        if discrete and not entry.spec.continuous and entry.name not in reference.mutated:
+            other = other_constant(tensor, generator)
         by_name[entry.name] = tensor.clone() if other is None else other
     return list(by_name.values())
 
@@ -189,33 +221,3 @@ def changed_elements(values: Values, indices: list[int], seed: int, wide: bool) 
         if other is not None:
             tensors[index], changed = other, True
     return Values(values.tree, values.specs, tensors) if changed else None
-
-
-def other_numbers(values: Values, kind: type) -> Values | None:
-    """Returns the same inputs but with other floats, integers or flags among the non-tensor arguments. Returns null if there are no such arguments.
-    An integer may be a dimension, a size or an index. The next one towards zero is valid wherever it is one, in most tasks; a task that does not
-    accept it is not tried with it."""
-    changed = False
-
-    def walk(node: Any) -> Any:
-        nonlocal changed
-        if not isinstance(node, dict) or len(node) != 1:
-            return node
-        (form, body), *_ = node.items()
-        if form == "v" and isinstance(body, (bool, int, float)) and type(body) is kind:
-            changed = True
-            return {"v": _other_number(body)}
-        if form in ("l", "u"):
-            return {form: [walk(item) for item in body]}
-        return {"d": {key: walk(item) for key, item in body.items()}} if form == "d" else node
-
-    tree = walk(values.tree)
-    return Values(tree, values.specs, values.tensors, values.arena) if changed else None
-
-
-def _other_number(number: bool | int | float) -> bool | int | float:
-    if isinstance(number, bool):
-        return not number
-    if isinstance(number, int):
-        return number - 1 if number > 0 else number + 1
-    return number * SMALLER if number else SMALLER

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from verifier.correctness.bearing import borne_alone
+from verifier.correctness.bounds import same_values
 from verifier.correctness.chance import stochastic
 from verifier.correctness.comparison import compare_outputs
 from verifier.correctness.examining import Examiner, compared
 from verifier.correctness.expectation import SHORT, Expectations, Expected, Skipped, first_lines
 from verifier.correctness.inputs import DISTRIBUTIONS, MIXED
 from verifier.correctness.not_a_number import NOTE, Asked, judged, prepared
-from verifier.correctness.trial_plan import Plan, Step, Way
+from verifier.correctness.trial_plan import Plan, Step, Way, Width
 from verifier.correctness.triviality import trivial_guess
 from verifier.correctness.weights import DIFFER, Constructions
 from verifier.judge.asking import Party
@@ -79,7 +80,7 @@ class Trials:
         self.original: list[torch.Tensor] = []
         self.constructions = Constructions(reference, self.weight_seed)
         self.program_seconds = 0.0
-        self.borne: tuple[bool, bool] | None = None  # how wide the other weights can be for the task (`other_weights`); null until some were tried
+        self.borne: Width | None = None  # how wide the other weights can be for the task (`other_weights`); null until some were tried
         self.laid = False  # whether any output of the program had a different layout from the task's
         self._first: Values | None = None
 
@@ -217,7 +218,8 @@ class Trials:
             if step.kind != "numbers" or failure.kind != "raised" or failure.request in ("memory", "start") or failure.error_class == SHORT:
                 raise
             message = (
-                f"made for the numbers among the task's arguments; with {step.name} it raises {failure.error_class}: {first_lines(failure.message)}"
+                f"made for the plain values among the task's arguments; with {step.name} it raises {failure.error_class}: "
+                f"{first_lines(failure.message)}"
             )
             verdict.findings.append(Finding(rule="numbers", severity="note", message=message[:300], source="runtime"))
             self._begin_again(subject)
@@ -379,9 +381,10 @@ class Trials:
         """Explains why a program that fails with other weights is wrong, unless it only transforms its weights in the constructor. Such a program
         fails with any loaded weights. By contrast, a program that assumes a zero bias or a scale of one is right as long as these stay unchanged."""
         names = [entry.name for entry in self.reference.state]
-        fixed = [i for i, entry in enumerate(self.reference.state) if hides(self.original[i], entry.parameter)]
-        loose = [i for i, entry in enumerate(self.reference.state) if entry.parameter and entry.spec.floating and i not in fixed]
-        buffers = [i for i, entry in enumerate(self.reference.state) if entry.spec.floating and not entry.parameter and i not in fixed]
+        constant = plan.constants
+        fixed = [i for i, entry in enumerate(self.reference.state) if hides(self.original[i], entry.parameter) or i in constant]
+        loose = [i for i, entry in enumerate(self.reference.state) if entry.parameter and entry.spec.continuous and i not in fixed]
+        buffers = [i for i, entry in enumerate(self.reference.state) if entry.spec.continuous and not entry.parameter and i not in fixed]
         for same in (fixed, [*fixed, *buffers]) if buffers else (fixed,):
             said = f"it takes the values for granted that the constructor gives to {', '.join(names[index] for index in same[:4])}"
             if same and not loose:
@@ -446,11 +449,10 @@ class Trials:
                 failure.request = "memory" if failure.error_class == SHORT else "start"
                 failure.message = f"the reference failed: {failure.message}"
             raise
-        first = self.expectations.first
-        if step.kind == "numbers" and first is not None and expected.outputs.specs != first.outputs.specs:
+        if step.kind == "numbers" and (why := self._says_nothing(expected)):
             self.reference.rollback()
             self.reference.exact = expected.before
-            raise Skipped("a number is the size of an output")
+            raise Skipped(why)
         own = step.name.startswith("task inputs")
         if own:
             self.expectations.remember(expected)
@@ -468,14 +470,33 @@ class Trials:
                 raise
             return Trial(name=name, seed=step.seed, ok=False, detail=failure.message)
         trial = self.examiner.examine(name, step.seed, call, expected, self.subject.runner, self.state_names())
-        if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
+        equal = step.kind == "equal numbers"
+        if not trial.ok and (equal or (trial.bound is not None and expected.in_reach(trial.error))):
             self.expectations.appeal(expected)
             if own:
                 self.expectations.remember(expected)
             trial = self.examiner.examine(name, step.seed, call, expected, self.subject.runner, self.state_names())
+        if not trial.ok and equal and self._ranks(expected):
+            self.examiner.pass_over()
+            raise Skipped("the task ranks numbers, and leaves open which of equal ones comes first")
         if trial.ok:
             self.examiner.accept(call, expected)
         return trial
+
+    def _says_nothing(self, expected: Expected) -> str:
+        """Returns why a call with another argument is no trial. Returns an empty string if it is one."""
+        first = self.expectations.first
+        if first is None:
+            return ""
+        if expected.outputs.specs != first.outputs.specs:
+            return "the argument decides the sizes of outputs"
+        same = all(map(same_values, expected.outputs.tensors, first.outputs.tensors)) and not expected.run.changed_inputs
+        return "the task does the same with another value" if same and not self.reference.mutated else ""
+
+    def _ranks(self, expected: Expected) -> bool:
+        """Returns whether the task sorts or ranks numbers. Before and after this method, the reference is in the state that its eager call left."""
+        self.reference.rollback()
+        return self.reference.eager(expected.values, expected.rng, dropping="low").orders
 
     def _timed_call(self, caller: Caller, values: Values, rng: int, fresh: bool) -> Call:
         """Makes a call within the time budget that all trials share. Raises `PartyFailure`, including when the calls together exceed the budget."""

@@ -157,7 +157,7 @@ class Constructions:
         after = self.reference.redraw(seed, vary=seed)
         self.construct(runner, None, seed, seed)
         for entry, one, two in zip(self.reference.state, before, after, strict=True):
-            if entry.parameter and entry.spec.floating and entry.spec.numel and torch.equal(one, two):
+            if entry.parameter and entry.spec.continuous and entry.spec.numel and torch.equal(one, two):
                 return entry.name
         return ""
 

@@ -118,9 +118,10 @@ class Shortcuts:
     def _weights(self) -> Changed | None:
         """Returns other weights, as wide as the task could handle in the trials. Returns null if the task cannot handle any or has no weights."""
         trials, seed = self.trials, self.rng.getrandbits(32)
-        if not any(entry.spec.floating and entry.spec.numel for entry in trials.reference.state) or not (trials.borne or self._seeded):
+        floating = any(entry.spec.continuous and entry.spec.numel for entry in trials.reference.state)
+        if not (floating or (trials.borne and trials.borne[-1])) or not (trials.borne or self._seeded):
             return None
-        weights = None if self._seeded else other_weights(trials.reference.state, trials.original, seed, *(trials.borne or ()))
+        weights = None if self._seeded else other_weights(trials.reference, trials.original, seed, *(trials.borne or ()))
         return Changed("other weights", "give the task weights that are not all zero or one, or drop the test", self._draw, weights)
 
     def _inputs(self) -> Changed | None:

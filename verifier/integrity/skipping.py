@@ -53,8 +53,8 @@ class Skipping:
         """Returns the functions that do not affect the outputs, with their shares of the time."""
         trials = self.trials
         state, seeded = trials.reference.state, trials.constructions.binding.how == "seeded"
-        if state and not seeded and any(entry.spec.floating for entry in state):
-            self._weights = other_weights(state, trials.original, self.rng.getrandbits(32))
+        if state and not seeded and any(entry.spec.continuous for entry in state):
+            self._weights = other_weights(trials.reference, trials.original, self.rng.getrandbits(32))
         alone = sorted((name for name, share in shares.items() if share >= SMALL), key=lambda name: -shares[name])
         self._moves = trials.reference.mutated if not seeded else []
         groups = [[name] for name in alone] + [[name for name in shares if name not in alone]]

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from verifier.layout import LayoutError
 
 HELD_CALLS = 16
+MOST_HELD = 40  # number of calls whose outputs a party keeps; the judge holds more of them in timed calls than in trials
 HELD_BYTES = 1 << 30
 ITSELF, EARLIER = "itself", "earlier"
 _MAP_BYTES = 1 << 28  # bytes of a map of the memory in which two tensors are interleaved; for larger tensors, extents decide
@@ -32,7 +33,7 @@ class HeldOutputs:
     def add(self, tensors: list[torch.Tensor], returned: list[torch.Tensor]) -> None:
         self.calls.append((self.count, tensors, returned))
         self.count += 1
-        while len(self.calls) > HELD_CALLS or sum(tensor.nbytes for _, kept, _ in self.calls for tensor in kept) > HELD_BYTES:
+        while len(self.calls) > MOST_HELD or sum(tensor.nbytes for _, kept, _ in self.calls for tensor in kept) > HELD_BYTES:
             self.calls.popleft()
 
     def of(self, number: int) -> list[torch.Tensor] | None:
@@ -43,59 +44,97 @@ class HeldOutputs:
         self.count = 0
 
 
+class Footprint(NamedTuple):
+    """The memory that a tensor takes. It outlasts the tensor, whose memory may then belong to another one."""
+
+    pointer: int
+    storage: int
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+    size: int  # bytes of an element
+    device: torch.device
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Footprint:
+        pointer, storage = tensor.data_ptr(), tensor.untyped_storage().data_ptr()
+        return cls(pointer, storage, tuple(tensor.shape), tensor.stride(), tensor.element_size(), tensor.device)
+
+    @property
+    def empty(self) -> bool:
+        return 0 in self.shape
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Returns the addresses of the first byte and of the byte after the last."""
+        last = sum((size - 1) * step for size, step in zip(self.shape, self.steps, strict=True))
+        return self.pointer, self.pointer + (last + 1) * self.size
+
+
 def owners(tensors: list[torch.Tensor], inputs: list[torch.Tensor], state: dict[str, torch.Tensor], held: HeldOutputs | None = None) -> list[str]:
     """Returns, for each output, what it shares memory with, as words separated by "|": "input 0", a state name, "output 1", `EARLIER` for an output
     of an earlier call, or `ITSELF` if two of its elements share memory. The text is empty for an output with its own memory."""
     before = [other for _, kept, returned in held.calls for other in [*kept, *returned]] if held is not None else []
+    return owners_of(*(list(map(Footprint.of, some)) for some in (tensors, inputs)), footprints(state), list(map(Footprint.of, before)))
+
+
+def footprints(state: dict[str, torch.Tensor]) -> dict[str, Footprint]:
+    return {name: Footprint.of(value) for name, value in state.items()}
+
+
+def owners_of(outputs: list[Footprint], inputs: list[Footprint], state: dict[str, Footprint], before: Sequence[Footprint] = ()) -> list[str]:
+    """Returns the same as `owners`, for tensors of which only the footprints are left. `before`: outputs of earlier calls that are held."""
     found = []
-    for index, tensor in enumerate(tensors):
-        words = [f"input {at}" for at, other in enumerate(inputs) if _meet(tensor, other)]
-        words += [name for name, other in state.items() if other.numel() and tensor.numel() and _storage(other) == _storage(tensor)]
-        words += [f"output {at}" for at, other in enumerate(tensors) if at != index and share(tensor, other)]
-        words += [EARLIER] if any(share(tensor, other) for other in before) else []
-        words += [ITSELF] if overlapping(tensor) else []
+    for index, one in enumerate(outputs):
+        words = [f"input {at}" for at, other in enumerate(inputs) if _meet(one, other)]
+        words += [name for name, other in state.items() if not other.empty and not one.empty and other.storage == one.storage]
+        words += [f"output {at}" for at, other in enumerate(outputs) if at != index and _share(one, other)]
+        words += [EARLIER] if any(_share(one, other) for other in before) else []
+        words += [ITSELF] if _overlapping(one) else []
         found.append("|".join(words))
     return found
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
     """Returns the addresses of a tensor's first byte and of the byte after its last."""
-    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+    return Footprint.of(tensor).extent
 
 
 def overlapping(tensor: torch.Tensor) -> bool:
-    """Returns whether two elements share memory. With dimensions ordered by stride, each stride must step over everything that the earlier dimensions
-    cover."""
-    reach = 0
-    for step, size in sorted((step, size) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1):
-        if step <= reach:
-            return tensor.numel() > 0
-        reach += (size - 1) * step
-    return False
+    """Returns whether two elements share memory."""
+    return _overlapping(Footprint.of(tensor))
 
 
 def share(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Returns whether two tensors have an element in common; columns of one allocation are interleaved but share no elements."""
-    if not _meet(one, other) or _storage(one) != _storage(other):
+    return _share(Footprint.of(one), Footprint.of(other))
+
+
+def _overlapping(one: Footprint) -> bool:
+    """With dimensions ordered by stride, each stride must step over everything that the earlier dimensions cover."""
+    reach = 0
+    for step, size in sorted((step, size) for size, step in zip(one.shape, one.steps, strict=True) if size > 1):
+        if step <= reach:
+            return not one.empty
+        reach += (size - 1) * step
+    return False
+
+
+def _share(one: Footprint, other: Footprint) -> bool:
+    if not _meet(one, other) or one.storage != other.storage:
         return False
-    begin, end = min(extent(one)[0], extent(other)[0]), max(extent(one)[1], extent(other)[1])
-    size = one.element_size()
-    if size != other.element_size() or (end - begin) // size > _MAP_BYTES or (one.data_ptr() - other.data_ptr()) % size:
+    begin, end = min(one.extent[0], other.extent[0]), max(one.extent[1], other.extent[1])
+    size = one.size
+    if size != other.size or (end - begin) // size > _MAP_BYTES or (one.pointer - other.pointer) % size:
         return True
     covered = torch.zeros((end - begin) // size, dtype=torch.bool, device=one.device)
-    covered.as_strided(one.shape, one.stride(), (one.data_ptr() - begin) // size).fill_(True)
-    return bool(covered.as_strided(other.shape, other.stride(), (other.data_ptr() - begin) // size).any())
+    covered.as_strided(one.shape, one.steps, (one.pointer - begin) // size).fill_(True)
+    return bool(covered.as_strided(other.shape, other.steps, (other.pointer - begin) // size).any())
 
 
-def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if not one.numel() or not other.numel() or one.device != other.device:
+def _meet(one: Footprint, other: Footprint) -> bool:
+    if one.empty or other.empty or one.device != other.device:
         return False
-    return extent(one)[0] < extent(other)[1] and extent(other)[0] < extent(one)[1]
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    return one.extent[0] < other.extent[1] and other.extent[0] < one.extent[1]
 
 
 def strides(tensors: Sequence[torch.Tensor]) -> list[list[int] | None]:

@@ -21,7 +21,7 @@ from verifier.float8 import continuous, follows_policy
 from verifier.layout import Spec, decode, encode, read_specs, view
 from verifier.parties.gradients import forward_backward
 from verifier.parties.naming import resolver
-from verifier.parties.owning import HeldOutputs, laid_down, owners
+from verifier.parties.owning import Footprint, HeldOutputs, footprints, laid_down, owners, owners_of
 from verifier.parties.plain_state import lasting
 from verifier.parties.seeding import seed_everything
 from verifier.parties.series import SeriesRole, delivered
@@ -170,11 +170,19 @@ class Role(SeriesRole):
 
     def owners(self, tensors: list[torch.Tensor], inputs: Any) -> list[str]:
         """Returns what owns each output's memory (`verifier.parties.owning`)."""
-        given: list[torch.Tensor] = []
-        encode(list(inputs), given, whole=True)
+        return owners(tensors, _given(inputs), self._kept_tensors(), self.last)
+
+    def owners_in_series(self, outputs: list[list[Footprint]], inputs: list[Any]) -> list[list[str]]:
+        """Returns the same for each call of a series, after the last one. Only the last call's outputs still exist. The memory of the others may
+        belong to something else by now, so it is compared with the inputs alone."""
+        state = footprints(self._kept_tensors())
+        calls = enumerate(zip(outputs, inputs, strict=True), 1)
+        return [owners_of(one, list(map(Footprint.of, _given(given))), state if at == len(outputs) else {}) for at, (one, given) in calls]
+
+    def _kept_tensors(self) -> dict[str, torch.Tensor]:
+        """Returns the parameters and buffers of the model."""
         model = getattr(self.model, "_orig_mod", self.model)
-        state = dict([*model.named_parameters(), *model.named_buffers()]) if isinstance(model, torch.nn.Module) else {}
-        return owners(tensors, given, state, self.last)
+        return dict([*model.named_parameters(), *model.named_buffers()]) if isinstance(model, torch.nn.Module) else {}
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
         """Runs what is measured: forward or, with `backward`, forward and the gradients. Roles do not override it: the host's caches are cold when
@@ -232,12 +240,17 @@ class Role(SeriesRole):
         return self.model
 
     def do_state(self, frame: Frame) -> dict[str, Any]:
-        """Holds the parameters and buffers that the judge names, ready for `put`; null if one is missing."""
-        state = lasting(getattr(self.model, "_orig_mod", self.model))
+        """Holds the parameters and buffers that the judge names, ready for `put`; null, with the name, if one is missing."""
+        state = self.state()
         names = frame.message["names"]
-        if any(name not in state for name in names):
-            return {"type": "ok", "specs": None}
+        missing = next((name for name in names if name not in state), None)
+        if missing is not None:
+            return {"type": "ok", "specs": None, "missing": missing}
         return {"type": "ok", **self.hold("state", [state[name] for name in names])}
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Returns the tensors that the model keeps, by name."""
+        return lasting(getattr(self.model, "_orig_mod", self.model))
 
     def do_peak(self, frame: Frame) -> dict[str, Any]:
         return {"type": "ok", "bytes": self.device.peak_bytes(), "held": self.device.held_bytes()}
@@ -254,6 +267,12 @@ class Role(SeriesRole):
             return model
         # `Module.to` would cast float8 tensors too
         return model._apply(lambda tensor: tensor.to(dtype) if continuous(tensor) else tensor)
+
+
+def _given(inputs: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    encode(list(inputs), found, whole=True)
+    return found
 
 
 def map_tensors(value: Any, change: Any) -> Any:

@@ -23,6 +23,7 @@ from verifier.parties.naming import resolver
 from verifier.parties.plain_state import Variables
 from verifier.parties.role import Role, map_tensors
 from verifier.parties.seeding import seed_everything
+from verifier.parties.stored import stored
 from verifier.startup import cutlass
 
 
@@ -105,6 +106,9 @@ class Runner(Role):
         """Returns the program's own state dict, in which the judge looks for the task's weights."""
         state = {name: value for name, value in self.model.state_dict().items() if isinstance(value, torch.Tensor)}
         return {"type": "ok", "names": list(state), **self.hold("entries", list(state.values()))}
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return stored(self.model)  # no method of the program may make the state when it is read
 
     def do_cubins(self, frame: Frame) -> dict[str, Any]:
         """Returns what Triton compiled for this program."""

@@ -18,7 +18,7 @@ from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
 from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
 from verifier.parties.naming import resolver
-from verifier.parties.owning import HeldOutputs
+from verifier.parties.owning import Footprint, HeldOutputs
 from verifier.parties.seeding import seed_everything
 from verifier.shim.clock import Clock, ClockError
 
@@ -64,12 +64,14 @@ class Handed:
     tensors: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]]
     left: list[tuple[bool, bool]]  # for each tensor: whether the call returned a view that must be negated or conjugated when read
     copied: bool
+    footprints: list[Footprint]  # memory of the tensors that the call returned
 
-    def message(self) -> dict[str, Any]:
+    def message(self, shared: list[str]) -> dict[str, Any]:
+        """Describes the call. `shared`: what each tensor shared its memory with (`verifier.parties.owning.owners`)."""
         specs = [Spec.of(torch.empty_strided(shape, stride, dtype=dtype, device="meta")) for shape, stride, dtype in self.tensors]
         kinds = [{"left": "neg" if negates else "conj" if conjugates else None} for negates, conjugates in self.left]
         specs = [spec.model_copy(update=kind) for spec, kind in zip(specs, kinds, strict=True)]
-        return {"tree": self.tree, "specs": [spec.model_dump(exclude_none=True) for spec in specs], "copied": self.copied}
+        return {"tree": self.tree, "specs": [spec.model_dump(exclude_none=True) for spec in specs], "copied": self.copied, "shared": shared}
 
 
 class SeriesRole:
@@ -84,6 +86,9 @@ class SeriesRole:
     last: HeldOutputs
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
+        raise NotImplementedError
+
+    def owners_in_series(self, outputs: list[list[Footprint]], inputs: list[Any]) -> list[list[str]]:
         raise NotImplementedError
 
     def before_call(self) -> None:
@@ -135,7 +140,8 @@ class SeriesRole:
             raise (self.device.failure(error) if isinstance(error, ClockError) else error) from None
         finally:
             gc.enable()
-        return {"type": "outputs", "calls": [one.message() for one in handed]}
+        shared = self.owners_in_series([one.footprints for one in handed], inputs)
+        return {"type": "outputs", "calls": [one.message(words) for one, words in zip(handed, shared, strict=True)]}
 
     def _timed(self, clock: Clock, fd: int, number: int, place: int, nbytes: int, model: Any, inputs: Any, frame: Frame) -> Any:
         output = failure = None
@@ -160,7 +166,8 @@ class SeriesRole:
         self.previous = tensors
         described = tensors if copies is None else copies
         forms = [(tuple(tensor.shape), tensor.stride(), tensor.dtype) for tensor in described]
-        return Handed(tree, forms, [(tensor.is_neg(), tensor.is_conj()) for tensor in tensors], copies is not None)
+        left = [(tensor.is_neg(), tensor.is_conj()) for tensor in tensors]
+        return Handed(tree, forms, left, copies is not None, [Footprint.of(tensor) for tensor in tensors])
 
     def _arguments(self, frame: Frame, arena: torch.Tensor, specs: list[Spec], offsets: list[int]) -> Any:
         tensors = [view(arena, spec, offset) for spec, offset in zip(specs, offsets, strict=True)]

@@ -75,7 +75,7 @@ class Varying(TorchDispatchMode):
 
     def enlist(self, tensor: torch.Tensor, name: str, parameter: bool) -> None:
         """Registers a new parameter or buffer."""
-        if not tensor.is_floating_point() or not tensor.numel() or tensor.device.type == "meta":
+        if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel() or tensor.device.type == "meta":
             return
         key = _key(tensor)
         self.weights.setdefault(key, (tensor.detach(), name, parameter))

@@ -24,13 +24,14 @@ from verifier.report import Baseline, Rival
 from verifier.timing.call import POISON, Call
 from verifier.timing.idleness import Watch, ending, pause
 from verifier.timing.outside import Charge, Laps
-from verifier.timing.series import Form, Line, Use, Uses, single
+from verifier.timing.series import Form, Line, Use, Uses, changed, single
 
 if TYPE_CHECKING:
     from verifier.integrity.sampling.glancing import Glancing
 
 GIVEN_BACK_SECONDS = 5.0
-HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # number of turns whose outputs the party holds until the end; maximum bytes of a call's outputs
+HELD_EARLY, HELD_EARLY_BYTES = 3, 64 << 20  # number of first turns whose outputs the party holds until the end; maximum bytes of a call's outputs
+HELD_LATER, HELD_LATER_BYTES = 6, 16 << 20  # turn n is one of those that follow with the probability HELD_LATER / n, which favours no time
 
 
 @dataclass
@@ -56,6 +57,7 @@ class Caller:
     watches: list[Watch] = field(default_factory=list)  # for a baseline: watches on the programs
     processor: int | None = None  # one of the processors used for timing
     early: list[Early] = field(default_factory=list)  # timed calls whose outputs the party holds, by the party's call number
+    turned: int = 0  # number of turns so far
     glancing: Glancing | None = None  # for a program on the CPU: inspects it during some of its timed calls
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False, hold: bool = False) -> Call:
@@ -126,8 +128,7 @@ class Caller:
             same_values(view(arena, spec, offset), tensor)
             for tensor, spec, offset in zip(values.tensors, values.specs, message["offsets"], strict=True)
         ]
-        rewritten = [number for number, same in enumerate(intact) if reread and not same and not large(values.specs[number].nbytes)]
-        after = {number: view(arena, values.specs[number], message["offsets"][number]).clone() for number in rewritten}
+        after = changed(arena, values.specs, message["offsets"], intact)
         device.sync()  # the copies above must be complete before the party is asked to write there
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
@@ -160,11 +161,10 @@ class Caller:
         return views(memory.bytes, specs, offsets) if answer.get("copied") is True else None
 
     def turn(self, uses: list[Use], in_series: bool) -> list[Call]:
-        """Makes the counted calls of these uses, in a series or one by one. The party holds the outputs of a few of its first turns
+        """Makes the counted calls of these uses, in a series or one by one. The party holds the outputs of its first turns and of some later ones
         (`overwritten`)."""
         counted = [number for number, use in enumerate(uses) if use.counted]
-        holds = self.party.has_program and len(self.early) < HELD_EARLY and place(self.expected)[1] <= HELD_EARLY_BYTES
-        hold = secrets.choice(counted) if holds else None
+        hold = secrets.choice(counted) if self._holds() else None
         if not in_series:
             return [self._noted(self.call(use.values, use.rng or 0, hold=hold is not None), hold is not None) for use in uses]
         if self.processor is not None:
@@ -180,6 +180,15 @@ class Caller:
                 self._short(failure)
             raise
         return [self._noted(call, number == hold) for number, call in enumerate(calls) if number in counted]
+
+    def _holds(self) -> bool:
+        """Decides whether the party holds outputs of the next turn. A program may begin to reuse its memory at any call, so that later turns are
+        chosen at random: more or less as many among the last half as among the second quarter."""
+        self.turned += 1
+        size = place(self.expected)[1]
+        if not self.party.has_program or size > HELD_EARLY_BYTES:
+            return False
+        return self.turned <= HELD_EARLY or (size <= HELD_LATER_BYTES and secrets.randbelow(self.turned) < HELD_LATER)
 
     def _noted(self, call: Call, held: bool) -> Call:
         if held:

@@ -40,7 +40,7 @@ class Call:
     span: tuple[int, int] | None = None  # in a series: its beginning and end by the judge's clock
     looked: bool = False  # whether the judge inspected the process during the call, which took some of its time
     queued: int = 0  # time that its threads waited for a processor during the call
-    after: dict[int, torch.Tensor] = field(default_factory=dict)  # in a trial: inputs that the call has changed, by number
+    after: dict[int, torch.Tensor] = field(default_factory=dict)  # inputs that the call has changed, by number, unless they have gigabytes
 
     @property
     def warm(self) -> bool:

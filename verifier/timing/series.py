@@ -19,6 +19,7 @@ import torch
 
 from verifier.correctness.bounds import same_values
 from verifier.judge.asking import Party
+from verifier.judge.memory import large
 from verifier.judge.session import Values, dump, fill, views
 from verifier.layout import Spec, place, read_specs, view
 from verifier.shim.clock import Stamped
@@ -236,6 +237,7 @@ class Line:
         )
         outputs: list[torch.Tensor] = []
         intact: list[bool] = []
+        after: dict[int, torch.Tensor] = {}
         if use.counted:
             if fits and room:
                 begin, end = room[0]["offset"], room[-1]["offset"] + room[-1]["nbytes"]
@@ -246,6 +248,7 @@ class Line:
                     same_values(view(flat, spec, offset), tensor)
                     for tensor, spec, offset in zip(tensors, use.values.specs, request["offsets"], strict=True)
                 ]
+            after = changed(flat, use.values.specs, request["offsets"], intact)
         leader = self.party.device.leader()
         inner = stamped.judged if leader is not None and leader.spins else stamped.own
         return Call(
@@ -258,12 +261,20 @@ class Line:
             outputs,
             None,
             intact,
+            [words for words in answer.get("shared", []) if isinstance(words, str)],
             between=stamped.between,
             in_series=True,
             use=use,
             queued=stamped.queued,
             span=(stamped.began, stamped.ended),
+            after=after,
         )
+
+
+def changed(flat: torch.Tensor, specs: list[Spec], offsets: list[int], intact: list[bool]) -> dict[int, torch.Tensor]:
+    """Returns copies of the inputs that a call has changed, by number, unless they have gigabytes. `flat`: the memory that holds the inputs."""
+    rewritten = [number for number, same in enumerate(intact) if not same and not large(specs[number].nbytes)]
+    return {number: view(flat, specs[number], offsets[number]).clone() for number in rewritten}
 
 
 def _share(calls: list[Call], around: int) -> None:

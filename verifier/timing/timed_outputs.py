@@ -13,14 +13,17 @@ import torch
 from verifier.correctness.bounds import FLIPPED, NORM
 from verifier.correctness.comparison import compare_outputs
 from verifier.correctness.decisions import off
+from verifier.correctness.examining import shared_off, writes_off
 from verifier.correctness.trials import Trials
 from verifier.judge.session import Values
+from verifier.layout import leaf_names
 from verifier.report import Trial
 from verifier.timing.blocks import Side
 from verifier.timing.call import Call
 from verifier.timing.pairs import Pair
 
 MOST = 4 * FLIPPED  # share of an output's elements that decisions may explain
+DECIDED = 1e-4  # share of an input's elements that rounding may decide differently where the task writes to it; timed calls are many
 KEPT = 8  # number of passed trials kept in the report
 
 
@@ -89,7 +92,24 @@ class TimedOutputs:
                 trial = decided if decided.ok else trial
         changed = [i for i, (ours, theirs) in enumerate(zip(got.inputs_intact, expected.inputs_intact, strict=True)) if theirs and not ours]
         left = [i for i, (ours, theirs) in enumerate(zip(got.inputs_intact, expected.inputs_intact, strict=True)) if ours and not theirs]
-        if trial.ok and (changed or left):
+        said = ""
+        if changed or left:
             said = f"the program changes its input {changed[0]}" if changed else f"the program leaves its input {left[0]}, which the task changes"
+        said = said or shared_off(leaf_names(form.tree), got.shared, expected.shared) or self._written(got, expected)
+        if trial.ok and said:
             trial = trial.model_copy(update={"ok": False, "detail": said})
         return trial.model_copy(update={"norm": NORM + ", against eager"})
+
+    def _written(self, got: Call, expected: Call) -> str:
+        """Describes how the inputs that both sides have changed differ. Returns an empty string if they do not."""
+        if not expected.after.keys() & got.after.keys():
+            return ""
+        ours = {index: got.after[index] for index in expected.after if index in got.after}
+        theirs = {index: expected.after[index] for index in ours}
+        said = ""
+        for appeal in (False, True):
+            limits, shares, _ = self.trials.expectations.timed_bounds(appeal)
+            said = writes_off(ours, theirs, limits, max([DECIDED, *shares]))
+            if not said:
+                break
+        return said

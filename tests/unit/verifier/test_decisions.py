@@ -94,7 +94,7 @@ def outputs_of(expectations: Expectations) -> TimedOutputs:
 
 def call(value: torch.Tensor) -> SimpleNamespace:
     made = run(value).outputs
-    return SimpleNamespace(tree=made.tree, specs=made.specs, outputs=[value], inputs_intact=[])
+    return SimpleNamespace(tree=made.tree, specs=made.specs, outputs=[value], inputs_intact=[], shared=[""], after={})
 
 
 def test_a_call_in_which_rounding_decides_is_right_and_a_program_that_is_always_wrong_there_is_not(expectations):

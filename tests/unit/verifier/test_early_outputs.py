@@ -9,7 +9,7 @@ import torch
 
 from verifier.judge.session import Values
 from verifier.layout import Spec
-from verifier.parties.owning import HeldOutputs
+from verifier.parties.owning import MOST_HELD, HeldOutputs
 from verifier.timing import blocks
 from verifier.timing.blocks import HELD_EARLY, Caller
 from verifier.timing.series import Use
@@ -49,8 +49,21 @@ def test_new_memory_and_what_the_task_itself_lends_may_be_held():
     assert not Program(0).times(60).overwritten([]) and not Program(40).times(60).overwritten([True])
 
 
+def test_memory_that_is_reused_only_later_is_seen():
+    class Late(Program):
+        def call(self, values, rng, **kwargs):
+            self.ring = [torch.zeros(8)] if self.turns < 50 else self.ring[:1]
+            return super().call(values, rng, **kwargs)
+
+    assert all(Late(1).times(200).overwritten([False]) for _ in range(5)), "each is missed once in 4,000 times"
+
+
 def test_only_a_program_holds_and_only_a_few_outputs_of_some_size(monkeypatch):
-    assert len(Program(0).times(20).early) == HELD_EARLY and not Program(0, has_program=False).times(20).early
+    held = [len(Program(0).times(200).early) for _ in range(20)]
+    assert all(HELD_EARLY <= count <= MOST_HELD for count in held) and max(held) > HELD_EARLY
+    assert not Program(0, has_program=False).times(20).early
+    monkeypatch.setattr(blocks, "HELD_LATER_BYTES", 1)
+    assert len(Program(0).times(20).early) == HELD_EARLY
     monkeypatch.setattr(blocks, "HELD_EARLY_BYTES", 1)
     assert not Program(0).times(20).early
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from verifier.correctness.inputs import DISTRIBUTIONS, EACH, Domain, changeable, domains, one_element, vary
+from verifier.correctness.inputs import DISTRIBUTIONS, EACH, Domain, changeable, domains, on_a_grid, one_element, other_constant, vary
 
 WIDE = Domain("any", "drawn")
 
@@ -118,3 +118,42 @@ def test_each_input_may_have_a_domain_of_its_own():
     made = [tensor.clone() for tensor in own]
     assert vary("heavy-tailed", made, [Domain("range", "own"), WIDE, None], torch.Generator().manual_seed(1))
     assert bool((made[0] >= 0).all()) and bool((made[1] < 0).any()) and torch.equal(made[2], own[2])
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_on_a_grid_many_numbers_are_equal_and_none_leaves_the_range(whole):
+    own = [torch.randn(64, 64), torch.rand(64, 64) + 0.5, torch.arange(64), torch.full((32,), 3.0)]
+    found = [tensor.clone() for tensor in own]
+    assert on_a_grid(found, whole)
+    for before, after in zip(own[:2], found, strict=False):
+        assert len(after.unique()) <= 40 and float(after.min()) >= float(before.min()) and float(after.max()) <= float(before.max())
+    assert bool((found[0] == 0).any()) is whole or not whole
+    assert torch.equal(found[2], own[2]) and torch.equal(found[3], own[3]), "there is nothing to round"
+    assert not on_a_grid([torch.arange(64), torch.rand(3)], whole)
+
+
+def test_on_a_grid_what_is_not_finite_stays():
+    x = torch.randn(64)
+    x[3], x[5] = float("-inf"), float("nan")
+    assert on_a_grid([x], True) and float(x[3]) == float("-inf") and bool(x[5].isnan()) and int(x.isfinite().sum()) == 62
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        torch.zeros(8, 1, dtype=torch.int32),
+        torch.ones(16, dtype=torch.bool),
+        torch.zeros((), dtype=torch.int64),
+        torch.full((4, 4), 128, dtype=torch.uint8),
+    ],
+)
+def test_integers_and_booleans_that_are_all_equal_have_other_values(own):
+    for seed in range(8):
+        other = other_constant(own, torch.Generator().manual_seed(seed))
+        assert other is not None and other.shape == own.shape and other.dtype == own.dtype and not torch.equal(other, own)
+
+
+def test_tables_of_a_constructor_have_no_other_values():
+    generator = torch.Generator().manual_seed(1)
+    for own in (torch.tril(torch.ones(4, 4, dtype=torch.bool)), torch.arange(8), torch.zeros(4), torch.zeros(0, dtype=torch.int64)):
+        assert other_constant(own, generator) is None

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from verifier.correctness.moved_state import Drift, drifts, judge_drifted, state_limit
-from verifier.judge.session import Run, Values
+from verifier.correctness import moved_state
+from verifier.correctness.moved_state import Drift, drifts, judge_drifted, moved_late, state_limit, state_off
+from verifier.judge.session import Run, StateEntry, Values
 from verifier.layout import Spec
 from verifier.parties.oracle import Rough, Wide, default_double
 
@@ -94,3 +95,43 @@ def test_what_rounding_decides_is_no_update_left_out(stage):
 def test_without_fp64_nothing_is_granted(stage):
     stage.expectations.no_oracle = "no fp64"
     assert drifts(stage) == []
+
+
+class Eager:
+    """Eager's process, after calls that have changed one more buffer than the first call did."""
+
+    def __init__(self, monkeypatch, state):
+        self.held, self.state = [], state
+        monkeypatch.setattr(moved_state, "fetch", lambda party, *_: party.held)
+
+    def ask(self, what, message, limit=None):
+        if any(name not in self.state for name in message["names"]):
+            return SimpleNamespace(message={"specs": None, "missing": next(name for name in message["names"] if name not in self.state)})
+        self.held = [self.state[name] for name in message["names"]]
+        return SimpleNamespace(message={"specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held]})
+
+
+def late_trials():
+    names = ("weight", "calls", "slow", "table")
+    state = [StateEntry(name, Spec.of(torch.zeros(2)), name == "weight", None) for name in names]
+    reference = SimpleNamespace(state=state, mutated=["calls"])
+    binding = SimpleNamespace(of=lambda names: [f"own.{name}" for name in names])
+    expectations = SimpleNamespace(noisy_state=set(), no_oracle="none")
+    return SimpleNamespace(
+        reference=reference,
+        original=[torch.zeros(2)] * 4,
+        constructions=SimpleNamespace(binding=binding),
+        limits=SimpleNamespace(call=1.0),
+        expectations=expectations,
+    )
+
+
+def test_a_buffer_that_only_later_calls_change_is_compared_too(monkeypatch):
+    now = {"weight": torch.ones(2), "calls": torch.full((2,), 9.0), "slow": torch.ones(2), "table": torch.zeros(2)}
+    eager, trials = Eager(monkeypatch, now), late_trials()
+    assert moved_late(eager, trials) == ["slow"]
+    right = {f"own.{name}": tensor for name, tensor in now.items()}
+    assert state_off(Eager(monkeypatch, right), eager, trials) == ""
+    assert "slow was not updated" in state_off(Eager(monkeypatch, {**right, "own.slow": torch.zeros(2)}), eager, trials)
+    without = {name: tensor for name, tensor in right.items() if name != "own.slow"}
+    assert "no parameter or buffer 'slow'" in state_off(Eager(monkeypatch, without), eager, trials)

@@ -1,36 +1,98 @@
-"""Numbers and flags among the arguments that are no tensors."""
+"""Numbers, flags, words and None among the arguments are replaced, each by itself."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
-from verifier.correctness.trial_plan import other_numbers
+from verifier.correctness.arguments import EACH, alternatives, other_values, places, words
 from verifier.judge.session import Values
-from verifier.layout import decode, encode
+from verifier.layout import Spec, decode, encode
+
+SOURCE = '''
+class Model:
+    """Not a word that is compared."""
+
+    def forward(self, x, how):
+        if how == "none":
+            return x
+        return {"mean": x.mean, "sum": x.sum}[how]()
+
+def get_inputs():
+    return [1, ["first", "a longer text"]]
+'''
+
+
+@dataclass
+class Settings:
+    slope: float = 0.5
+    name: str = "sum"
 
 
 def values(*arguments) -> Values:
     tensors: list[torch.Tensor] = []
     tree = encode(list(arguments), tensors, whole=True)
-    return Values(tree, [], tensors)
+    return Values(tree, [Spec.of(tensor) for tensor in tensors], tensors)
 
 
-def read(made: Values | None):
-    return None if made is None else decode(made.tree, made.tensors)
+def read(own: Values, source: str = "") -> dict[str, list]:
+    """Returns the arguments of each trial, of all its ways."""
+    found = {}
+    for name, ways in alternatives(own.tree, source):
+        made = [way(own, 1) for way in ways]
+        found[name] = [decode(one.tree, one.tensors)[1:] for one in made if one is not None]
+    return found
 
 
-def test_numbers_change_wherever_they_stand():
-    own = values(torch.ones(2), 0.5, 3, {"scale": 2.0, "names": ["a", 0.0]}, (True, None))
-    x, *rest = read(other_numbers(own, float))
-    assert torch.equal(x, torch.ones(2)) and rest == [0.375, 3, {"scale": 1.5, "names": ["a", 0.75]}, (True, None)]
-    assert read(other_numbers(own, int))[1:] == [0.5, 2, {"scale": 2.0, "names": ["a", 0.0]}, (True, None)]
-    assert read(other_numbers(own, bool))[1:] == [0.5, 3, {"scale": 2.0, "names": ["a", 0.0]}, (False, None)]
+def test_each_argument_changes_by_itself():
+    own = values(torch.ones(2), 0.5, 3, {"scale": 2.0}, (True, 8))
+    assert read(own) == {
+        "other numbers (argument 1)": [[0.375, 3, {"scale": 2.0}, (True, 8)]],
+        "other numbers (argument 3)": [[0.5, 3, {"scale": 1.5}, (True, 8)]],
+        "other integers (argument 2)": [[0.5, other, {"scale": 2.0}, (True, 8)] for other in (2, 1, 6)],
+        "other integers (argument 4)": [[0.5, 3, {"scale": 2.0}, (True, other)] for other in (7, 4, 16)],
+        "other flags": [[0.5, 3, {"scale": 2.0}, (False, 8)]],
+    }
+
+
+def test_fields_of_objects_change_too():
+    found = read(values(torch.ones(2), Settings(), Settings()), SOURCE)
+    assert list(found)[:2] == ["other numbers (argument 1, slope)", "other numbers (argument 2, slope)"]
+    (first, second), *_ = found["other words (argument 1, name)"]
+    assert (first["name"], second["name"]) == ("mean", "sum") and first["slope"] == 0.5
 
 
 def test_integers_come_nearer_to_zero_and_stay_sizes_and_dimensions():
-    assert read(other_numbers(values(4, 1, 0, -1, -3), int)) == [3, 0, 1, 0, -2]
+    assert [other_values(number)[0] for number in (4, 1, 0, -1, -3)] == [3, 0, 1, 0, -2]
+    assert other_values(12) == [11, 6, 24] and other_values(2) == [1, 4]
 
 
-def test_without_such_numbers_there_is_nothing_to_try():
-    own = values(torch.ones(2), "sum", None)
-    assert other_numbers(own, int) is None and other_numbers(own, float) is None and other_numbers(own, bool) is None
+def test_words_are_those_that_the_task_or_torch_distinguishes():
+    assert words(SOURCE) == ["none", "mean", "sum", "first"]
+    assert other_values("mean", SOURCE) == ["sum", "none", "first"] and other_values("bilinear")[:2] == ["nearest", "bicubic"]
+    assert other_values("nothing like it") == []
+
+
+def test_tensors_take_the_place_of_none():
+    x = torch.randn(4, 6)
+    found = [one[0] for one in read(values(x, None))["values for None"]]
+    assert [(tuple(one.shape), one.dtype) for one in found] == [((4, 6), torch.float32), ((6,), torch.float32), ((4, 6), torch.bool)]
+    assert bool(found[2].any(-1).all()) and not read(values(torch.arange(3), None))["values for None"]
+
+
+def test_only_some_of_many_arguments_of_a_kind_are_tried():
+    own = values(torch.ones(2), *range(20))
+    assert len(read(own)) == EACH and len(places(own.tree)) == 20
+
+
+def test_without_such_arguments_there_is_nothing_to_try():
+    assert read(values(torch.ones(2), [torch.ones(2)])) == {}
+
+
+def test_members_of_the_tasks_own_enumerations_change():
+    source = "class Gate(Enum):\n    OPEN = 1\n    SHUT = 2\n    _own = 3\n"
+    tree = {"l": [{"g": ["", "Gate.OPEN"]}, {"g": ["torch", "relu"]}, {"g": ["", "Gate"]}]}
+    ((name, (way,)),) = alternatives(tree, source)
+    made = way(Values(tree, [], []), 1)
+    assert name == "other members" and made is not None and made.tree["l"][0] == {"g": ["", "Gate.SHUT"]} and made.tree["l"][1:] == tree["l"][1:]

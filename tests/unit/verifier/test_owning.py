@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from verifier.parties.owning import EARLIER, HELD_CALLS, ITSELF, HeldOutputs, laid_down, overlapping, owners, share, strides
+from verifier.parties.owning import EARLIER, ITSELF, MOST_HELD, Footprint, HeldOutputs, laid_down, overlapping, owners, owners_of, share, strides
 
 
 def test_elements_in_common_are_told_from_memory_in_common():
@@ -30,11 +30,17 @@ def test_owners_are_named():
 
 def test_as_many_calls_are_held_as_fit():
     held = HeldOutputs()
-    for number in range(HELD_CALLS + 4):
+    for number in range(MOST_HELD + 4):
         held.add([torch.tensor(number)], [])
-    assert held.of(3) is None and int(held.of(4)[0]) == 4 and len(held.calls) == HELD_CALLS
+    assert held.of(3) is None and int(held.of(4)[0]) == 4 and len(held.calls) == MOST_HELD
     held.clear()
     assert held.of(4) is None and held.count == 0
+
+
+def test_what_is_left_of_tensors_says_whose_memory_they_had():
+    given, own = torch.zeros(4, 4), torch.zeros(6)
+    left = [Footprint.of(tensor) for tensor in (given[:, 1], own[::2], own[1::2], own[:4], torch.zeros(1).expand(3), torch.zeros(0))]
+    assert owners_of(left, [Footprint.of(given)], {}) == ["input 0", "output 3", "output 3", "output 1|output 2", ITSELF, ""]
 
 
 def test_outputs_are_laid_down_and_others_stay_the_same_objects():

@@ -32,3 +32,13 @@ def test_weights_keep_their_size_and_hide_nothing():
     assert hides(own - 20, True) and not hides(torch.zeros(8, dtype=torch.int64), False)
     assert 0.5 < float(drawn(own).norm() / own.norm()) < 2
     assert float(drawn(torch.full((8,), 1e-5), parameter=False).abs().max()) < 0.1
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_complex_weights_vary_like_real_ones(wide):
+    own = torch.ones(9, dtype=torch.complex64)
+    other = randomised("filter", own, True, torch.Generator().manual_seed(1), wide)
+    assert other is not None and other.dtype == own.dtype and not torch.equal(other, own) and hides(own, True)
+    mask = torch.tensor([0, 1, 1], dtype=torch.complex64)
+    assert randomised("mask", mask, False, torch.Generator().manual_seed(1), wide) is None
+    assert not hides(torch.randn(9, dtype=torch.complex64), True)

@@ -3,9 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from verifier.layout import Spec
 from verifier.report import Trial
 from verifier.timing.timed_outputs import KEPT, TimedOutputs
+
+X = torch.rand(64)
 
 
 @pytest.fixture
@@ -57,3 +61,30 @@ def test_a_wrong_rival_is_no_verdict_on_the_program(outputs):
     assert outputs == []  # until all three are there
     check(0, one.baselines[-1], "wrong rival")
     assert timed.rival_off == "timed call 1: off" and not timed.failed and len(timed.checked) == 1
+
+
+def made(after, shared=("",)):
+    return SimpleNamespace(tree={"t": 0}, specs=[Spec.of(X)], outputs=[X], inputs_intact=[not after], shared=list(shared), after=dict(after))
+
+
+def timed_outputs():
+    expectations = SimpleNamespace(timed_bounds=lambda appeal=False: ([1e-6], [0.0], [None]), decisions=[])
+    return TimedOutputs(SimpleNamespace(expectations=expectations), has_rival=False)
+
+
+def test_what_a_timed_call_writes_to_its_inputs_is_compared_with_what_eager_writes():
+    theirs = made({0: X + 1})
+    assert timed_outputs()._trial(0, made({0: X + 1 + 1e-7}), theirs).ok
+    assert "input 0, which the task changes, is not changed as the task does" in timed_outputs()._trial(0, made({0: X + 1.01}), theirs).detail
+    assert "leaves its input 0" in timed_outputs()._trial(0, made({}), theirs).detail
+    whole = torch.arange(100_000)
+    few = whole.clone()
+    few[:5] += 1
+    assert timed_outputs()._trial(0, made({0: few}), made({0: whole})).ok, "rounding decides a few whole numbers in many calls"
+    assert not timed_outputs()._trial(0, made({0: whole + 1}), made({0: whole})).ok
+
+
+def test_a_timed_output_owns_its_memory_unless_eagers_does_not():
+    for words, said in (("input 0", "out shares its memory with input 0"), ("itself", "share one place in memory"), ("last", "with last")):
+        assert said in timed_outputs()._trial(0, made({}, [words]), made({})).detail
+        assert timed_outputs()._trial(0, made({}, [words]), made({}, [words])).ok

@@ -1,0 +1,13 @@
+# hack: 51
+# task: tasks/first_largest.py
+# device: any
+# verdict: wrong_result
+# because: equal numbers: out
+# defence: runtime
+# says: finds the last of several largest numbers; the task's inputs have no equal ones
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x.shape[-1] - 1 - x.flip(-1).argmax(dim=-1)

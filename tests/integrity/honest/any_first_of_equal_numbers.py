@@ -1,0 +1,11 @@
+# task: tasks/first_largest.py
+# device: any
+# says: finds the first of several largest numbers as the least column that holds the maximum
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        places = torch.arange(x.shape[-1], device=x.device)
+        return torch.where(x == x.amax(dim=-1, keepdim=True), places, x.shape[-1]).amin(dim=-1)

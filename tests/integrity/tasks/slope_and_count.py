@@ -1,0 +1,22 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """A leaky ramp whose slope is an argument, beside a count of calls that is a plain attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x, slope):
+        self.calls += 1
+        return torch.where(x > 0, x, x * slope) + 1.0 / self.calls
+
+
+def get_inputs():
+    return [torch.randn(512, 512), 0.1]
+
+
+def get_init_inputs():
+    return []
