@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from compiler.families import Family, Printed, Work, by_name
 from compiler.figures import DeviceFigures
 from compiler.graph.ir import Kernel
+from compiler.kernel.schedule import Schedule
 from compiler.options import Options
 
 Offered = dict[str, tuple[tuple[int, ...], int]]  # knob -> (values worth trying, current value)
@@ -95,6 +96,10 @@ class Target(ABC, Generic[S]):
     @abstractmethod
     def shape_of(self, kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> S:
         """Chooses how the kernel runs."""
+
+    @abstractmethod
+    def passes(self, kernel: Kernel, shape: S) -> Schedule:
+        """Returns the passes over a row as the kernel is printed. What a pass reads again must not have been overwritten before it."""
 
     @abstractmethod
     def body(self, kernel: Kernel, shape: S) -> str:

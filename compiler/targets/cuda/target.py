@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from compiler.families import Printed
 from compiler.figures import DeviceFigures
 from compiler.graph.ir import Kernel
+from compiler.kernel.schedule import Schedule
 from compiler.kernel.shape import Shape, shape_of
 from compiler.options import Options
 from compiler.targets.cuda import printing
@@ -30,6 +31,9 @@ class Cuda(Library[Shape]):
 
     def shape_of(self, kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
         return shape_of(kernel, figures, options, group)
+
+    def passes(self, kernel: Kernel, shape: Shape) -> Schedule:
+        return printing.CudaKernel(kernel, shape).body.plan
 
     def body(self, kernel: Kernel, shape: Shape) -> str:
         return printing.CudaKernel(kernel, shape).text([])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from compiler.families import Printed
 from compiler.figures import DeviceFigures
 from compiler.graph.ir import Kernel
+from compiler.kernel.schedule import Schedule
 from compiler.options import Options
 from compiler.targets.target import Names, Offered, Step, Target, neighbours
 from compiler.targets.triton import printing
@@ -24,6 +25,9 @@ class Triton(Target[TritonShape]):
 
     def shape_of(self, kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> TritonShape:
         return triton_shape_of(kernel, figures, options, group)
+
+    def passes(self, kernel: Kernel, shape: TritonShape) -> Schedule:
+        return printing.TritonKernel(kernel, shape).plan
 
     def body(self, kernel: Kernel, shape: TritonShape) -> str:
         return printing.TritonKernel(kernel, shape).text([])

@@ -120,3 +120,12 @@ def test_shared_memory_is_asked_for_with_what_reductions_add(compiled, task):
     text = print_program(found.plan, found.source, Options().with_knob("cluster", 8, group).with_knob("block", 1024, group))
     assert "1024, 49152, (cudaStream_t)stream>>>" in text
     assert "cudaFuncAttributeMaxDynamicSharedMemorySize, 49152);" in text
+
+
+@pytest.mark.parametrize("inputs", ["torch.randn(2, 5), torch.randn(5, 2600)", "torch.randn(64, 5), torch.randn(5, 8)"], ids=["long", "short"])
+def test_rows_that_are_read_again_are_not_overwritten(compiled, task, small, inputs):
+    """The first pass stores tanh(x y); a later pass that computes it again must find x y."""
+    found = compiled(task("h = torch.tanh(x @ y)\nreturn F.log_softmax(h, -1), h", inputs, arguments="x, y"), figures=small)
+    group = next(group.id for group in found.plan.own if "softmax" in group.title)
+    emulated(found)
+    emulated(found, Options().with_knob("row-blocks", 2, group))
