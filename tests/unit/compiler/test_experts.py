@@ -156,8 +156,8 @@ for i, expert in enumerate(self.experts):
         out[mask] += (expert(flat[rows]) * mixed[rows, i].unsqueeze(1)).squeeze(1)
 return out"""
 LEFT = {  # what a pass computes of its rows, what it does besides, and why it stays
-    "a norm over the rows": ("expert(self.norm(x[rows]))", "", "changes a state"),
-    "a sum over the rows": ("expert(x[rows]) - x[rows].mean(0)", "", "together"),
+    "a norm over the rows": ("expert(self.norm(x[rows]))", "", "changes state"),
+    "a sum over the rows": ("expert(x[rows]) - x[rows].mean(0)", "", "combines the rows"),
     "the number of rows": ("expert(x[rows]) / len(rows)", "", "the number of rows"),
     "another number of rows": ("expert(x[rows]) if len(rows) > 1 else x[rows]", "", "more than whether"),
     "the rows sorted": ("expert(x[rows].sort(0)[0])", "", "mix rows"),

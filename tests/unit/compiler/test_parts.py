@@ -156,7 +156,7 @@ def test_what_functions_remember_is_not_the_exporters():
             "h = torch.tanh(self.fc(x)) @ mask(12)\nif h.sum() > 0:\n    h = h * 2\nreturn F.softmax(h + mask(12)[0], -1)", "x", "", before=before
         )
     )
-    assert plan.own and [why.partition(": ")[2] for why in plan.left] == ["a branch, an index or a size depends on values of tensors"]
+    assert plan.own and [why.partition(": ")[2] for why in plan.left] == ["a branch, an index or a size depends on tensor values"]
 
 
 def test_matrices_are_inverted_by_the_library():
@@ -169,7 +169,7 @@ def test_matrices_are_inverted_by_the_library():
 def test_what_a_script_module_stands_beside_is_captured():
     body = "h = torch.tanh(self.fc(x)) * 2\nh = self.script(h)\nreturn F.softmax(h + 1, -1)"
     plan, _ = checked(written(body, "x", "", INIT + "        self.script = torch.jit.script(nn.Linear(12, 12))\n"))
-    assert plan.own and plan.left == ["line 14: a script module (torch.jit.script) cannot be looked into"]
+    assert plan.own and plan.left == ["line 14: a script module (torch.jit.script) cannot be inspected"]
 
 
 def test_gradients_in_forward_are_told_with_their_line():
@@ -183,5 +183,5 @@ def test_a_script_module_is_named_as_the_cause():
     source = written("return self.script(x) + 1", "x", "", INIT + "        self.script = torch.jit.script(nn.Linear(12, 12))\n")
     task = load(source, "task")
     found = capture(task["Model"](), task["get_inputs"](), source, "train")
-    assert found.graph is None and found.reason == "line 13: a script module (torch.jit.script) cannot be looked into"
+    assert found.graph is None and found.reason == "line 13: a script module (torch.jit.script) cannot be inspected"
     assert found.reason in print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options())

@@ -1,4 +1,4 @@
-"""Arguments of any class on their way from a task to a program, state outside of the state dict, and the door in words."""
+"""Arguments of any class on their way from a task to a program, state outside the state dict, and the door in words."""
 
 import sys
 from collections import OrderedDict, namedtuple
