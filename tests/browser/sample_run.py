@@ -253,7 +253,7 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
         if decided:
             yield [event("decision.made", span, of=decided, route="optimise", reason="", expected=1.3, realised=ratio)]
         evidence = [
-            {"figure": "bandwidth used", "value": 61.3, "unit": "%", "means": "64 MiB at least must move in a call; the device can carry 21 GB/s"},
+            {"figure": "bandwidth used", "value": 61.3, "unit": "%", "means": "64 MiB must move in a call at the least; the device sustains 21 GB/s"},
             {"figure": "time", "value": 9840 / max(ratio, 1), "unit": "us", "means": "median of one call"},
         ]
         bottleneck = "memory" if status == "passed" else "defect"

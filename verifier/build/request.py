@@ -235,7 +235,7 @@ class _Folders:
         for path in [paths] if isinstance(paths, str) else paths:
             if not os.path.isfile(os.path.join(self.spelled, path)):
                 raise RequestError(
-                    f"load names the file {path}, which is not there: a program is one source file and comes without files beside it; keep the "
+                    f"load names the file {path}, which is not there: a program is one source file and comes without other files; keep the "
                     "kernel's text in the program, and give it to load_inline, or write the file before load is called"
                 )
             inside = self.inside(path)

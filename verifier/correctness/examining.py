@@ -143,7 +143,7 @@ def changes_off(call: Call, expected: Expected) -> str:
         limit = max([no_oracle(wanted.dtype), *limits]) if wanted.is_floating_point() or wanted.is_complex() else 0.0
         judgement = judge(call.after.get(index, own), wanted, limit, share)
         if not judgement.ok:
-            return f"input {index}, which the task changes, is not changed as the task does: {judgement.detail}"
+            return f"input {index}, which the task changes, is not changed in the same way: {judgement.detail}"
     return ""
 
 
@@ -155,7 +155,7 @@ def shared(call: Call, expected: Expected) -> str:
             if _kind(of) in {_kind(word) for word in allowed.split("|")} or (of == EARLIER and borrowed(allowed)):
                 continue
             if of == ITSELF:
-                return f"elements of {name} share one place in memory (overlapping or zero strides), the task's do not: make it `contiguous()`"
+                return f"elements of {name} share memory (overlapping or zero strides), the task's do not: make it `contiguous()`"
             if of == EARLIER:
                 return f"{OVERWRITTEN} ({name} shares its memory with the output of an earlier one): {CLONE}"
             other = names[int(of.split()[1])] if _kind(of) == "output" and int(of.split()[1]) < len(names) else of

@@ -193,8 +193,8 @@ def changed_elements(values: Values, indices: list[int], seed: int, wide: bool) 
 
 def other_numbers(values: Values, kind: type) -> Values | None:
     """Returns the same inputs but with other floats, integers or flags among the non-tensor arguments. Returns null if there are no such arguments.
-    An integer may be a dimension, a size or an index. The next one towards zero is valid wherever it is one, in most tasks; a task that does not
-    accept it is not tried with it."""
+    An integer may be a dimension, a size or an index. In most tasks, the next integer towards zero is also a valid one; a task that does not accept
+    it is not tried with it."""
     changed = False
 
     def walk(node: Any) -> Any:

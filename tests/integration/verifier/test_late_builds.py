@@ -259,7 +259,7 @@ def test_what_is_asked_for_while_it_is_timed_is_tried_first(quick: Quick):
     ("line", "says"),
     [
         ("import cupy", "ModuleNotFoundError: No module named 'cupy'; the verifier's host has no such package: install it there beside torch"),
-        ("TEXT = (Path(__file__).parent / 'kernel.cu').read_text()", "comes without files beside it: keep texts that it reads in the program itself"),
+        ("TEXT = (Path(__file__).parent / 'kernel.cu').read_text()", "comes without other files: keep texts that it reads in the program itself"),
     ],
 )
 def test_what_a_program_misses_on_this_host_is_said_with_what_to_do(tried: Quick, line, says):

@@ -196,7 +196,7 @@ def test_a_call_that_is_shorter_after_a_flush_than_without_one_was_begun_during_
     eager, program = in_series(side(800, 100, 300), 50), in_series(side(100, 100, 300), 50)
     eager.laps.early, program.laps.early = [-200 * US] * 6, [(400 + at) * US for at in range(6)]
     found = charge(program, eager)
-    assert 390 * US < found.ns < 410 * US and "flush of the caches" in found.message()
+    assert 390 * US < found.ns < 410 * US and "cache flush" in found.message()
     program.laps.early = [-at * US for at in range(6)]
     assert not charge(program, eager).ns
 

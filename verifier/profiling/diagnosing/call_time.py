@@ -36,7 +36,7 @@ class CallTime(BaseModel):
         said += f" ({100 * self.host_share:.0f} %)"
         known = [(self.before_us, "before its first work"), (self.gaps_us, "between two pieces of work"), (self.after_us, "after its last")]
         parts = [f"{us(value)} {where}" for value, where in known if value is not None]
-        said += f": {', '.join(parts)}." if parts else ". No timeline says where."
+        said += f": {', '.join(parts)}." if parts else ". No timeline shows where."
         if self.kernel_us > 1.05 * self.device_us:
             said += f" Kernels overlap: they take {us(self.kernel_us)} together."
         if self.launches is not None:

@@ -29,14 +29,14 @@ from verifier.report import Report
 Bottleneck = Literal["memory", "compute", "latency", "launch", "occupancy", "defect", "none"]
 Grade = Literal["counters", "timeline", "static"]
 
-FLOOR_REACHED = 0.95  # factor on the floor: a smaller excess is within the noise of the ceilings
+FLOOR_REACHED = 0.95  # factor on the floor; a smaller excess is within the noise of the ceilings
 SETS_THE_PACE = 0.5  # share of a ceiling
 LAUNCH_SHARE = 0.3  # share of the program's time
 BUSY_ENOUGH = 0.8
 WAITING = 0.5  # share of the wall time during which a GPU worked: below it, the host's launches set the pace
 FLOOR_BEATEN = 0.9  # a program clearly below the floor had its data in a cache, so the floor does not apply
 FILLED = 0.5  # blocks of the longest kernel over those that could be resident: below it, the device is not filled
-TENSORS_USED = 5.0  # per cent of their peak: any kernel shows less
+TENSORS_USED = 5.0  # per cent of their peak, above which a kernel counts as using the tensor cores
 WORTH = 0.1  # share of the program's time: a fault that costs less does not determine the class
 SHOWN_FAULTS = 4
 MOST_EVIDENCE = 5
@@ -57,7 +57,7 @@ class Diagnosis(BaseModel):
         return f"{self.text} {self.spent}".strip()
 
     def payload(self) -> dict[str, Any]:
-        """Returns the fields of the event, whose text is the whole of what is said."""
+        """Returns the fields of the event, whose text contains the whole diagnosis."""
         return {**self.model_dump(exclude={"spent"}), "text": self.says()}
 
 
@@ -135,12 +135,12 @@ def diagnose(
 def _uses(
     bottleneck: Bottleneck, time_us: float, memory: float, compute: float, ceilings: Ceilings, facts: TaskFacts, profile: Profile | None, told: bool
 ) -> list[Evidence]:
-    """Returns a call's use of bandwidth, arithmetic and launches, as needed for the class, and its longest kernel. `told`: it is known how long the
-    device works in a timed call, so its share under the profiler, which slows the host, would only contradict that."""
+    """Returns a call's use of bandwidth, arithmetic and launches, as needed for the class, and its longest kernel. `told`: the device's working time
+    in a timed call is known, so its share under the profiler, which slows the host, would only contradict that time."""
     found = []
     if bottleneck in ("memory", "none", "latency", "occupancy") and facts.bytes_min:
-        means = f"{_bytes(facts.bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
-        found.append(Evidence(figure="least traffic, of what the bandwidth carries in a call", value=round(100 * memory, 1), unit="%", means=means))
+        means = f"{_bytes(facts.bytes_min)} must move in a call at the least; the device sustains {ceilings.bandwidth_gbs:.0f} GB/s"
+        found.append(Evidence(figure="minimum traffic, of what the bandwidth carries in a call", value=round(100 * memory, 1), unit="%", means=means))
     if bottleneck in ("compute", "latency") and facts.flops:
         rate, units_of = arithmetic_of(profile, ceilings)
         means = f"{facts.flops / 1e9:.3g} GFLOP a call; {rate:.0f} GFLOP/s on {units_of}"
@@ -251,8 +251,8 @@ def units_busy(profile: Profile | None) -> tuple[float, float] | None:
 
 
 def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
-    """Says that the grid of a kernel fills less than half of the device, compared with what its registers, its shared memory and its block size let
-    be resident; "" if it fills more, or if nothing is known."""
+    """Says that the grid of a kernel fills less than half of the device, relative to the blocks that its registers, shared memory and block size
+    allow to be resident; "" if it fills more, or if nothing is known."""
     threads = _threads(top) if top is not None else 0
     if top is None or not threads:
         return ""
@@ -264,8 +264,8 @@ def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
 
 
 def arithmetic_of(profile: Profile | None, ceilings: Ceilings) -> tuple[float, str]:
-    """Returns the rate (GFLOP/s) by which a program's products are judged, and the units in words: the tensor cores where its kernels use them, or
-    else the fp32 units."""
+    """Returns the rate (GFLOP/s) by which a program's products are judged, and the name of the units: tensor cores if its kernels use them, otherwise
+    the fp32 units."""
     if ceilings.on_tensor_cores and _on_tensor_cores(profile):
         return ceilings.product_gflops, ceilings.product_units or "tensor cores"
     return ceilings.gflops, "the fp32 units"
@@ -285,7 +285,7 @@ def _time(report: Report, time_us: float) -> Evidence:
 
 def _floor(floor_ms: float, headroom: float) -> Evidence:
     if headroom < FLOOR_BEATEN:
-        means = f"the floor by memory bandwidth is {floor_ms * 1e3:.1f} us: the data must stay in a cache, so the floor says nothing here"
+        means = f"the floor by memory bandwidth is {floor_ms * 1e3:.1f} us: the data must stay in a cache, so the floor does not apply"
         return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
     means = f"the floor is {floor_ms * 1e3:.1f} us: {100 / headroom:.0f} % of it is reached"
     return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
@@ -304,18 +304,18 @@ def _sentence(
     if compute > 1:
         where = "on tensor cores" if _on_tensor_cores(profile) else "less of it than the task's operators count"
         arithmetic, own = where, f"{where}, {compute:.2f} times what {units_of} can do"
-    least = f"the least traffic possible would take {100 * memory:.0f} % of the call; what the program moves beyond it is not counted here"
+    least = f"the minimum traffic would take {100 * memory:.0f} % of the call; any further traffic of the program is not counted here"
     if units is not None and units[0] >= SETS_THE_PACE > 2 * max(memory, compute):
         own = f"the multiprocessors are {100 * units[0]:.0f} % busy, the task's own arithmetic would take {100 * compute:.0f} %"
     if units is not None and units[1] > 2 * memory:
-        least = f"the least traffic possible would take {100 * memory:.0f} % of the call, and the DRAM is {100 * units[1]:.0f} % busy over the call"
+        least = f"the minimum traffic would take {100 * memory:.0f} % of the call, and the DRAM is {100 * units[1]:.0f} % busy over the call"
     return {
-        "none": f"At the floor{left}: nothing worth having is left.",
+        "none": f"At the floor{left}: no worthwhile gain is left.",
         "memory": f"Memory bound: {least}{left}.",
         "compute": f"Compute bound: {own}{left}.",
         "launch": f"Launch bound: the device waits for the host{left}.",
         "occupancy": f"Too little work in flight in the longest kernel, {unfilled}{left}." if unfilled else "",
-        "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the least traffic) nor arithmetic ({arithmetic}) is at "
+        "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the minimum traffic) nor arithmetic ({arithmetic}) is at "
         f"its ceiling{left}.",
     }[bottleneck]
 

@@ -81,7 +81,7 @@ def test_headers_in_the_build_directory_and_in_flags_are_found(tmp_path):
 
 
 def test_a_file_that_did_not_come_along_is_said(tmp_path):
-    with pytest.raises(RequestError, match="csrc/k.cu, which is not there: a program is one source file and comes without files beside it"):
+    with pytest.raises(RequestError, match="csrc/k.cu, which is not there: a program is one source file and comes without other files"):
         files(tmp_path, "k", [str(tmp_path / "csrc/k.cu")])
     (tmp_path / "k.cpp").write_text("int main() {}")
     with pytest.raises(RequestError, match="must not start processes"):

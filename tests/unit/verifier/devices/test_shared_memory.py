@@ -110,6 +110,6 @@ def test_a_driver_that_shares_none_is_no_lack_of_room(driver, monkeypatch):
         raise CudaError("cuMemCreate", 801, "CUDA_ERROR_NOT_SUPPORTED")
 
     monkeypatch.setattr(cuda_shared, "allocate", refused)
-    with pytest.raises(DeviceError, match="cannot be had here .*NOT_SUPPORTED.*STITCH_SHARING=handle") as raised:
+    with pytest.raises(DeviceError, match="is not available here .*NOT_SUPPORTED.*STITCH_SHARING=handle") as raised:
         cuda_arena.arena(4096, "cuda:0")
     assert type(raised.value) is DeviceError

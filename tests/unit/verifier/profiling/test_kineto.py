@@ -22,7 +22,7 @@ def test_a_trace_of_a_gpu():
     assert [(kernel.own, kernel.calls) for kernel in figures.kernels] == [(False, 20), (True, 20)]
     assert figures.kernels[1].grid == (65536, 1, 1) and figures.kernels[1].registers == 16
     assert figures.own_share == pytest.approx(0.02, abs=0.005)
-    assert figures.warnings == ["no range named 'iter': the figures are of the whole recording"]
+    assert figures.warnings == ["no range named 'iter': the figures cover the whole recording"]
 
 
 def test_a_launch_leads_to_its_kernel():
