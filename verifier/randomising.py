@@ -47,8 +47,8 @@ def _size(tensor: torch.Tensor) -> float:
 
 
 def hides(tensor: torch.Tensor, parameter: bool) -> bool:
-    """Returns whether the values that a constructor gives to an entry may hide what depends on other ones: all elements are equal, or so small that
-    what they scale is not seen, or so large that they close a gate."""
+    """Returns whether the values that a constructor gives to an entry may hide the effect of other entries: all elements are equal, or so small that
+    whatever they scale has no visible effect, or so large that they close a gate."""
     if not tensor.is_floating_point() or not tensor.numel():
         return False
     size = _size(tensor)

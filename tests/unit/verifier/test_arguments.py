@@ -205,7 +205,7 @@ UNCLEAR = {
     "set": (CLASS.format("pass", "pass") + "setattr(Model, 'forward', print)\n" + REST, 7, "`forward` of `Model` is assigned"),
     "on a condition": (CLASS.format("pass", "if 1:\n        def forward(self): pass") + REST, 7, "`forward` of `Model` is defined within"),
     "missing": (CLASS.format("pass", "pass") + REST, 2, "`Model` has no method `forward`"),
-    "another class": ("import torch.nn as nn\nModel = nn.Linear\n" + REST, 2, "`Model` is only a name for what is defined elsewhere"),
+    "another class": ("import torch.nn as nn\nModel = nn.Linear\n" + REST, 2, "`Model` is only a name for a class that is defined elsewhere"),
     "a class on a condition": ("if 1:\n    class Model:\n        def forward(self): pass\n" + REST, 2, "`class Model` is defined within"),
     "inputs on a condition": (CLASS.format("pass", "def forward(self): pass") + "if 1:\n    def get_inputs(): 0\nget_init_inputs = lambda: []\n", 8,
                               "`get_inputs` is defined within another statement"),

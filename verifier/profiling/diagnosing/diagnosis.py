@@ -315,7 +315,7 @@ def _sentence(
         "compute": f"Compute bound: {own}{left}.",
         "launch": f"Launch bound: the device waits for the host{left}.",
         "occupancy": f"Too little work in flight in the longest kernel, {unfilled}{left}." if unfilled else "",
-        "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, by the minimum traffic) nor arithmetic ({arithmetic}) is at "
+        "latency": f"Latency bound: neither memory ({100 * memory:.0f} % of its bandwidth, at minimum traffic) nor arithmetic ({arithmetic}) is at "
         f"its ceiling{left}.",
     }[bottleneck]
 
