@@ -1,4 +1,4 @@
-"""The database of the tests, started for those who need it."""
+"""The database of the tests, started only for tests that need it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests import touched
 from tests.served import until_at_rest
 
-os.environ.setdefault("STITCH_MOST_PREEMPTED", "1")  # tests run side by side, so every host is busy; what a busy host means is tested by itself
+os.environ.setdefault("STITCH_MOST_PREEMPTED", "1")  # tests run in parallel, so every host is busy; separate tests cover the effects of a busy host
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,7 +27,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A phase of which nothing was touched has nothing to run, which is no failure."""
+    """A phase in which nothing was touched has nothing to run, which is not a failure."""
     if session.config.getoption("--touched") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
 
@@ -40,7 +40,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings():
-    """Chooses the server before pytest-django makes the test database: DATABASE_URL is used unchanged, else an embedded Postgres starts."""
+    """Chooses the server before pytest-django makes the test database: DATABASE_URL is used unchanged; without it, an embedded Postgres starts."""
     if os.environ.get("DATABASE_URL"):
         yield
         return
@@ -60,7 +60,7 @@ def django_db_modify_db_settings():
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker):
-    """Ends connections that asynchronous tests left in threads of their own; otherwise the database could not be dropped."""
+    """Closes connections that asynchronous tests left open in their threads; otherwise the database could not be dropped."""
     yield
     from django.db import connection
 
@@ -70,6 +70,6 @@ def django_db_setup(django_db_setup, django_db_blocker):
 
 @pytest.fixture
 def transactional_db(transactional_db):
-    """Flushes once no server is in a query any more."""
+    """Flushes once no server is running a query."""
     yield
     until_at_rest()

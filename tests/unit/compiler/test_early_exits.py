@@ -1,4 +1,4 @@
-"""Loops over modules that end early, and statements under `try` and `with`: what can be captured within them is."""
+"""Loops over modules that end early, and statements under `try` and `with`: whatever can be captured within them is captured."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Nothing is kept from the capture that another call may find otherwise: state outside the state dict, however it is read; random numbers of Python;
-the clock; lists, modules and functions that variables hold."""
+"""A program keeps nothing from the capture that another call may find changed: state outside the state dict, however it is read; Python's random
+numbers; the clock; lists, modules and functions that variables hold."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Forward in parts: where the whole cannot be captured, runs of its statements are; and numbers read from tensors stay on the device."""
+"""Forward in parts: if the whole cannot be captured, runs of its statements are captured; numbers read from tensors stay on the device."""
 
 import pytest
 import torch
@@ -81,7 +81,7 @@ def written(body: str, arguments: str, inputs: str, init: str = INIT, before: st
 
 
 def checked(source: str, calls: int = 3):
-    """The program of a task, run beside eager with other inputs in every call, one after the other."""
+    """Runs a task's program alongside eager, with other inputs in every call."""
     task = load(source, "task")
     torch.manual_seed(0)
     model, eager = task["Model"](), task["Model"]()
@@ -149,7 +149,7 @@ def test_a_cache_that_changes_nothing_is_no_state():
 
 
 def test_what_functions_remember_is_not_the_exporters():
-    """The mask is made by a memoised function, within a forward that cannot be captured as a whole."""
+    """A memoised function creates the mask, within a forward that cannot be captured as a whole."""
     before = "import functools\n\n\n@functools.cache\ndef mask(n):\n    return torch.ones(n, n).tril()\n\n\n"
     plan, _ = checked(
         written(
