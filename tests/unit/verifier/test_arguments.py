@@ -1,4 +1,4 @@
-"""Arguments of any class on their way from a task to a program, state outside the state dict, and the door in words."""
+"""Arguments of any class on their way from a task to a program, state outside the state dict, and the admission messages."""
 
 import sys
 from collections import OrderedDict, namedtuple
@@ -33,7 +33,7 @@ class Conf:
 
 @pytest.fixture
 def own(monkeypatch):
-    """This module's classes as those of a task."""
+    """Returns this module's classes as those of a task."""
     task = ModuleType("task")
     task.Pair, task.Conf = Pair, Conf
     for cls in (Pair, Conf):
@@ -45,7 +45,7 @@ def own(monkeypatch):
 def across(value, module):
     tensors: list[torch.Tensor] = []
     tree = encode(value, tensors, whole=True)
-    decode(tree, tensors)  # the judge's look, which resolves no names
+    decode(tree, tensors)  # the judge's view, which resolves no names
     return decode(tree, tensors, resolve=resolver(module))
 
 

@@ -1,4 +1,4 @@
-"""An input that the task changes, such as a cache that the caller owns, has to be changed as the task does."""
+"""An input that the task changes, such as a cache that the caller owns, must be changed in the same way as by the task."""
 
 from __future__ import annotations
 

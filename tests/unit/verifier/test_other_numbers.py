@@ -1,4 +1,4 @@
-"""Numbers and flags among the arguments that are no tensors."""
+"""Numbers and flags among the non-tensor arguments."""
 
 from __future__ import annotations
 
