@@ -1,4 +1,4 @@
-"""The lines of a run in a real browser: as they appear, side by side and stacked, by keyboard, and without scripts."""
+"""The ways of a run in a real browser: as they appear, side by side and stacked, by keyboard, and without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several lines at once: who writes from what, when a line migrates or ends, how a lead is won, and the same calls again after an interruption."""
+"""Several ways at once: who writes from what, when a way migrates or ends, how a lead is won, and the same calls again after an interruption."""
 
 import asyncio
 from collections import Counter
@@ -39,7 +39,7 @@ def programs(journal: MemoryJournal) -> list[tuple]:
 
 @pytest.mark.asyncio
 async def test_the_call_graph():
-    """Line 1 writes the plan's program, and each of the others writes an idea; then each optimises or repairs its own, with diagnoses in between."""
+    """Way 1 writes the plan's program, and each of the others writes an idea; then each optimises or repairs its own, with diagnoses in between."""
     run = engine("beam", roles(), candidates=40)
     summary = await run.execute()
     calls = call_graph(run.journal.events)
@@ -119,7 +119,7 @@ async def test_models_are_asked_the_same_after_an_interruption_whoever_answers_f
 @pytest.mark.asyncio
 async def test_whoever_answers_first_the_programs_have_the_same_numbers():
     class Slow(SearchRoles):
-        """The first line's answers arrive last, and so do its verdicts."""
+        """The first way's answers arrive last, and so do its verdicts."""
 
         async def write(self, span, situation, parent, advice):
             await asyncio.sleep(0.004)
@@ -325,7 +325,7 @@ def test_a_way_repairs_gains_loses_and_goes_on_from_anothers_line():
 
 
 def test_a_way_that_stands_where_another_went_on_follows_it():
-    """Both lines would try the same method next; a worker of another line has more patience."""
+    """Two ways at the same program would try the same next; a way of another line has more patience."""
     start, apart = attempt(1), attempt(3)
     ahead = attempt(2, start, ratio=3.0, rival=1.5)
     whole = Situation(TASK, "t", Settings(), attempts=[start, ahead, apart])

@@ -18,7 +18,7 @@ from webapp.outage import away
 from webapp.review.guests import protected
 
 pytestmark = pytest.mark.django_db
-# They do not query the database: health, the API's documents, and static content.
+# They do not query the database: health, and documents of the API, which are the same for everyone.
 NEEDS_NOTHING = {"healthz", "openapi", "api_reference"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from webapp.environment import ROOT
 
 
-@pytest.mark.slow  # the pool waits ten seconds for a server, which is long enough for both
+@pytest.mark.slow  # the pool waits ten seconds for a server; both processes wait at the same time
 def test_one_sentence_instead_of_a_traceback(tmp_path):
     started = {
         named: signin_link(tmp_path / named, url) for url, named in (("", "make run"), ("postgresql://nobody@127.0.0.1:1/none", "DATABASE_URL"))
