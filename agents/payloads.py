@@ -50,7 +50,7 @@ class Keyed(Payload):
 
 class TaskRef(Part):
     sha: Annotated[str, says("hash of its source")] = ""
-    name: Annotated[str, says("as people call it")] = ""
+    name: Annotated[str, says("the task's name")] = ""
 
 
 class Chosen(Payload):
@@ -62,18 +62,18 @@ class Chosen(Payload):
     coder_mode: Annotated[str, says('"one" or "frontend+mid-end"')] = ""
     judge: Annotated[str, says("the Verifier's agent: \"built-in\", or a profile's name")] = ""
     first_program: Annotated[str, says('"coder", or "built-in": the compiler\'s program is the first candidate')] = ""
-    language: Annotated[str | None, says('"cuda", "triton" or "cpp"; null: the usual one of the device')] = None
+    language: Annotated[str | None, says('"cuda", "triton" or "cpp"; null: the default of the device')] = None
     device: Annotated[str, says('"cpu", "cuda" or one device, such as "cuda:0"')] = ""
     precision: Annotated[str, says('such as "fp32-strict"')] = ""
     mode: Annotated[str, says('"train" or "eval"')] = ""
     target: Annotated[Number | None, says("lower bound of the speedup against eager at which the run stops")] = None
-    tier: Annotated[str, says('of workflow "verify"')] = ""
-    workers: Annotated[int | None, says("programs that are written side by side")] = None
+    tier: Annotated[str, says('the tier of workflow "verify"')] = ""
+    workers: Annotated[int | None, says("number of programs written concurrently")] = None
     profiles: Annotated[str, says('"all", "winner" or "none"')] = ""
     winner: Annotated[str, says('"fastest" or "own-kernels"')] = ""
     review_plan: Annotated[bool, says("whether a person reads the plan first")] = False
     budget: Annotated[Limits, says("limits by unit: candidates, calls, tokens, dollars, verifier_seconds, seconds")] = {}
-    seed: Annotated[int, says("of all that is drawn")] = 0
+    seed: Annotated[int, says("seed of all random choices")] = 0
 
 
 @event("run.started", "the start of the run", shown="run: running")
@@ -95,10 +95,10 @@ class RunPaused(Payload):
     """
 
     reason: Annotated[str, says("a sentence")] = ""
-    kind_: Annotated[str, says("what the run waits for; empty where a person paused it", "kind")] = ""
+    kind_: Annotated[str, says("what the run waits for; empty if a person paused it", "kind")] = ""
     hint: Annotated[str, says("what to do about it")] = ""
-    profile: Annotated[str, says("the model that did not answer")] = ""
-    key: Annotated[str, says('journal key of the exchange that waits ("asked")')] = ""
+    profile: Annotated[str, says("profile of the model that did not answer")] = ""
+    key: Annotated[str, says('journal key of the pending exchange ("asked")')] = ""
     request: Annotated[str, says('its id in the mailbox ("asked")')] = ""
 
 
@@ -111,15 +111,15 @@ class RunResumed(Payload):
 
 class Origin(Part):
     run: Annotated[str, says("the parent's id")] = ""
-    seq: Annotated[int, says("its last event that was inherited")] = 0
+    seq: Annotated[int, says("the last inherited event")] = 0
 
 
 @event("run.forked", "the fork", shown="run: running, limits", in_order=False)
 class RunForked(Payload):
     """All events before this one belong to another run; the settings given here apply from now on."""
 
-    origin: Annotated[Origin, says("what it was forked from", "from")] = Origin()
-    asked: Annotated[int, says("the event that a person named")] = 0
+    origin: Annotated[Origin, says("the parent run", "from")] = Origin()
+    asked: Annotated[int, says("the event that the person named")] = 0
     changed: Annotated[dict[str, Any], says("the settings that differ from the parent's")] = {}
     settings: Annotated[dict[str, Any], says("all settings, as in `run.started`")] = {}
     by: Annotated[str, says("who forked it")] = ""
@@ -132,14 +132,14 @@ class RunFinished(Payload):
     outcome: Annotated[str, says('"improved", "matched", "failed", "cancelled", "out_of_budget" or "inconclusive"')]
     reason: Annotated[str, says("a sentence")] = ""
     best: Annotated[int | None, says("number of the best candidate")] = None
-    speedup: Annotated[Interval | None, says("of the best candidate against eager, confirmed in tier full")] = None
+    speedup: Annotated[Interval | None, says("speedup of the best candidate over eager, confirmed in tier full")] = None
 
 
 @event("span.opened", "the start of a step", ("span",))
 class SpanOpened(Payload):
     """A span of work begins; the event's `span` is its path."""
 
-    title: Annotated[str, says("what it is about")] = ""
+    title: Annotated[str, says("the subject of the span")] = ""
 
 
 @event("span.closed", "the end of a step", ("span",))
@@ -147,8 +147,8 @@ class SpanClosed(Payload):
     """A span of work has ended."""
 
     status: Annotated[str, says('"ok", "failed" or "skipped"')] = "ok"
-    seconds: Annotated[Number | None, says("that it took, pauses left out; null where the end of the run closed it")] = None
-    summary: Annotated[str, says("what came of it")] = ""
+    seconds: Annotated[Number | None, says("duration without pauses; null if the end of the run closed it")] = None
+    summary: Annotated[str, says("the result")] = ""
 
 
 # Models
@@ -164,13 +164,13 @@ class LlmRequested(Exchange):
     """A model is asked. After an interruption, the same request may be asked again under its key."""
 
     request: Annotated[ArtefactRef | None, says("an `agents.llm.messages.Request`")] = None
-    estimate: Annotated[Amounts, says("calls, tokens and dollars that are set aside until the reply is there")] = {}
-    notes: Annotated[list[int], says("seqs of the notes that went along")] = []
+    estimate: Annotated[Amounts, says("calls, tokens and dollars reserved until the reply arrives")] = {}
+    notes: Annotated[list[int], says("seqs of the notes included in the request")] = []
 
 
 class Ended(Exchange):
-    attempts: Annotated[int, says("requests that were sent")] = 0
-    spent: Annotated[Amounts, says("as the budget counts it; where the server counts nothing, from the characters")] = {}
+    attempts: Annotated[int, says("number of requests sent")] = 0
+    spent: Annotated[Amounts, says("as the budget counts it; estimated from the characters if the server counts nothing")] = {}
 
 
 class Usage(Part):
@@ -182,15 +182,15 @@ class Usage(Part):
 class LlmCompleted(Ended):
     """A model has answered."""
 
-    attempts: Annotated[int, says("requests that were sent")] = 1
-    model: Annotated[str, says("as the server names it")] = ""
+    attempts: Annotated[int, says("number of requests sent")] = 1
+    model: Annotated[str, says("the server's name for the model")] = ""
     finish: Annotated[str, says("why the reply ended")] = "stop"
-    usage: Annotated[Usage | None, says("tokens; further counts as the server gives them")] = None
+    usage: Annotated[Usage | None, says("tokens, and any further counts from the server")] = None
     counted: Annotated[str, says('who counted the tokens: "server", "tokenizer", or "estimated" from the text')] = ""
-    dollars: Annotated[Number | None, says("price; null where none is known")] = None
-    seconds: Annotated[Number | None, says("until the reply was whole")] = None
+    dollars: Annotated[Number | None, says("price; null if unknown")] = None
+    seconds: Annotated[Number | None, says("time until the reply was complete")] = None
     reply: Annotated[ArtefactRef | None, says("a `Reply` without its reasoning")] = None
-    reasoning: Annotated[ArtefactRef | None, says("the reasoning as text; absent where there is none")] = None
+    reasoning: Annotated[ArtefactRef | None, says("the reasoning as text; absent if there is none")] = None
 
 
 @event("llm.failed", "a failed request to a model", ("call", "error"), shown="run: usage", in_order=False)
@@ -208,8 +208,8 @@ class LlmFailed(Ended):
 
 class Message(Payload):
     message: Annotated[str, says("the message's journal key; for a model's reply the key of its exchange, which `llm.completed` ends")] = ""
-    characters: Annotated[int | None, says("of the whole text, where a page is given its beginning; in no trace")] = None
-    newlines: Annotated[int | None, says("of the whole text, where a page is given its beginning; in no trace")] = None
+    characters: Annotated[int | None, says("count for the whole text if a page receives only its beginning; never in a trace")] = None
+    newlines: Annotated[int | None, says("count for the whole text if a page receives only its beginning; never in a trace")] = None
 
     @property
     def effect(self) -> str:
@@ -221,7 +221,7 @@ class MessageDelta(Message):
     """A piece of a message that is still being written. A piece that begins before the end of the text that a reader already has replaces the text
     from there on."""
 
-    offset: Annotated[int, says("where the piece begins, in characters")] = 0
+    offset: Annotated[int, says("offset of the piece, in characters")] = 0
     text: Annotated[str, says("the piece")] = ""
 
 
@@ -229,8 +229,8 @@ class MessageDelta(Message):
 class MessageCompleted(Message):
     """A message is whole."""
 
-    text: Annotated[str | None, says("all of it; absent where it is an artefact")] = None
-    artefact: Annotated[ArtefactRef | None, says("a text that is too long for an event")] = None
+    text: Annotated[str | None, says("the whole text; absent if it is an artefact")] = None
+    artefact: Annotated[ArtefactRef | None, says("the text, if it is too long for an event")] = None
 
 
 @event("note.added", "a note", ("note",), in_order=False)
@@ -251,20 +251,20 @@ class PlanStep(Part):
     operators: Annotated[list[str], says("of the task's graph")] = []
     space: Annotated[str, says('"own kernel", "library" or "pytorch"')] = "own kernel"
     strategies: Annotated[list[str], says("names of the catalogue")] = []
-    contract: Annotated[str, says("what must stay as it is")] = ""
+    contract: Annotated[str, says("what must not change")] = ""
     expected: Annotated[Number | str | None, says("speedup, or words")] = None
     risk: Annotated[str, says("what may go wrong")] = ""
     reason: Annotated[str, says("why")] = ""
-    floor_ms: Annotated[Number | None, says("least possible time, by the built-in Planner")] = None
-    bound: Annotated[str, says('"memory", "compute" or "launch", by the built-in Planner')] = ""
-    expected_ms: Annotated[Number | None, says("likely time, by the built-in Planner")] = None
+    floor_ms: Annotated[Number | None, says("minimum possible time, from the built-in Planner")] = None
+    bound: Annotated[str, says('"memory", "compute" or "launch", from the built-in Planner')] = ""
+    expected_ms: Annotated[Number | None, says("expected time, from the built-in Planner")] = None
 
 
 class Plan(Payload):
     summary: Annotated[str, says("a sentence")] = ""
     steps: Annotated[list[PlanStep], says("in order")] = []
-    more: Annotated[int, says("steps that did not fit")] = 0
-    floor_ms: Annotated[Number | None, says("least possible time of a call")] = None
+    more: Annotated[int, says("number of steps that did not fit")] = 0
+    floor_ms: Annotated[Number | None, says("minimum possible time of a call")] = None
 
 
 @event("plan.proposed", "the plan", ("plan",))
@@ -283,39 +283,37 @@ class PlanEdited(Plan):
 class IdeaProposed(Payload):
     """A strategy for the whole program, independent of code."""
 
-    situation: Annotated[str, says('"ideas": one of a list; "cross": out of two; "align": what the surviving program does; "tree": a node')] = ""
-    idea: Annotated[int, says("number within the run, from 1; of a node that of its id")]
-    parents: Annotated[list[int], says("ideas that it was made from")] = []
+    situation: Annotated[str, says('"ideas": one of a list; "cross": combined from two; "align": what the survivor does; "tree": a node')] = ""
+    idea: Annotated[int, says("number within the run, from 1; for a node, the number in its id")]
+    parents: Annotated[list[int], says("ideas from which it was derived")] = []
     title: Annotated[str, says("a few words")] = ""
     text: Annotated[str, says("a paragraph")] = ""
     strategies: Annotated[list[str], says("names of the catalogue")] = []
-    expected: Annotated[Number | None, says("speedup over eager; of a node over its parent's program")] = None
+    expected: Annotated[Number | None, says("speedup over eager; for a node, over its parent's program")] = None
     candidate: Annotated[int | None, says('the program of "align"')] = None
 
 
 class TreeNode(Part):
     id: Annotated[str, says("name within the tree, such as n4")]
-    parent: Annotated[str | None, says("id of the node that it is done to; null of the root, the task's own model")] = None
-    title: Annotated[str, says("a few words, cut where they are many")] = ""
+    parent: Annotated[str | None, says("id of the node to which it applies; null for the root, the task's own model")] = None
+    title: Annotated[str, says("a few words, truncated if too long")] = ""
     strategies: Annotated[list[str], says("names of the catalogue")] = []
     state: Annotated[str, says('"open", "done" or "given up"')] = "open"
-    promise: Annotated[Number | None, says("speedup over the parent's program, as the author of the node expects it")] = None
-    tries: Annotated[int, says("programs and replies that came to nothing")] = 0
+    promise: Annotated[Number | None, says("speedup over the parent's program that the node's author expects")] = None
+    tries: Annotated[int, says("number of unsuccessful programs and replies")] = 0
     candidate: Annotated[int | None, says("number of its program")] = None
-    level: Annotated[Number | None, says("speedup of its program over eager, to hold against others; null where it has none")] = None
-    gain: Annotated[Number | None, says("of its program over the parent's, measured")] = None
-    belief: Annotated[Interval | None, says("gain over the parent's program that it is believed to bring, with the interval for 80 % of gains")] = (
-        None
-    )
-    before: Annotated[Interval | None, says("the same before the attempt that the event is about; absent where that did not change it")] = None
-    predicted: Annotated[Interval | None, says("what its last attempt was to gain; absent where it was not tried")] = None
+    level: Annotated[Number | None, says("speedup of its program over eager, for comparison; null if it has no program")] = None
+    gain: Annotated[Number | None, says("measured speedup of its program over the parent's")] = None
+    belief: Annotated[Interval | None, says("believed gain over the parent's program, with the interval for 80 % of gains")] = None
+    before: Annotated[Interval | None, says("the belief before the attempt of this event; absent if the attempt did not change it")] = None
+    predicted: Annotated[Interval | None, says("predicted gain of its last attempt; absent if it was not tried")] = None
 
 
 class TreeMarks(Part):
-    predictions: Annotated[int, says("attempts whose gain was predicted")] = 0
-    within: Annotated[int, says("of those, how many fell into the predicted interval")] = 0
-    off: Annotated[Number | None, says("factor by which beliefs missed, geometric mean")] = None
-    promises_off: Annotated[Number | None, says("factor by which the authors' promises missed")] = None
+    predictions: Annotated[int, says("number of attempts whose gain was predicted")] = 0
+    within: Annotated[int, says("number of those that fell into the predicted interval")] = 0
+    off: Annotated[Number | None, says("factor by which beliefs were off, as a geometric mean")] = None
+    promises_off: Annotated[Number | None, says("factor by which the authors' promises were off")] = None
 
 
 @event("tree.changed", "the tree", ("plan",))
@@ -323,15 +321,15 @@ class TreeChanged(Payload):
     """A complete decision tree, with the belief about every open node."""
 
     what: Annotated[str, says('"edited": by a script; "chosen": which node is tried next; "learned": after the attempt')] = ""
-    revision: Annotated[int, says("of the tree; a script names the one that it is about")] = 0
-    node: Annotated[str, says("id of the node that was chosen, or tried")] = ""
+    revision: Annotated[int, says("revision of the tree; a script names the revision to which it applies")] = 0
+    node: Annotated[str, says("id of the node that was chosen or tried")] = ""
     reason: Annotated[str, says("a sentence")] = ""
-    nodes: Annotated[list[TreeNode], says("a node's parent stands before it")] = []
-    more: Annotated[int, says("nodes that did not fit")] = 0
-    left_out: Annotated[list[str], says("what of a script was not carried out, a sentence each")] = []
-    predicted: Annotated[Interval | None, says('"learned": what the attempt was to gain')] = None
-    came: Annotated[Number | None, says('"learned": what it gained; 1 where no program was right')] = None
-    marks: Annotated[TreeMarks | None, says("how the run's predictions came true so far")] = None
+    nodes: Annotated[list[TreeNode], says("nodes; each follows its parent")] = []
+    more: Annotated[int, says("number of nodes that did not fit")] = 0
+    left_out: Annotated[list[str], says("the parts of a script that were not carried out, one sentence each")] = []
+    predicted: Annotated[Interval | None, says('"learned": predicted gain of the attempt')] = None
+    came: Annotated[Number | None, says('"learned": its gain; 1 if no program was right')] = None
+    marks: Annotated[TreeMarks | None, says("accuracy of the run's predictions so far")] = None
 
 
 @event("candidate.proposed", "a new candidate", ("candidate",), shown="candidate")
@@ -340,16 +338,16 @@ class CandidateProposed(Payload):
 
     key: Annotated[str, says("journal key of the effect, `SPAN#n`")] = ""
     candidate: Annotated[int, says("number within the run, from 1")]
-    parent: Annotated[int | None, says("number of the candidate that it was made from")] = None
+    parent: Annotated[int | None, says("number of its parent candidate")] = None
     title: Annotated[str, says("a few words")] = ""
     step: Annotated[str, says("id of the plan's step")] = ""
     changes: Annotated[str, says("a sentence")] = ""
     strategy: Annotated[str, says("names of the catalogue")] = ""
     sha: Annotated[str, says("hash of the program's source")] = ""
     program: Annotated[ArtefactRef | None, says("the program's source")] = None
-    idea: Annotated[int | None, says("number of the idea that it realises; absent where there is none")] = None
-    author: Annotated[str, says("who wrote it: a profile, with its model as the server names it; absent for the built-in Coder")] = ""
-    way: Annotated[int | None, says("number of the way that it belongs to; absent where the workflow goes one way")] = None
+    idea: Annotated[int | None, says("number of the idea that it implements; absent if there is none")] = None
+    author: Annotated[str, says("who wrote it: a profile, with the server's name for its model; absent for the built-in Coder")] = ""
+    way: Annotated[int | None, says("number of the way to which it belongs; absent if the workflow has only one way")] = None
 
     @property
     def effect(self) -> str:
@@ -363,7 +361,7 @@ class Verification(Keyed):
     job: Annotated[str, says('"admit", "capture", "verify" or "profile"')] = ""
     candidate: Annotated[int | None, says("number of the candidate; null: the task")] = None
     verification: Annotated[str, says("id of the verification")] = ""
-    attempt: Annotated[int, says("2 and more: asked again after an interruption")] = 1
+    attempt: Annotated[int, says("2 or more: repeated after an interruption")] = 1
     tier: Annotated[str | None, says('"quick" or "full"; null for jobs other than "verify"')] = None
 
 
@@ -371,19 +369,19 @@ class Verification(Keyed):
 class VerificationQueued(Verification):
     """A verifier is asked to do a job."""
 
-    queue: Annotated[str, says("where it waits; absent where no queue is between")] = ""
+    queue: Annotated[str, says("the queue in which it waits; absent if there is no queue")] = ""
     request: Annotated[ArtefactRef | None, says("the `Job` as JSON")] = None
-    reason: Annotated[str, says("why it is asked again")] = ""
+    reason: Annotated[str, says("why it is repeated")] = ""
 
 
 @event("verification.stage", "a verification in progress", ("verification",), in_order=False)
 class VerificationStage(Keyed):
     """A stage of a job begins, makes progress, or has ended."""
 
-    attempt: Annotated[int, says("of the job")] = 1
+    attempt: Annotated[int, says("attempt of the job")] = 1
     stage: Annotated[str, says('such as "build"')] = ""
     status: Annotated[str, says('"started", "passed", "failed", "skipped" or "progress"')] = ""
-    seconds: Annotated[Number | None, says("that it took")] = None
+    seconds: Annotated[Number | None, says("duration")] = None
     detail: Annotated[str, says("a sentence")] = ""
 
 
@@ -391,22 +389,22 @@ class VerificationStage(Keyed):
 class VerificationFinished(Verification):
     """A job has ended. For `job` "verify" the event has the verdict's figures; for "admit" it has `ok` and `flags`."""
 
-    seconds: Annotated[Number | None, says("of verifier time")] = None
+    seconds: Annotated[Number | None, says("seconds of verifier time")] = None
     result: Annotated[ArtefactRef | None, says("the `JobResult` as JSON")] = None
-    timeline: Annotated[ArtefactRef | None, says("absent where none was recorded")] = None
-    status: Annotated[str, says("of the report")] = ""
+    timeline: Annotated[ArtefactRef | None, says("the timeline; absent if none was recorded")] = None
+    status: Annotated[str, says("status of the report")] = ""
     message: Annotated[str, says("what went wrong")] = ""
     speedup: Annotated[Interval | None, says("against eager")] = None
-    gain: Annotated[Interval | None, says("over the program that it was made from, timed in turn")] = None
+    gain: Annotated[Interval | None, says("speedup over its parent program, timed in turn")] = None
     program_class: Annotated[str | None, says('who does the work: "custom", "mixed", ...')] = None
-    own_share: Annotated[Number | None, says("of GPU time in own kernels")] = None
-    program_ms: Annotated[Number | None, says("time of a call")] = None
-    faster: Annotated[bool, says("whether the interval lies above 1")] = False
-    floor_fraction: Annotated[Number | None, says("least possible time over time")] = None
-    best_baseline: Annotated[str | None, says("the fastest baseline that was measured")] = None
-    best_baseline_speedup: Annotated[Interval | Number | None, says("against it; a bare number in early traces")] = None
+    own_share: Annotated[Number | None, says("share of GPU time in own kernels")] = None
+    program_ms: Annotated[Number | None, says("time per call")] = None
+    faster: Annotated[bool, says("whether the whole interval is above 1")] = False
+    floor_fraction: Annotated[Number | None, says("minimum possible time divided by the measured time")] = None
+    best_baseline: Annotated[str | None, says("the fastest measured baseline")] = None
+    best_baseline_speedup: Annotated[Interval | Number | None, says("speedup over it; a bare number in early traces")] = None
     ok: Annotated[bool | None, says("whether the task is sound")] = None
-    flags: Annotated[list[str], says('what the task proves little by, such as "trivial"')] = []
+    flags: Annotated[list[str], says('reasons why the task proves little, such as "trivial"')] = []
 
 
 @event("profile.attached", "a profile", shown="candidate")
@@ -415,7 +413,7 @@ class ProfileAttached(Payload):
 
     candidate: Annotated[int | None, says("null: the reference")] = None
     tool: Annotated[str, says("which profiler")] = ""
-    timeline: Annotated[ArtefactRef | None, says("absent where none was recorded")] = None
+    timeline: Annotated[ArtefactRef | None, says("the timeline; absent if none was recorded")] = None
     profile: Annotated[ArtefactRef | None, says("the `Profile` as JSON")] = None
 
 
@@ -433,13 +431,13 @@ class ArtefactAttached(Payload):
 class Figure(Part):
     figure: Annotated[str, says("what was measured")] = ""
     value: Annotated[Any, says("a number or a word")] = None
-    unit: Annotated[str, says("of the value")] = ""
-    means: Annotated[str, says("what follows from it")] = ""
+    unit: Annotated[str, says("unit of the value")] = ""
+    means: Annotated[str, says("what the value implies")] = ""
 
 
 class DocumentRef(Part):
-    id: Annotated[str, says("of the passage")] = ""
-    title: Annotated[str, says("of the document")] = ""
+    id: Annotated[str, says("id of the passage")] = ""
+    title: Annotated[str, says("title of the document")] = ""
 
 
 @event("diagnosis.made", "a diagnosis", ("diagnosis",))
@@ -448,28 +446,28 @@ class DiagnosisMade(Payload):
 
     candidate: Annotated[int | None, says("number of the candidate")] = None
     bottleneck: Annotated[str, says('"memory", "compute", "latency", "launch", "occupancy", "defect" or "none"')] = ""
-    headroom: Annotated[Number | None, says("time over the least possible one")] = None
-    host_share: Annotated[Number | None, says("of a call in which a GPU waits for the host")] = None
-    evidence: Annotated[list[Figure], says("what it rests on")] = []
-    method: Annotated[str | None, says("strategy that answers it")] = None
+    headroom: Annotated[Number | None, says("measured time divided by the minimum possible time")] = None
+    host_share: Annotated[Number | None, says("share of a call in which the GPU waits for the host")] = None
+    evidence: Annotated[list[Figure], says("the evidence for it")] = []
+    method: Annotated[str | None, says("the strategy that addresses it")] = None
     text: Annotated[str, says("a paragraph")] = ""
     grade: Annotated[str, says("how good the evidence is")] = ""
-    faults: Annotated[list[dict[str, Any]], says("causes, those that cost most first")] = []
+    faults: Annotated[list[dict[str, Any]], says("causes, most costly first")] = []
     methods: Annotated[list[str], says("strategies that the catalogue allows, in order")] = []
-    groups: Annotated[dict[str, Number], says("by step: milliseconds a call that its kernels took; absent where nothing is known")] = {}
-    documents: Annotated[list[DocumentRef], says("passages that it used; absent where there are none")] = []
+    groups: Annotated[dict[str, Number], says("by step: milliseconds per call in its kernels; absent if unknown")] = {}
+    documents: Annotated[list[DocumentRef], says("passages that it used; absent if there are none")] = []
 
 
 @event("decision.made", "a decision", ("decision",))
 class DecisionMade(Payload):
     """What will be done next, and why. A second event, with `of`, records the result."""
 
-    of: Annotated[int | None, says("seq of the decision whose result this is; absent in a decision itself")] = None
+    of: Annotated[int | None, says("seq of the decision to which this result belongs; absent in the decision itself")] = None
     route: Annotated[str, says('"repair", "optimise", "next-step", "re-plan" or "stop"')] = ""
     reason: Annotated[str, says("a sentence")] = ""
     expected: Annotated[Number | None, says("speedup over the parent")] = None
     method: Annotated[str | None, says("strategy")] = None
-    realised: Annotated[Number | None, says("speedup over the parent that came of it")] = None
+    realised: Annotated[Number | None, says("resulting speedup over the parent")] = None
 
 
 @event("way.changed", "a way", ("decision",))
@@ -483,13 +481,13 @@ class WayChanged(Payload):
 
     way: Annotated[int, says("number within the run, from 1")]
     what: Annotated[str, says('"begun", "leads", "trails", "migrated" or "ended"')] = ""
-    round: Annotated[int, says("in which it happened, from 1")] = 0
-    candidate: Annotated[int | None, says("the program that it goes on from, leads with, or leaves behind; null: the task's own")] = None
-    of: Annotated[int | None, says("the way whose program it goes on from; absent where it is its own")] = None
-    beside: Annotated[int | None, says('"leads" and "trails": the program that led before')] = None
-    speedup: Annotated[Interval | None, says("over that program, both timed in turn by one measurement on one device")] = None
-    idea: Annotated[int | None, says("number of the idea that it tries next; absent where there is none")] = None
-    reason: Annotated[str, says("the rule, a sentence")] = ""
+    round: Annotated[int, says("round in which it happened, from 1")] = 0
+    candidate: Annotated[int | None, says("the program from which it continues, with which it leads, or that it drops; null: the task's own")] = None
+    of: Annotated[int | None, says("the way from whose program it continues; absent if the program is its own")] = None
+    beside: Annotated[int | None, says('"leads" and "trails": the program of the previous leader')] = None
+    speedup: Annotated[Interval | None, says("speedup over that program, with both timed in turn in one measurement on one device")] = None
+    idea: Annotated[int | None, says("number of the idea that it tries next; absent if there is none")] = None
+    reason: Annotated[str, says("the rule, as a sentence")] = ""
 
 
 # The engine
@@ -504,7 +502,7 @@ class EffectCompleted(Keyed):
     """
 
     name: Annotated[str, says("what was done")] = ""
-    value: Annotated[Any, says("what came of it")] = None
+    value: Annotated[Any, says("the result")] = None
 
 
 @event("budget.updated", "the budget", shown="run: spent", in_order=False)
@@ -512,7 +510,7 @@ class BudgetUpdated(Payload):
     """What the run has spent so far."""
 
     spent: Annotated[Amounts, says("by unit: candidates, calls, tokens, dollars, verifier_seconds, seconds")] = {}
-    limits: Annotated[Limits, says("by unit; null is no limit")] = {}
+    limits: Annotated[Limits, says("by unit; null means no limit")] = {}
 
 
 @event("control.requested", "a control request", in_order=False)
@@ -520,7 +518,7 @@ class ControlRequested(Payload):
     """A person requests something from the run."""
 
     action: Annotated[str, says('"pause", "resume", "cancel" or "raise-budget"')] = ""
-    by: Annotated[str, says("who asks")] = ""
+    by: Annotated[str, says("who made the request")] = ""
     limits: Annotated[Limits, says('of "raise-budget", by unit')] = {}
 
 
@@ -530,4 +528,4 @@ class Failure(Payload):
 
     message: Annotated[str, says("a sentence")] = ""
     where: Annotated[str, says("the span, or the part of the program")] = ""
-    kept: Annotated[str, says("what is not lost by it")] = ""
+    kept: Annotated[str, says("what is preserved")] = ""

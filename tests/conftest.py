@@ -31,7 +31,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A phase of which nothing was touched has nothing to run, which is no failure."""
+    """A phase in which nothing was touched has nothing to run, which is not a failure."""
     if session.config.getoption("--touched") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
 
@@ -44,7 +44,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup, django_db_blocker):
-    """Ends connections that asynchronous tests left in threads of their own; otherwise the database could not be dropped."""
+    """Closes connections that asynchronous tests left open in their threads; otherwise the database could not be dropped."""
     yield
     from django.db import connection
 
@@ -54,6 +54,6 @@ def django_db_setup(django_db_setup, django_db_blocker):
 
 @pytest.fixture
 def transactional_db(transactional_db):
-    """Flushes once no server is in a query any more."""
+    """Flushes once no server is running a query."""
     yield
     until_at_rest()

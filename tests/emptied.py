@@ -1,4 +1,4 @@
-"""Flushes after a test that commits, in a fraction of the usual time: rows are deleted from the few tables that have some.
+"""Flushes after a test that commits, in a fraction of the usual time: rows are deleted only from the few tables that have some.
 
 Django's own truncates all tables, each of which gets a new file, and then makes content types and permissions again.
 """
@@ -32,7 +32,7 @@ def quick_flush() -> Iterator[None]:
 
 
 def _may_leave_triggers_out() -> bool:
-    """Includes foreign keys: a superuser may."""
+    """Includes foreign keys, which a superuser may disable."""
     from django.db import connection
 
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""An engine for tests: with the workflow and the roles that its settings name, unless they are given."""
+"""An engine for tests, with the workflow and the roles that its settings name unless they are given explicitly."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests import kept_folders
 from webapp.environment import ROOT, private_dir
 from webapp.supervisor.postgres import EmbeddedPostgres
 
-MIGRATED = "migrated"  # a database with all tables and nothing in them
+MIGRATED = "migrated"  # a database with all tables, all empty
 MADE_FROM = ("requirements.txt", "examples", "tests/kept_folders.py", "tests/installation.py", "webapp/supervisor/postgres.py")
 
 
@@ -51,7 +51,7 @@ def _kept() -> Path:
 
 
 def _make(folder: Path) -> None:
-    """Migrates once. The tests kill processes and never the machine, so that no write has to reach the disk."""
+    """Migrates once. The tests kill processes but never the machine, so no write has to reach the disk."""
     private_dir(folder)
     postgres = EmbeddedPostgres(folder)
     postgres.start()

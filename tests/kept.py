@@ -17,7 +17,7 @@ from pathlib import Path
 
 MOST_BYTES = 1 << 30
 UNUSED_SECONDS = 30 * 24 * 3600
-IN_USE_SECONDS = 3600  # a run that is on may still need what was used since
+IN_USE_SECONDS = 3600  # a run in progress may still need what was used since
 
 
 def folder(*names: str) -> Path:
@@ -41,7 +41,7 @@ def compiler() -> str:
 
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
-    """Makes other processes that want to make the same file wait."""
+    """Blocks other processes that want to make the same file."""
     with open(f"{place}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -67,7 +67,7 @@ def used(place: Path) -> None:
 
 
 def drop_unused(most: int = MOST_BYTES) -> None:
-    """Deletes what was not used for a month, and the least recently used beyond `most` bytes. Nothing that was used within the hour goes."""
+    """Deletes files that were unused for a month, and the least recently used ones beyond `most` bytes. Files used within the last hour stay."""
     now, total = time.time(), 0
     for when, size, place in sorted(_files(), reverse=True):
         total += size

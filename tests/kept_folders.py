@@ -1,4 +1,4 @@
-"""Keeps what many tests need and what takes long to make: the first worker makes it, for the others and for later runs.
+"""Caches data that many tests need and that takes long to make: the first worker makes it, for the others and for later runs.
 
 An entry is identified by a hash of its sources, so none is ever out of date. Nobody changes it: a test works on a copy.
 """
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from webapp.environment import ROOT, private_dir
 
-ENOUGH = 4  # of one name: some checkouts, and what their last change left
+ENOUGH = 4  # entries of one name: for several checkouts, and for earlier states of them
 
 
 def kept(name: str, made_from: Iterable[Path], make: Callable[[Path], None]) -> Path:
-    """Returns the folder `name`, which `make` fills. It has its final name while it is made, so that a socket in it keeps its address."""
+    """Returns the folder `name`, which `make` fills. It has its final name while it is being made, so that a socket in it keeps its address."""
     home = _home()
     folder = home / f"{name}-{_hash(made_from)}"
     ready = folder.with_suffix(".ready")

@@ -1,4 +1,4 @@
-"""An installation's database as a version of Stitchwork left it, kept so that later versions are tried on it.
+"""An installation's database as an earlier version of Stitchwork left it, kept so that later versions can be tested with it.
 
 `python -m tests.older` makes `tests/data/database-DATE.tar.xz`: every kind of object once (tests/unit/webapp/isolation/world.py), imported traces and
 a run with a conversation, as SQL by pg_dump; the pages that it filled, with their status; and the hash of each run's exported trace. A file is never
@@ -79,7 +79,7 @@ def _fill() -> tuple[str, dict[str, int]]:
 
     world = make_world()
     owner = world.people[ROLES[0]]
-    for name in TRACES[:1]:  # the world has the other
+    for name in TRACES[:1]:  # the world contains the other one
         import_trace(ROOT / "examples/traces" / name, world.team, owner)
     played = sample_run.create_run(owner)
     sample_run.play(played, candidates=2)
@@ -94,7 +94,7 @@ def _fill() -> tuple[str, dict[str, int]]:
 
 
 def make(path: Path) -> Older:
-    """Makes an installation of today in a temporary folder and keeps its database in `path`."""
+    """Makes an installation of the current version in a temporary folder and keeps its database in `path`."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     import django
 

@@ -1,4 +1,4 @@
-"""Orders the tests for several workers: the longest start first, or one worker would be left alone with them in the end."""
+"""Orders the tests for several workers: the longest start first, or one worker would be left alone with them at the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Files by the longest time that one of their tests is allowed (`@pytest.mark.timeout`), the order within a file as it was."""
+    """Sorts files by the longest time that one of their tests may take (`@pytest.mark.timeout`); the order within a file stays."""
     longest: dict[object, float] = {}
     for item in items:
         allowed = item.get_closest_marker("timeout")

@@ -1,4 +1,4 @@
-"""A Daphne process that serves the database of the tests: for browsers, and for whatever else talks over a real socket."""
+"""A Daphne process that serves the test database: for browsers, and for any other client that uses a real socket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT_REST_SECONDS = 0.2
 
 @contextmanager
 def daphne(**settings: str) -> Iterator[str]:
-    """Its base URL; `settings` are environment variables. To be entered once the test database is there (fixture `django_db_setup`)."""
+    """Yields its base URL; `settings` are environment variables. Enter it once the test database exists (fixture `django_db_setup`)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Settings of the tests: everything in a temporary directory that goes away with the test process."""
+"""Settings of the tests: everything is in a temporary directory that disappears with the test process."""
 
 import atexit
 import os

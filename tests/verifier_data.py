@@ -1,4 +1,4 @@
-"""Data directories of verifiers, as a host has them that was used before: made once for a set of sources and tools, and linked into each test's own.
+"""Data directories of verifiers, as on a host that has been used before: made once for a set of sources and tools, and linked into each test's own.
 
 What starts on an empty directory is tested in test_command.py and test_builds.py.
 """
@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = 3  # of other sources and tools, the newest
+KEPT = 3  # for other sources and tools, the newest
 SECONDS = 600.0
-# The clock's library, what this host reaches at most, and byte code where none lies beside torch.
+# The clock's library, the highest rates of this host, and byte code if none is next to torch.
 _MAKE = """
 import compileall, sys
 from pathlib import Path
@@ -35,10 +35,10 @@ make(data)
 
 
 def prepared(data: Path, headers: bool = False) -> Path:
-    """The data directory `data`, filled. `headers`: with the precompiled header of an extension without flags of its own, which takes some ten
-    seconds when it is first asked for."""
+    """Fills the data directory `data`. `headers`: with the precompiled header for an extension without its own flags, which takes some ten seconds on
+    first use."""
     top = _top()
-    with open(top / "lock", "w") as lock:  # workers come at the same time
+    with open(top / "lock", "w") as lock:  # workers arrive at the same time
         fcntl.flock(lock, fcntl.LOCK_EX)
         left_out = None if headers else shutil.ignore_patterns("headers")
         shutil.copytree(_example(top, headers), data, copy_function=_linked, dirs_exist_ok=True, ignore=left_out)
@@ -89,7 +89,7 @@ def _forget(top: Path, newest: Path) -> None:
 
 
 def _key() -> str:
-    """Covers all that decides what is in it."""
+    """Covers everything that determines its content."""
     compiler = shutil.which("g++") or shutil.which("gcc")
     version = subprocess.run([compiler, "-v"], capture_output=True, text=True).stderr if compiler else ""
     text = [importlib.metadata.version("torch"), sys.version, sys.prefix, version, str(ROOT), str(sorted(os.sched_getaffinity(0)))]

@@ -84,7 +84,7 @@ class Channel:
         fds: list[int] = []
         json_length, raw_length = HEADER.unpack(self._exactly(HEADER.size, deadline, fds))
         if json_length > self.max_json or raw_length > max_raw:
-            raise ChannelError(f"a frame of {json_length} + {raw_length} bytes is larger than what may come here")
+            raise ChannelError(f"a frame of {json_length} + {raw_length} bytes is larger than the limit")
         body = self._exactly(json_length, deadline, fds)
         raw = self._exactly(raw_length, deadline, fds) if raw_length else b""
         try:

@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    check = commands.add_parser("check", help="verify and measure a program; exits 0 only where it passed")
+    check = commands.add_parser("check", help="verify and measure a program; exits 0 only if it passed")
     check.add_argument("task", type=Path, metavar="TASK.py")
     check.add_argument("program", type=Path, metavar="PROGRAM.py")
     check.add_argument("--tier", choices=["quick", "full"], default="quick", help="quick: against eager; full: torch.compile too, and more trials")
@@ -51,10 +51,10 @@ def parser() -> argparse.ArgumentParser:
     profile.add_argument("--timeline", type=Path, metavar="FILE", help="where to write the timeline's bytes")
     _common(profile)
 
-    sanitize = commands.add_parser("sanitize", help="find wrong accesses, races and uninitialised reads in a program or in the task itself")
+    sanitize = commands.add_parser("sanitize", help="find invalid accesses, races and uninitialised reads in a program or in the task itself")
     sanitize.add_argument("task", type=Path, metavar="TASK.py")
     sanitize.add_argument("program", type=Path, nargs="?", metavar="PROGRAM.py")
-    sanitize.add_argument("--tools", nargs="+", choices=get_args(SanitizerTool), default=[], help="default: all that the device has")
+    sanitize.add_argument("--tools", nargs="+", choices=get_args(SanitizerTool), default=[], help="default: all tools that the device supports")
     sanitize.add_argument("--calls", type=int, choices=[1, 2], default=1)
     _common(sanitize)
 
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--seconds", type=float, default=6, help="seconds of timed calls for each of four tasks (default: 6)")
     calibrate.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: cpu)")
     calibrate.add_argument("--json", action="store_true", help="print the result as JSON")
-    calibrate.add_argument("--data-dir", type=Path, default=None, help="where the result is kept (default: $DATA_DIR/verifier or .data/verifier)")
+    calibrate.add_argument("--data-dir", type=Path, default=None, help="where the result is stored (default: $DATA_DIR/verifier or .data/verifier)")
     calibrate.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
     doctor = commands.add_parser("doctor", help="report what this host can do, what is missing, and how to get it")
@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         "prepare", help="make precompiled headers for the bindings of extensions once per host, so that the first build has them"
     )
     prepare.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: cpu)")
-    prepare.add_argument("--data-dir", type=Path, default=None, help="where they are kept (default: $DATA_DIR/verifier or .data/verifier)")
+    prepare.add_argument("--data-dir", type=Path, default=None, help="where they are stored (default: $DATA_DIR/verifier or .data/verifier)")
 
     prepare.add_argument("--plain", action="store_true", help="only for programs without flags of their own")
     return top
@@ -89,7 +89,7 @@ def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data-dir", type=Path, default=None, help="artefacts and calibration (default: $DATA_DIR/verifier or .data/verifier)")
     command.add_argument("--quiet", action="store_true", help="no progress on standard error")
     command.add_argument(
-        "--no-sandbox", action="store_true", help="for sources that you trust, where this host cannot confine them (the same as SANDBOX=none)"
+        "--no-sandbox", action="store_true", help="for sources that you trust, if this host cannot confine them (the same as SANDBOX=none)"
     )
 
 

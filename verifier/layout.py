@@ -30,7 +30,7 @@ class LayoutError(ValueError):
 
 
 def unsupported(dtype: torch.dtype) -> str:
-    """Says how a task passes a tensor whose type the verifier does not carry; empty if there is no way."""
+    """Explains how a task can pass a tensor whose type the verifier does not support; empty if there is no way."""
     quantised = dtype in (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2)
     return "" if quantised or dtype.is_complex else f"; keep its bytes as torch.uint8 and read them by `.view({dtype})` in forward"
 
@@ -147,7 +147,7 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool 
             raise LayoutError(f"an argument cannot be passed on: {error}") from None
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
-            raise LayoutError(f"a tensor of layout {value.layout} is not supported; pass its indices and values, and make it in forward")
+            raise LayoutError(f"a tensor of layout {value.layout} is not supported; pass its indices and values, and construct it in forward")
         tensors.append(value.detach())
         return {"t": len(tensors) - 1}
     if isinstance(value, float) and not whole:  # a result that is read from a tensor is compared as a number, not as text

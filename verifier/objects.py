@@ -63,7 +63,7 @@ def _member(value: enum.Enum) -> list[str]:
     """Returns the name of a member of an enumeration, which is read like an attribute of its class."""
     home, name = _name(type(value))
     if value.name is None or "|" in value.name:
-        raise NotNamed(f"{value} is a combination of members of {name}, which has no name of its own")
+        raise NotNamed(f"{value} is a combination of members of {name}, which has no name")
     return [home, f"{name}.{value.name}"]
 
 
@@ -79,7 +79,7 @@ def _module_fields(module: torch.nn.Module) -> dict[str, Any]:
 def _name(value: Any) -> list[str]:
     home, name = getattr(value, "__module__", None) or "torch", value.__qualname__
     if "<" in name:
-        raise NotNamed(f"{name} is made inside a function or is a lambda, so that it has no name elsewhere")
+        raise NotNamed(f"{name} is defined inside a function or is a lambda, so it has no name elsewhere")
     if home in OWN:
         return ["", name]
     if isinstance(value, types.BuiltinFunctionType) or home.startswith("torch._C"):

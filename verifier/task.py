@@ -54,11 +54,11 @@ class Task:
 
 
 def _model_problems(tree: ast.Module, model: ast.stmt | None) -> Iterator[Problem]:
-    """Yields what keeps the model from being read: it must be a class statement of the module, with forward as a method."""
+    """Yields the problems that keep the model from being read: it must be a class statement of the module, with forward as a method."""
     if not isinstance(model, ast.ClassDef):
         hint = "define `class Model(nn.Module)` with `__init__` and `forward`"
         if model is not None and not isinstance(model, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            message = "`Model` is only a name for what is defined elsewhere"
+            message = "`Model` is only a name for a class that is defined elsewhere"
             yield Problem(line=model.lineno, message=message, hint=f"{hint}, or derive it: `class Model(Other): pass`")
         elif (inner := _within(tree, "Model", ast.ClassDef)) is not None:
             message = "`class Model` is defined within another statement"
@@ -67,11 +67,11 @@ def _model_problems(tree: ast.Module, model: ast.stmt | None) -> Iterator[Proble
             yield Problem(line=model.lineno if model else None, message="there is no class `Model`", hint=hint)
         return
     method = any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in model.body)
-    hint = "define it by `def forward(self, ...)` directly in the class; call the other function there"
+    hint = "define it with `def forward(self, ...)` directly in the class; call the other function there"
     if method or not _plain_base(model):
         return
     if (line := _assigned_forward(tree, model)) is not None:
-        yield Problem(line=line, message="`forward` of `Model` is assigned, so that the class does not show what is computed", hint=hint)
+        yield Problem(line=line, message="`forward` of `Model` is assigned, so the class does not show what it computes", hint=hint)
     elif (inner := _within(model, "forward", ast.FunctionDef)) is not None:
         yield Problem(line=inner.lineno, message="`forward` of `Model` is defined within another statement", hint=hint)
     else:
@@ -102,14 +102,14 @@ def _assigned_forward(tree: ast.Module, model: ast.ClassDef) -> int | None:
 
 
 def _function_problem(tree: ast.Module, found: ast.stmt | None, name: str) -> Problem | None:
-    """Returns the problem with a function of the task. A name for a function that is made elsewhere will do."""
+    """Returns the problem with a function of the task. A name for a function that is created elsewhere is accepted."""
     named = isinstance(found, (ast.Assign, ast.AnnAssign)) and isinstance(found.value, (ast.Lambda, ast.Name, ast.Call))
     if isinstance(found, ast.FunctionDef) or named:
         return None
     example = "[torch.rand(16, 1024)]" if name == "get_inputs" else "[]"
     hint = f"define `def {name}(): return {example}`"
     if found is not None:
-        return Problem(line=found.lineno, message=f"`{name}` is no function that the task defines", hint=hint)
+        return Problem(line=found.lineno, message=f"`{name}` is not a function that the task defines", hint=hint)
     if (inner := _within(tree, name, ast.FunctionDef)) is not None:
         return Problem(line=inner.lineno, message=f"`{name}` is defined within another statement", hint=f"{hint} at the top level of the module")
     return Problem(message=f"there is no function `{name}`", hint=hint)

@@ -1,4 +1,4 @@
-"""A realistic run, told through the real append function: for developing and testing the live page without a verifier.
+"""A realistic run, appended through the real append function: for developing and testing the live page without a verifier.
 
 `python tests/browser/sample_run.py --user NAME --delay 0.2` plays one against the installation in DATA_DIR; tests call `play`.
 """
@@ -28,7 +28,7 @@ HOSTILE = '<img src=x onerror="document.title=1"><script>document.title="owned"<
 
 
 def report(task_sha: str, program_sha: str, status: str, ratio: float, tier: str, seed: int) -> dict:
-    """A report that the contract accepts, with samples whose blocks scatter as real ones do."""
+    """A report that the contract accepts, with samples whose blocks scatter like real ones."""
     rng = random.Random(seed)
     eager, stages = 9.84, [("static", "passed", 0.02, ""), ("build", "passed", 1.31, "g++ -O3 -march=native -fopenmp")]
     base = {
@@ -127,7 +127,7 @@ def timeline(events: int = 4000, seed: int = 1, launches: int = 6) -> bytes:
 
 
 def real_timeline(path: Path) -> bytes:
-    """What the importer makes of a real Nsight Systems export."""
+    """The importer's result for a real Nsight Systems export."""
     from verifier.profiling.nsight.nsys_import import import_nsys
 
     return import_nsys(path)[0].to_bytes()
@@ -253,7 +253,7 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
         if decided:
             yield [event("decision.made", span, of=decided, route="optimise", reason="", expected=1.3, realised=ratio)]
         evidence = [
-            {"figure": "bandwidth used", "value": 61.3, "unit": "%", "means": "64 MiB at least must move in a call; the device can carry 21 GB/s"},
+            {"figure": "bandwidth used", "value": 61.3, "unit": "%", "means": "64 MiB must move in a call at the least; the device sustains 21 GB/s"},
             {"figure": "time", "value": 9840 / max(ratio, 1), "unit": "us", "means": "median of one call"},
         ]
         bottleneck = "memory" if status == "passed" else "defect"
@@ -285,7 +285,8 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
 
 
 def play(run, *, delay: float = 0.0, stop_after: int | None = None, **options) -> int:
-    """Append the story; returns the last seq. `stop_after` ends it in the middle, as a crash would. Without a delay many events go in one append."""
+    """Appends the story; returns the last seq. `stop_after` ends it in the middle, as a crash would. Without a delay, one append contains many
+    events."""
     from webapp.runs.trace.append import append
 
     run.refresh_from_db()

@@ -1,4 +1,4 @@
-"""Choosing runs and reading them beside each other."""
+"""Choosing runs and comparing them side by side."""
 
 import re
 

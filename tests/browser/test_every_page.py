@@ -1,6 +1,6 @@
-"""Every page that the URL configuration serves: WCAG by axe, light and dark, 390 and 1440 px, the console, widths, titles, sizes of text,
-layout shifts. The pages are filled with one object of each kind, a real run from an H200 among them (tests/unit/webapp/isolation/world.py): a page
-whose address nothing there fills fails."""
+"""Every page that the URL configuration serves: WCAG by axe, light and dark, 390 and 1440 px, the console, widths, titles, text sizes, layout shifts.
+The pages are filled with one object of each kind, including a real run from an H200 (tests/unit/webapp/isolation/world.py): a page whose address
+nothing there fills fails."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ AXE = ROOT / "node_modules/axe-core/axe.min.js"
 CHECKS = ROOT / "tests/browser/page_checks.js"
 WIDTHS = (1440, 390)
 LONG = "name_without_a_space_to_break_at_" * 2 + "of_80_letters_"
-LOW = {"width": 1280, "height": 720}  # a small laptop: what takes the height that is left has little
+LOW = {"width": 1280, "height": 720}  # a small laptop: elements that take the remaining height get little
 BROWSERS = 2  # at a time
 MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
-MOST_LIVE_SHIFT = 0.01  # of a page that gets news while somebody reads it
+MOST_LIVE_SHIFT = 0.01  # of a page that receives news while someone reads it
 # The same page in another state: name of the URL -> queries, with the world's parameters.
 STATES = {
     "runs:candidate": ["?tab=report", "?tab=kernels", "?tab=timeline", "?tab=source"],
@@ -55,7 +55,7 @@ STATES = {
 }
 # The application's own API, which has its own tests.
 NO_PAGES = ("api:",)
-# Pages that answer so on purpose: what was spent, what needs mail or two-factor to be set up first, what needs more than its address.
+# Pages that answer like this on purpose: a used link, pages that need mail or two-factor to be set up first, pages that need more than their address.
 ON_PURPOSE = {
     "accounts:sign_in_link": 410, "accounts:invitation": 410, "review:shared": 410, "account_reset_password": 404, "account_reset_password_done": 404,
     "account_reset_password_from_key": 404, "account_reset_password_from_key_done": 404, "account_email": 404, "account_email_verification_sent": 404,
@@ -69,7 +69,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 class Swept:
-    """Pages to look at, found by asking every address once without a browser."""
+    """The pages to check, found by requesting every address once without a browser."""
 
     def __init__(self, world: World, owner: User):
         self.problems = [f"{name}: tests/unit/webapp/isolation/world.py does not fill it" for name in unfilled(world)]
@@ -84,9 +84,9 @@ class Swept:
 
     def _ask(self, pattern: Pattern, path: str, data: dict) -> None:
         answer, who = self.signed_in.get(path, data or None), "owner"
-        if answer.status_code in (301, 302):  # signing in, for somebody who is signed in
+        if answer.status_code in (301, 302):  # signing in, for a user who is signed in
             answer, who = Client().get(path), "nobody"
-        if answer.status_code in (405, 301, 302):  # takes only forms, or leads elsewhere
+        if answer.status_code in (405, 301, 302):  # accepts only forms, or redirects
             self.left_out.append(f"{pattern.name} {answer.status_code}")
         elif answer["Content-Type"].startswith("application/json"):
             pass
@@ -97,14 +97,14 @@ class Swept:
 
 
 def prepare(browser: Browser, *, bypass_csp: bool = False) -> tuple[BrowserContext, Page, list[str]]:
-    """A page that checks itself, and what its console said: what the page's own policy refuses, too, unless it is bypassed."""
+    """A page that checks itself, and its console messages, including what the page's own policy refuses unless it is bypassed."""
     context = browser.new_context(reduced_motion="reduce", bypass_csp=bypass_csp)
     for script in (AXE, CHECKS):
         context.add_init_script(path=script)
     page = context.new_page()
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(f"script: {error}"))
-    # Not that the page itself is a refusal: that is looked at on purpose.
+    # Not the page's own refusal, which is opened on purpose.
     refused = "the server responded with a status of 4"
     page.on("console", lambda message: said.append(f"console: {message.text}") if message.type == "error" and refused not in message.text else None)
     return context, page, said
@@ -148,7 +148,7 @@ def world(transactional_db) -> Iterator[World]:
 
 
 def lengthen_names(world: World) -> None:
-    """Names as long as programs make them, which no page may be widened by."""
+    """Names as long as programs make them; no page may become wider because of them."""
     named = [(Team.objects.filter(pk=world.team.pk), "name"), (Run.objects, "title"), (Document.objects, "title")]
     named += [(model.objects, "name") for model in (Task, Suite, Arena, Hook, RankedSuite)]
     for rows, field in named:
@@ -164,7 +164,7 @@ def another_owner(world: World, name: str) -> User:
 
 
 def look_through(executable: str | None, base: str, link: str, paths: list[str]) -> list[str]:
-    """In a thread of its own, with a browser of its own: signed in by `link`, or not at all."""
+    """In a separate thread, with its own browser: signed in by `link`, or not at all."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         context, page, said = prepare(browser)
@@ -181,7 +181,7 @@ def test_every_page(server, browser_type_launch_args, world):
     swept = Swept(world, owner)
     swept.pages["nobody"].append(f"/share/{shares.token_of(Share.objects.get(pk=world.by_parameter['share_id']))}/")
     pages = swept.pages["owner"]
-    people = [owner, *[another_owner(world, f"owner-{number}") for number in range(1, BROWSERS)]]  # a new link ends the one before it
+    people = [owner, *[another_owner(world, f"owner-{number}") for number in range(1, BROWSERS)]]  # a new link invalidates the previous one
     links = [f"/sign-in/{SignInLink.issue(person)}/" for person in people]
     began = time.monotonic()
     with ThreadPoolExecutor(BROWSERS) as threads:
@@ -195,9 +195,9 @@ def test_every_page(server, browser_type_launch_args, world):
     assert count > 50
 
 
-@pytest.mark.slow  # a server of its own
+@pytest.mark.slow  # a separate server
 def test_pages_of_mail_and_of_two_factor(browser, django_db_setup, people):
-    """Where mail is set up and two-factor is on: resetting a password, confirming an address, codes, turning it off again."""
+    """With mail set up and two-factor enabled: resetting a password, confirming an address, codes, disabling it again."""
     alice, secret = people.alice, generate_totp_secret()
     alice.set_password(PASSWORD)
     alice.email = "alice@example.org"
@@ -209,7 +209,7 @@ def test_pages_of_mail_and_of_two_factor(browser, django_db_setup, people):
     wrong: list[str] = []
 
     def look(path: str = "") -> None:
-        """At the address, or at where the browser is."""
+        """At the address, or at the browser's current page."""
         wrong.extend(f"{path} at {sentence}" for sentence in look_at(page, server + path if path else page.url, said))
 
     with daphne(EMAIL_HOST="127.0.0.1", SECRET_KEY=settings.SECRET_KEY) as server:
@@ -249,14 +249,14 @@ def test_pages_that_are_refused_keep_the_same(server, browser, people):
 
 @pytest.mark.slow
 def test_news_moves_nothing(server, browser, people):
-    """A run is told, a device comes and goes, a run ends: what somebody reads stays where it is."""
+    """A run plays, a device comes and goes, a run ends: what someone reads stays in place."""
     run = sample_run.create_run(people.alice)
     batches = [[event for event in batch if event.payload.get("of") is None] for batch in sample_run.story(run)]
     half = len(batches) // 2
     for batch in batches[:half]:
         append(run.pk, batch)
     Device.objects.create(worker="w1", kind="cpu", device="cpu", name="Example CPU", model="cpu-x86_64-2c", queue="verify.cpu")
-    context, page, _ = prepare(browser, bypass_csp=True)  # Playwright asks in words that it evaluates
+    context, page, _ = prepare(browser, bypass_csp=True)  # Playwright asks with code that it evaluates
     page.goto(f"{server}/sign-in/{SignInLink.issue(people.alice)}/")
     others = [context.new_page() for _ in range(2)]
     pages = dict(zip((f"/runs/{run.pk}/", "/", "/devices/"), (page, *others), strict=True))

@@ -1,4 +1,4 @@
-"""The list of runs while runs go on: cells change in place, nothing moves, nothing is lost."""
+"""The list of runs while runs are in progress: cells change in place, nothing moves, nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webapp.runs.models import Run
 
 
 def tick(page: Page) -> None:
-    """The next update, without waiting for it."""
+    """Triggers the next update without waiting for it."""
     with page.expect_response("**/runs/live?*"):
         page.evaluate("document.getElementById('live').dispatchEvent(new CustomEvent('tick'))")
 

@@ -1,4 +1,4 @@
-"""A training's page while the training goes on: curves and rollouts follow what it writes, by keyboard too."""
+"""A training's page while the training runs: curves and rollouts follow its output, also by keyboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live page of a run in a real browser: live, late, over a line that breaks, long, narrow, and with hostile text."""
+"""The live page of a run in a real browser: live, late, over an interrupted connection, long, narrow, and with hostile text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_REST = """box => new Promise((tell) => {
     same < 10 ? requestAnimationFrame(look) : tell(last);
   };
   look();
-})"""  # where the box stands when a wheel's scrolling has ended
+})"""  # the position of the box after wheel scrolling has ended
 KEEP_SOCKETS = """
 window.sockets = [];
 window.WebSocket = class extends WebSocket { constructor(...given) { super(...given); window.sockets.push(this); } };
@@ -39,7 +39,7 @@ def open_run(page: Page, server: str, run, fragment: str = "") -> None:
 
 
 def told_in_pieces(run, size: int = 4) -> Iterator[None]:
-    """Appends the story piece by piece, giving the test a turn after each."""
+    """Appends the story piece by piece, yielding to the test after each piece."""
     waiting: list[NewEvent] = []
     for batch in sample_run.story(run):
         waiting += [event for event in batch if event.payload.get("of") is None]
@@ -165,7 +165,7 @@ def test_a_late_visitor_of_a_long_run_gets_all_of_it(page: Page, server, sign_in
     assert shown == sorted(set(shown)) and len(shown) < 200
     page.get_by_label("Kind of entry").select_option("note")
     expect(page.locator("[data-part=step-count]")).to_have_text("3,000")
-    # What does not stand in the document is found, jumped to, and linked to.
+    # Items outside the document are found, jumped to, and linked to.
     page.get_by_label("Search the whole trace").fill('"note 250 on candidate 2"')
     expect(page.locator("[data-part=find-count]")).to_have_text("1 found")
     page.keyboard.press("Enter")
@@ -292,13 +292,13 @@ def test_on_a_phone_every_tab_of_a_candidate_can_be_pressed(page: Page, server, 
     open_run(page, server, run, "#candidate=2&tab=diff")
     finished(page)
     for name in ("Report", "Timeline", "Kernels", "Diff"):
-        page.get_by_role("tab", name=name).click(timeout=5000)  # refuses to press what lies under something else
+        page.get_by_role("tab", name=name).click(timeout=5000)  # refuses to press anything that is covered
         expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
         assert page.evaluate("pageChecks.light()") == []
 
 
 def test_what_a_script_styled_is_swapped_without_breaking_the_policy(page: Page, server, sign_in, people):
-    """The console is looked at by `no_errors_in_the_page`."""
+    """`no_errors_in_the_page` checks the console."""
     sign_in(people.alice)
     page.evaluate(
         """() => {

@@ -1,4 +1,4 @@
-"""People in the loop, in a real browser: a plan that waits is edited, a note reaches the next prompt, the run is forked; a model that fails."""
+"""People in the loop, in a real browser: a waiting plan is edited, a note reaches the next prompt, the run is forked; a model fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 class Played:
-    """An orchestrator for one run: the real engine and journal, with a model and a verifier that answer at once."""
+    """An orchestrator for one run: the real engine and journal, with a model and a verifier that answer immediately."""
 
     def __init__(self, run: Run, models: FakeModels, programs: int = 3):
         self.run, self.models, self.programs = run, models, programs

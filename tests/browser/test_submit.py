@@ -1,4 +1,4 @@
-"""Submitting a model in a real browser: editor, examples, checks while typing, upload, and what a person does without a mouse."""
+"""Submitting a model in a real browser: editor, examples, checks while typing, upload, and use without a mouse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def page_of_alice(people, sign_in) -> Page:
 
 
 def write(page: Page, text: str, editor: int = 0) -> None:
-    """Replaces what is in an editor, as a paste does."""
+    """Replaces the text in an editor, as a paste does."""
     content = page.locator(".cm-content").nth(editor)
     content.click()
     page.keyboard.press("Control+a")
@@ -222,7 +222,7 @@ def test_a_theme_is_remembered(server, page_of_alice):
 
 
 def test_typing_over_a_selection_keeps_to_the_policy(server, page_of_alice):
-    """The console is looked at by `no_errors_in_the_page`."""
+    """`no_errors_in_the_page` checks the console."""
     page = page_of_alice
     page.goto(f"{server}/submit/")
     editor = page.locator(".cm-content").first

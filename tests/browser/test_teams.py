@@ -1,4 +1,4 @@
-"""A team comes together: made, invited into by a link, roles, a token, two-factor, the audit log; somebody who is removed is out at once."""
+"""A team forms: created, joined through an invitation link, roles, a token, two-factor, the audit log; a removed member loses access immediately."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_team_from_its_making_to_its_audit_log(server, people, sign_in, browse
     page.goto(page.url.replace("invitations/", ""))
     expect(page.locator("#invitation-link")).to_have_count(0)
 
-    # Somebody new, in a browser of their own.
+    # A new user in a separate browser.
     theirs = browser.new_context().new_page()
     theirs.goto(link)
     expect(theirs.get_by_text("alice invites you")).to_be_visible()

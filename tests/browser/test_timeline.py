@@ -1,4 +1,4 @@
-"""The timeline's own page: keys, measuring, search, arrows, two on one scale, export, links, marks, and bytes that are no timeline."""
+"""The timeline's own page: keys, measuring, search, arrows, two on one scale, export, links, marks, and bytes that are not a timeline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AXIS_LINE = """(c, axis) => {  // colours of the line below the axis from end to
 
 
 def attach(run: Run, data: bytes, candidate: int | None = 1, name: str = "timeline.stwtl") -> str:
-    """A timeline that an event of the run names; its hash."""
+    """Returns the hash of a timeline that an event of the run names."""
     stored = artefacts.put(run.team_id, data, MEDIA_TYPE, name)
     append(run.pk, [NewEvent(kind="profile.attached", payload={"candidate": candidate, "tool": "nsys", "timeline": stored.model_dump()})])
     return stored.sha
@@ -101,14 +101,14 @@ def test_keys_search_selection_and_arrows_on_a_real_export(page: Page, drawn):
     assert canvas.evaluate(PAINTED) > 6
     expect(page.locator(".timeline-labels")).to_contain_text("Stream 13")
     whole = shown(page)
-    # From anywhere on the page: zoom, pan, all of it again.
+    # From anywhere on the page: zoom, pan, and back to the full view.
     page.keyboard.press("w")
     page.keyboard.press("d")
     closer = shown(page)
     assert closer["to"] - closer["from"] < whole["to"] - whole["from"]
     page.keyboard.press("0")
     assert shown(page)["to"] == pytest.approx(whole["to"])
-    # Search: text, expression, a wrong expression keeps what was typed.
+    # Search: text, expression; a wrong expression keeps the typed text.
     page.keyboard.press("/")
     search = page.get_by_label("Find events by name")
     search.fill("elementwise")
@@ -162,7 +162,7 @@ def test_a_drag_measures_and_its_figures_are_those_of_the_range(page: Page, draw
     detail = page.evaluate("window.measured")
     assert detail["sha"] == sha and detail["rows"] == ["NVIDIA H200 / Stream 7"]
     assert 1.1e6 < detail["end_ns"] - detail["start_ns"] < 1.4e6
-    # What is shown stands in the address, and opens again.
+    # The view is in the address and can be reopened.
     expect(page).to_have_url(re.compile(r"#m=\d+-\d+&rows="))
     page.reload()
     expect(summary).to_contain_text("Measured 1.2")
@@ -215,14 +215,14 @@ def test_reference_and_candidate_on_one_scale(page: Page, server, sign_in, peopl
     )
     assert all(offset == begin for offset, begin in offsets)
     expect(page).to_have_url(re.compile("anchor=3"))
-    # Measuring in one measures the same stretch in the other.
+    # Measuring in one measures the same range in the other.
     canvas = page.locator(".timeline-canvas").first
     canvas.scroll_into_view_if_needed()
     drag(page, canvas, (500, 12), (700, 12))
     expect(page.locator(".timeline-summary").nth(0)).to_contain_text("Measured")
     expect(page.locator(".timeline-summary").nth(1)).to_contain_text("Measured")
     expect(table.locator("caption")).to_contain_text("In the measured range")
-    # The difference comes first, and takes no more room than was kept for it.
+    # The difference comes first, and takes no more space than was reserved for it.
     assert page.locator(".timeline-first").bounding_box()["y"] < page.locator(".timeline-lane").first.bounding_box()["y"]
     page.get_by_label("Group the table by").select_option("stream")
     expect(table).to_contain_text("NVIDIA H200, Stream 7")
@@ -328,7 +328,7 @@ def test_a_million_events_are_drawn_and_moved(page: Page, drawn):
     expect(page.locator(".found")).to_contain_text("events")
     page.get_by_label("Find events by name").press("Enter")
     expect(page.locator(".timeline-selected h3")).to_contain_text("nccl")
-    # A frame of the whole span looks at thousands of events, not at a million.
+    # A frame of the whole span processes thousands of events, not a million.
     page.keyboard.press("Escape")
     looked = box.evaluate(
         """box => {
@@ -342,7 +342,7 @@ def test_a_million_events_are_drawn_and_moved(page: Page, drawn):
 
 
 def counted() -> bytes:
-    """The real export with modules, operators and sampled counters, as a newer recording has them."""
+    """The real export with modules, operators and sampled counters, as in a newer recording."""
     timeline = Timeline.from_bytes(real())
     timeline.counters = [
         Counter(name, timeline.device, "%", times := np.linspace(0, 5e8, 400) + timeline.columns["start"].min(), 50 + 40 * np.sin(times / 3e7))
@@ -365,7 +365,7 @@ def test_tracks_hits_groups_and_counters(page: Page, drawn):
     expect(labels.locator(".line:not(.group)")).to_have_count(2)  # what is pinned stays
     page.get_by_role("button", name=re.compile("tracks hidden: show")).click()
     expect(labels).to_contain_text("SMs Active")
-    # Hits are listed, the longest first on request; one leads to its event and its launch parameters.
+    # Hits are listed, the longest first on request; a hit leads to its event and its launch parameters.
     page.get_by_label("Find events by name").fill("elementwise")
     hits = page.locator(".timeline-hits")
     expect(hits.locator("h3")).to_have_text(re.compile(r"\d+ hits"))
@@ -375,7 +375,7 @@ def test_tracks_hits_groups_and_counters(page: Page, drawn):
     expect(selected).to_contain_text("registers a thread")
     expect(selected).to_contain_text("threads")
     expect(selected).to_contain_text("Counters while it ran")
-    # The table is grouped otherwise, and goes into a file.
+    # The table changes its grouping, and is exported to a file.
     page.keyboard.press("Escape")
     page.get_by_label("Group the table by").select_option("grid")
     expect(tables.locator("tbody tr").first).to_contain_text("grid ")

@@ -39,7 +39,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     total = int(page.locator(".entry.finished").get_attribute("aria-posinset"))
     assert total > 50
 
-    # Search: the server's own count, jumps to rows that were not in the document, both ways.
+    # Search: the server's own count, jumps to rows that were not in the document, in both directions.
     page.keyboard.press("/")
     page.keyboard.type("variant 7")
     expect(count(page, "find-count")).to_have_text(re.compile(r"^\d+ found$"))
@@ -61,7 +61,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     expect(page).not_to_have_url(first)
     page.keyboard.press("X")
     expect(page).to_have_url(first)
-    # Keys that come faster than the browser tells of a new address step on all the same, and back the same way.
+    # Keys that arrive faster than the browser reports a new address still step on, and back the same way.
     pressed = "keys => keys.forEach(key => document.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true })))"
     for key, place in (("x", 4), ("X", 1)):
         page.evaluate(pressed, [key] * 3)
@@ -70,7 +70,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     page.keyboard.press("b")
     expect(page.locator(".entry.selected.verification")).to_contain_text(f"Verification of candidate {run.best_candidate}")
 
-    # A link to an event in the middle opens it, in another tab, however deep.
+    # A link to an event in the middle opens it in another tab, at any depth.
     event = run.events.filter(kind="verification.finished").order_by("seq")[4]
     other = page.context.new_page()
     open_trace(other, server, long_run, f"#event={event.seq}")

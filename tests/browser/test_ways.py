@@ -1,4 +1,4 @@
-"""The ways of a run in a real browser: as they come, beside and below each other, by the keyboard, and without a script."""
+"""The ways of a run in a real browser: as they appear, side by side and stacked, by keyboard, and without scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def way(number: int, what: str, **more) -> NewEvent:
 
 
 def looked_at(browser: Browser, page: Page, url: str) -> list[str]:
-    """What is wrong with the page for those who read it otherwise, in both schemes."""
+    """Accessibility findings for the page, in both colour schemes."""
     context = browser.new_context(storage_state=page.context.storage_state(), reduced_motion="reduce")
     for script in (AXE, CHECKS):
         context.add_init_script(path=script)
@@ -43,7 +43,7 @@ def test_ways_come_without_a_reload_stand_beside_each_other_and_keep_what_is_fol
     expect(page.locator("[data-part=entries]")).to_contain_text("Way 3 begins")
     tops = ways.locator(".way").evaluate_all("ways => ways.map(way => way.getBoundingClientRect().top)")
     assert len(set(tops)) == 1, "side by side"
-    for width, height in ((1280, 720), (1440, 900), (1920, 1080)):  # the panes take what is left and squeeze nothing
+    for width, height in ((1280, 720), (1440, 900), (1920, 1080)):  # the panes take the remaining space and squeeze nothing
         page.set_viewport_size({"width": width, "height": height})
         squeezed = "ways => ways.getBoundingClientRect().bottom > document.querySelector('.run-panes').getBoundingClientRect().top"
         assert not ways.evaluate(squeezed) and ways.evaluate("ways => ways.offsetHeight >= 220 && ways.offsetHeight >= ways.scrollHeight")

@@ -1,7 +1,7 @@
-// What printed CUDA kernels need of CUDA, for g++: blocks one after another, the threads of a block as fibers that take turns.
-// A fiber runs until it meets the others (a barrier of its block, an exchange of its warp); when all have come, all go on.
-// A cooperative launch has all blocks live at once: they take turns whenever each of their fibers waits, also for another block's memory.
-// Compiled in advance (translate.py), as cuda_on_cpu.cpp is: g++ would need longer for these than for the kernels of a program.
+// The part of CUDA that printed kernels need, for g++: blocks run one after another, and the threads of a block are fibers that take turns. A fiber
+// runs until it has to wait for the others (at a barrier of its block, or an exchange of its warp); once all have arrived, all continue. A
+// cooperative launch has all blocks live at once: they take turns whenever each of their fibers waits, including for another block's memory. Compiled
+// in advance (translate.py), like cuda_on_cpu.cpp: g++ would need longer for these than for the kernels of a program.
 
 #include <algorithm>
 #include <climits>
@@ -92,7 +92,7 @@ inline int cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) { st
 namespace emulated {
 enum Waiting { RUNS, BLOCK, WARP, DONE };
 struct Lane { unsigned words[16]; };
-extern int now;  // the fiber that runs, which is the number of its thread
+extern int now;  // the fiber that runs, which is its thread's number
 extern dim3 threads, grid, block_index;
 void meet(Waiting what);
 }  // namespace emulated
@@ -109,7 +109,7 @@ extern int number;  // of the block, among those that run together
 // A fiber looks in vain for what another block has to write.
 void look_again();
 void cluster_meets();
-// What a thread does: of a lambda only its address, so that a unit need not compile more of it than a call.
+// The work of a thread. Only a lambda's address is used, so a unit compiles no more of it than a call.
 struct Body { void (*call)(const void*); const void* of; };
 template <class F> Body body_of(const F& call) { return {[](const void* of) { (*(const F*)of)(); }, &call}; }
 void run(dim3 blocks, dim3 count, size_t shared, Body body, bool threads_meet);
@@ -118,7 +118,7 @@ void run_clusters(int together, dim3 blocks, dim3 count, size_t shared, Body bod
 template <class F> void launch(dim3 blocks, dim3 count, size_t shared, const F& call, bool threads_meet) {
     run(blocks, count, shared, body_of(call), threads_meet);
 }
-// The blocks of a cluster together, one cluster after another.
+// The blocks of a cluster run together, one cluster after another.
 template <class F> void launch_clusters(int together, dim3 blocks, dim3 count, size_t shared, const F& call) {
     run_clusters(together, blocks, count, shared, body_of(call));
 }
@@ -192,9 +192,9 @@ template <class T> T __ldg(const T* at) { return *at; }
 template <class T> T __ldcs(const T* at) { return *at; }
 template <class T> void __stcs(T* at, T value) { *at = value; }
 
-// Twins of device functions that are written in PTX; translate.py drops the originals.
-// An asynchronous copy is made anywhen between its statement and the wait for its group. Every second thread's are made as soon, the others' as late as
-// that: so a place that is written too early shows, and one that is read too early.
+// Twins of device functions that are written in PTX; translate.py drops the originals. An asynchronous copy may happen at any time between its
+// statement and the wait for its group. Every second thread copies as early as possible, the others as late as possible, so that a location that is
+// written or read too early shows up.
 namespace emulated {
 void copy(float* into, const float* from, int count);
 void commit();
@@ -215,7 +215,7 @@ template <class T> void settle(T&) {}
 inline void write_fresh(float* at, float value) { *at = value; }
 inline void copies_commit() { emulated::commit(); }
 template <int LEFT> void copies_wait() { emulated::wait(LEFT); }
-// A tensor core's sum: products exact, the whole cut off (not rounded) to 24 bits, which is the worst that was reported of it.
+// A tensor core's sum: exact products, and the whole truncated (not rounded) to 24 bits, which is the worst reported behaviour.
 inline float cut_off(double value) {
     const float near = (float)value;
     return std::fabs((double)near) > std::fabs(value) ? std::nextafterf(near, 0.0f) : near;
@@ -257,7 +257,7 @@ inline void group_commit() {}
 template <int COUNT> void group_wait(float (&)[COUNT]) {}
 inline void shared_memory_for_tensor_cores() {}
 inline void accumulate_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) { multiply_tf32(d, a, b); }
-// Named barriers: each id counts those that have come, and lets go when the count is full.
+// Named barriers: each id counts arrivals, and releases the waiting threads when the count is full.
 namespace emulated { extern int come[16], let_go[16]; }
 inline void barrier_arrive(int which, int count) {
     if (++emulated::come[which] == count) emulated::come[which] = 0, ++emulated::let_go[which];
@@ -271,7 +271,7 @@ template <int COUNT> void registers_give() {}
 template <int COUNT> void registers_take() {}
 template <class T> void keep_whole(T&) {}
 
-// 16 bit products. Addresses in shared memory count from its beginning, which lies on a boundary of 1024 bytes.
+// 16-bit products. Addresses in shared memory count from its beginning, which is aligned to 1024 bytes.
 inline size_t __cvta_generic_to_shared(const void* at) { return (const char*)at - emulated::shared_memory(); }
 template <int SIZE> void copy_bytes(void* into, const void* from, int inside) {
     if ((uintptr_t)into % SIZE || (inside && (uintptr_t)from % SIZE) || inside < 0 || inside > SIZE) {
@@ -299,7 +299,7 @@ template <bool TURNED> void load_matrices(unsigned (&to)[4], const char* from) {
         }
         std::memcpy(&to[at], pair, 4);
     }
-    __syncwarp();  // before anyone writes there again
+    __syncwarp();  // before anything writes there again
 }
 inline float exp2_near(float x) { return std::exp2(x); }
 template <class T> unsigned pack_halves(float low, float high, T) {
@@ -329,7 +329,7 @@ template <class T> void multiply_halves(float (&d)[4], const unsigned (&a)[4], u
         d[at] = cut_off(sum);
     }
 }
-// mbarriers: arrivals that are awaited, those still missing, and the phase.
+// mbarriers: expected arrivals, those still missing, and the phase.
 namespace emulated { struct Counted { unsigned short count, missing; unsigned phase; }; }
 inline void stage_barrier(unsigned long long* barrier, int count) {
     const emulated::Counted fresh{(unsigned short)count, (unsigned short)count, 0};
@@ -362,7 +362,7 @@ inline void products_commit() {}
 template <int LEFT, int COUNT> void products_wait(float (&)[COUNT]) { __syncwarp(); }
 template <int COUNT> void registers_leave() {}
 template <int COUNT> void registers_claim() {}
-// An element of an operand as its matrix descriptor says (PTX, "Matrix descriptor format" and "Strides"): 128-byte swizzle alone.
+// An element of an operand as described by its matrix descriptor (PTX, "Matrix descriptor format" and "Strides"): only the 128-byte swizzle.
 template <class T> float described(unsigned long long place, bool turned, int line, int k) {
     const unsigned start = (place & 0x3fff) << 4, leading = (place >> 16 & 0x3fff) << 4, stride = (place >> 32 & 0x3fff) << 4;
     if (place >> 62 != 1) { std::fprintf(stderr, "emulated: a matrix descriptor without the 128-byte swizzle\n"); std::abort(); }

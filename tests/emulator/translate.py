@@ -32,14 +32,14 @@ def as_cpp(program: str) -> str:
 
 
 def flags() -> tuple[str, ...]:
-    """Returns g++'s further flags in a translated source's `stitch_build`."""
+    """Returns the additional g++ flags in a translated source's `stitch_build`."""
     return BRIEF, "-Wl,--no-as-needed", str(emulator() / "libemulated.so")
 
 
 @cache
 def emulator() -> Path:
-    """Returns a folder with the header and its precompiled form, which g++ uses where its flags are those of a build, and the library that runs
-    kernels, one for all programs of a process. The first process of a host makes it."""
+    """Returns a folder with the header and its precompiled form, which g++ uses if its flags match those of a build, and with the library that runs
+    kernels, one for all programs of a process. The first process on a host makes it."""
     folder = kept.folder("emulator-" + kept.key(HEADER.read_text(), RUNS.read_text(), kept.compiler(), *CPP_FLAGS, BRIEF)[:16])
     header = kept.made(folder / HEADER.name, lambda place: shutil.copy(HEADER, place))
     kept.made(folder / f"{HEADER.name}.gch", lambda place: compiled(header, place, "-x", "c++-header"))

@@ -1,4 +1,5 @@
-"""Builds on a GPU host, with a torch for CUDA: the same machine code as the slow route, extensions and raw kernels through the whole verifier."""
+"""Builds on a GPU host, with a CUDA build of torch: the same machine code as the slow route, extensions and raw kernels through the whole
+verifier."""
 
 import asyncio
 import concurrent.futures
@@ -36,7 +37,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-# CUDA's own parts of torch: the current stream, a guard of the device, a check of the launch.
+# CUDA-specific parts of torch: the current stream, a device guard, a launch check.
 STREAMS = (
     extension_bench.HEAD
     + """
@@ -99,7 +100,7 @@ def run(tmp_path_factory):
 
 
 def test_the_machine_code_is_that_of_the_slow_build(tmp_path, monkeypatch):
-    """The ordinary headers cost most of a minute a program, so the programs compile at the same time."""
+    """The ordinary headers cost most of a minute per program, so the programs compile concurrently."""
     sources = {"plain": extension_bench.ADD, "many": extension_bench.MANY, "streams": STREAMS}
     options = {"many": {"extra_cuda_cflags": ["-O3", "--use_fast_math"]}}
 

@@ -1,5 +1,5 @@
-"""From inside the sandbox of a GPU runner: only its own GPU's nodes are there, no other party's memory, and attempts that fail on the CPU fail here
-too."""
+"""From inside the sandbox of a GPU runner: only its own GPU's nodes are visible, no other party's memory is, and attempts that fail on the CPU fail
+here too."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def get_init_inputs():
 """
 PROGRAM = TASK.replace("class Model", "class ModelNew")
 
-# Ends with an exception that carries what was seen. What `record` gets are the handles that the judge gives to this runner.
+# Ends with an exception that carries the findings. `record` receives the handles that the judge gives to this runner.
 SEEING = """import glob, json, os
 import verifier.devices.cuda_driver as driver
 given = []
@@ -73,9 +73,9 @@ NODES = """
 seen = {"nodes": sorted(glob.glob("/dev/nvidia[0-9]*")), "count": torch.cuda.device_count(), "dev": sorted(os.listdir("/dev"))}
 """
 
-# Changes every byte of an own handle in every way, as far as time allows: whatever opens must be an allocation that this runner was given. Some bytes
-# of a handle do not identify it, and a handle that differs in those maps the same memory once more at another address. So the given memory is filled
-# with marks that identify it.
+# Changes every byte of its own handle in every way, as far as time allows: whatever opens must be an allocation that this runner was given. Some
+# bytes of a handle do not identify it, and a handle that differs only in those maps the same memory again at another address. Therefore the given
+# memory is filled with marks that identify it.
 HANDLES = """
 import ctypes, random, time
 
@@ -120,7 +120,7 @@ for handle, at, change in guesses[::-1]:
 seen = {"given": len(given), "tried": tried, "again": again, "foreign": foreign[:4]}
 """
 
-# Fresh device memory must not hold what another party left there. The driver's own calls, past torch's allocator.
+# Fresh device memory must not contain what another party left there. Uses the driver's own calls, bypassing torch's allocator.
 LEFTOVERS = """
 block = driver.allocate(2 << 30)
 memory = torch.as_tensor(driver.DeviceBytes(block, 2 << 30), device=x.device)
@@ -241,7 +241,7 @@ def test_nothing_that_a_program_tries_works_on_a_gpu(verify, group, tmp_path):
 
 
 def test_memory_is_given_back(verify):
-    """After the verifier's end the GPU has as much free memory as before."""
+    """After the verifier has ended, the GPU has as much free memory as before."""
     nvml = cuda_driver.Nvml(cuda_driver.facts(int(DEVICE.partition(":")[2] or 0)).uuid)
     free = nvml.free_bytes()
     if free is None:

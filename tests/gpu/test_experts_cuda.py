@@ -1,4 +1,4 @@
-"""Grouped products on a real GPU: right for any routing, without a wait of the host, and recorded into a CUDA graph. About a minute."""
+"""Grouped products on a real GPU: right for any routing, without host waits, and recorded into a CUDA graph. About a minute."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def test_any_routing(name, precision):
         x = changed(found.inputs[0])
         with torch.no_grad():
             eager, exact, given = found.twin().cuda()(x.cuda()), found.twin().double()(x.double()), x.cuda()
-        program(given)  # builds, and puts weights together
+        program(given)  # builds, and stacks weights
         torch.cuda.set_sync_debug_mode("error")
         try:
             got = program(given)

@@ -1,4 +1,4 @@
-"""Numbers of printed CUDA kernels on a real GPU: the first, the last and random values of all of them give right results. About two minutes."""
+"""Numbers of printed CUDA kernels on a real GPU: the first, the last and random values of each give right results. About two minutes."""
 
 import os
 import random

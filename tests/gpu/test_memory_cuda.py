@@ -1,4 +1,5 @@
-"""Memory of a real GPU: it is released with the last tensor over it, a task of 8 GiB each way fits, and a shortage is attributed to its cause."""
+"""Memory of a real GPU: it is released with the last tensor that uses it, a task with 8 GiB of inputs and of outputs fits, and a shortage is
+attributed to its cause."""
 
 import asyncio
 
@@ -96,4 +97,4 @@ def test_large_weights_are_drawn_on_the_gpu(run):
     report = run(VerifyJob(task_source=LAYER, program_source=own(LAYER))).report
     assert report.status == "passed" and report.weights == "loaded", (report.status, report.message)
     seconds = {stage.name: stage.seconds for stage in report.stages}
-    assert seconds["correctness"] < 15, seconds  # 2 GiB: 2.5 s a constructor on the host
+    assert seconds["correctness"] < 15, seconds  # 2 GiB: 2.5 s per constructor on the host

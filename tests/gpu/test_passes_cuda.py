@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(not find_nvcc(), reason="needs nvcc"),
 ]
 
-COUNT = (1 << 27) + 12_341  # two pieces of the operators', off every block
+COUNT = (1 << 27) + 12_341  # two pieces of the operators', not aligned to blocks
 
 
 @pytest.fixture

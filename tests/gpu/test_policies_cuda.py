@@ -72,7 +72,7 @@ def test_the_task_itself_is_right_under_every_policy(semantics, precision):
     assert outcome.stage.expectations.place() == "cuda:0"
     error = outcome["task inputs 1"].error
     low, high = {"fp32-strict": (0, 2e-5), "tf32": (1e-4, 1e-2), "bf16": (1e-3, 0.1), "fp16": (1e-4, 0.05)}[precision]
-    assert low <= error <= high  # the policy was in force
+    assert low <= error <= high  # the policy was applied
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ STEMS: dict[str, set[Group]] = {
 # Sources that every verification runs through, whatever it refuses.
 MACHINERY = ("devices", "judge", "parties", "startup")
 
-# Groups by number of the taxonomy. An attack on the design is one on the clock where its task is long enough to be worth it, else one on the channel.
+# Groups by number of the taxonomy. An attack on the design counts as one on the clock if its task is long enough to be worth it, otherwise as one on
+# the channel.
 TAXONOMY: tuple[tuple[range, Group], ...] = (
     (range(1, 11), "class"),
     (range(11, 17), "memory"),
@@ -71,7 +72,7 @@ TAXONOMY: tuple[tuple[range, Group], ...] = (
 )
 CLOCK_TASKS = {"chain", "chain_long"}
 
-# Decisive within seconds, and together at least two for each group but the static one.
+# Decisive within seconds; together they include at least two for each group except the static one.
 SENTINELS = (
     *("63_base64", "design_forged_evidence"),
     *("01_reference_verbatim", "02_kernel_never_called"),
@@ -87,7 +88,8 @@ SENTINELS = (
 
 @dataclass(frozen=True)
 class Changes:
-    """Files that a commit changed, as paths of the repository. None where there is nothing to compare with: then anything may have changed."""
+    """Returns the files that a commit changed, as repository paths; null if there is nothing to compare with, in which case anything may have
+    changed."""
 
     files: frozenset[str] | None
 
@@ -149,7 +151,7 @@ def one_of_each_kind(entries: list[Entry]) -> set[str]:
 
 
 def of_a_commit(entries: list[Entry], changes: Changes, which: str = "") -> list[Entry]:
-    """`which`: what CORPUS says. In the order of `entries`."""
+    """`which`: the value of CORPUS. Keeps the order of `entries`."""
     if which not in ("", "all", "changed", "sentinels"):
         raise ValueError(f"CORPUS is {which!r}; it must be all, changed or sentinels")
     if which == "all" or (changes.files is None and which != "sentinels"):
@@ -169,7 +171,7 @@ def _paths(entry: Entry) -> set[str]:
 
 
 def part(entries: list[Entry], text: str) -> list[Entry]:
-    """`text`: "i/n", or nothing for all."""
+    """`text`: "i/n", or empty for all."""
     if not text:
         return entries
     found = re.fullmatch(r"(\d+)/(\d+)", text)
@@ -179,7 +181,7 @@ def part(entries: list[Entry], text: str) -> list[Entry]:
 
 
 def changes_of(git: Callable[..., str | None], base: str = "") -> Changes:
-    """`git` answers a command with its output, or with null where it fails. `base`: what CORPUS_BASE says."""
+    """`git` runs a command and returns its output, or null if it fails. `base`: the value of CORPUS_BASE."""
     head = git("rev-parse", "HEAD")
     if head is None:
         return Changes(None)

@@ -30,7 +30,7 @@ DEVICES = ("cpu", "cuda", "any")
 DEFENCES = ("static", "runtime", "design")
 LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timing=0.5, memory=6 * GIB)
 GPU_LIMITS = dataclasses.replace(LIMITS, call=10.0, build=300.0, quick_timing=1.0, memory=16 * GIB)
-ATTEMPTS = {"cheats": 3, "honest": 6}  # a verdict which only says that the machine was too busy is requested again
+ATTEMPTS = {"cheats": 3, "honest": 6}  # a verdict that only says that the machine was too busy is requested again
 PATIENCE = 300.0  # seconds for one verification
 AFTER_THE_CLOCK = ("passed", "inconclusive", "not faster", "class ")
 _FIELD = re.compile(r"#\s*([a-z]+):\s*(.+?)\s*$")
@@ -69,18 +69,18 @@ class Entry:
         return self.path.stem
 
     def runs_on(self, device: str) -> bool:
-        """`device` as a verifier takes it: "cpu", "cuda:0"."""
+        """Returns `device` in the form that a verifier takes: "cpu", "cuda:0"."""
         return self.device == "any" or self.device == device.split(":")[0]
 
     @property
     def forms(self) -> tuple[Form, ...]:
-        """Returns the forms of a program. A cheat that more than its words gives away is also tried with the static stage off, and under other
+        """Returns the forms of a program. A cheat that is revealed by more than its text is also tried with the static stage off, and under other
         names."""
         return ("as is",) if self.kind == "honest" or self.defence == "static" else FORMS
 
     @property
     def short_forms(self) -> tuple[Form, ...]:
-        """Returns the forms that `make test-all` runs: the hardest one, and the source as it is where the static stage ends it at once."""
+        """Returns the forms that `make test-all` runs: the hardest one, and the unchanged source if the static stage ends it immediately."""
         if self.forms == ("as is",):
             return self.forms
         refused = any(finding.severity == "refuse" for finding in inspect_source(ast.parse(self.source), self.source))
@@ -88,7 +88,7 @@ class Entry:
 
 
 def read_entry(path: Path) -> Entry:
-    """Reads the entries. Raises `HeaderError` with everything that is wrong."""
+    """Reads the entries. Raises `HeaderError` with all errors."""
     kind: Kind = "cheats" if path.parent.name == "cheats" else "honest"
     source = path.read_text(encoding="utf-8")
     fields: dict[str, str] = {}
@@ -160,7 +160,7 @@ def refusals(entry: Entry) -> list[Finding]:
 
 
 def is_timed(entry: Entry, form: Form) -> bool:
-    """Whether the evaluation reaches the clock: other verdicts end it before, and so does the static stage."""
+    """Returns whether the evaluation reaches the clock: other verdicts end it earlier, and so does the static stage."""
     if entry.kind == "cheats" and form == "as is":
         return not refusals(entry)
     return any(verdict.startswith(AFTER_THE_CLOCK) for verdict in entry.verdicts) or "timed" in f"{entry.name} {entry.because}"
@@ -179,7 +179,7 @@ class Outcome:
     form: Form
     device: str
     ok: bool
-    status: str  # of the report, or "error" where there is none
+    status: str  # of the report, or "error" if there is none
     program_class: str | None = None
     message: str = ""
     matched: str = ""  # the evidence that `because` matches
@@ -188,7 +188,7 @@ class Outcome:
     seconds: float = 0.0
     attempts: int = 1
     stages: dict[str, float] = field(default_factory=dict)
-    margins: dict[str, float] = field(default_factory=dict)  # of each trial that has one: error / bound
+    margins: dict[str, float] = field(default_factory=dict)  # error / bound of each trial that has both
 
 
 def outcome_row(entry: Entry, outcome: Outcome) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def meets(report: Report, verdict: str) -> bool:
 
 
 def judged(entry: Entry, form: Form, report: Report) -> tuple[bool, str]:
-    """Whether a report is what the header demands, and the evidence for the stated reason."""
+    """Returns whether a report is what the header demands, and the evidence for the stated reason."""
     said = evidence(report)
     if form == "as is" and entry.kind == "cheats" and entry.defence != "static" and report.status == "rejected":
         refusing = [finding for finding in report.findings if finding.severity == "refuse" and finding.source == "static"]

@@ -1,4 +1,4 @@
-"""Rewrites a program under other names, so that no rule that looks for words, comments or docstrings finds it again.
+"""Rewrites a program under other names, so that no rule that looks for words, comments or docstrings finds it.
 
 Renamed are the names that the source itself binds: modules' and functions' locals, functions, classes, parameters, attributes that it defines,
 and the functions, kernels and types of its C++ and CUDA strings, in Python and in the strings alike. What an outside API names stays: `ModelNew`,
@@ -45,7 +45,8 @@ def _outside() -> frozenset[str]:
 
 
 def renamed(source: str, task_source: str = "") -> str:
-    """`source` with its own names, comments and docstrings gone. The embedded build helper stays as it is, since it is known by its text."""
+    """Returns `source` without its own names, comments and docstrings. The embedded build helper stays unchanged, since it is recognised by its
+    text."""
     has_helper = HELPER in source
     tree = ast.parse(source.replace(HELPER, f"{_PLACE} = 0") if has_helper else source)
     _drop_docstrings(tree)
@@ -75,7 +76,7 @@ def _drop_docstrings(tree: ast.Module) -> None:
 
 
 def _keywords(tree: ast.Module) -> set[str]:
-    """Returns names by which some call passes an argument: the owner of the parameter is unknown."""
+    """Returns names by which some call passes an argument whose parameter's owner is unknown."""
     return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
 
 
@@ -86,7 +87,7 @@ def _overridden(tree: ast.Module) -> set[str]:
 
 
 def _in_code_strings(tree: ast.Module) -> set[str]:
-    """Words of texts that are run as Python."""
+    """Returns the words of texts that are run as Python."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("exec", "eval", "compile"):
@@ -97,7 +98,7 @@ def _in_code_strings(tree: ast.Module) -> set[str]:
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Every name that the source binds, but not modules imported under their own names."""
+    """Returns every name that the source binds, except modules imported under their own names."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -113,7 +114,7 @@ def _bound(tree: ast.Module) -> set[str]:
 
 
 def _class_level(tree: ast.Module) -> set[str]:
-    """Names bound in class bodies, which are attributes as well."""
+    """Returns names bound in class bodies, which are attributes as well."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -126,7 +127,7 @@ def _class_level(tree: ast.Module) -> set[str]:
 
 
 def _own_attributes(tree: ast.Module) -> set[str]:
-    """Attributes that the source defines on `self`, on its classes or on its functions."""
+    """Returns attributes that the source defines on `self`, on its classes or on its functions."""
     found = _class_level(tree)
     own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef))} | {"self", "cls"}
     for node in ast.walk(tree):
@@ -140,7 +141,7 @@ def _is_native(text: str) -> bool:
 
 
 def _native_names(tree: ast.Module) -> set[str]:
-    """Functions, kernels and types that C++ and CUDA texts define."""
+    """Returns functions, kernels and types that C++ and CUDA texts define."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_native(node.value):
@@ -201,7 +202,7 @@ class _Renamer(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if isinstance(node.value, str) and self.native:
-            if node.value in self.native:  # a function that a binding is asked for by name
+            if node.value in self.native:  # a function that a binding requests by name
                 node.value = self.native[node.value]
             elif _is_native(node.value):
                 text = _C_COMMENT.sub(" ", node.value)

@@ -56,7 +56,7 @@ def cuda_desk(tmp_path_factory):
 
 @pytest.fixture
 def kept(record_property):
-    """Hands an outcome to the file that CORPUS_RESULT names (conftest.py)."""
+    """Writes an outcome to the file that CORPUS_RESULT names (conftest.py)."""
     return lambda entry, outcome: record_property("corpus", outcome_row(entry, outcome))
 
 

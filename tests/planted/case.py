@@ -27,7 +27,7 @@ class Case:
 
     @classmethod
     def read(cls, path: Path) -> Case:
-        """Reads a case. Raises `ValueError` where the file lacks a part."""
+        """Reads a case. Raises `ValueError` if the file lacks a part."""
         head, mark, body = path.read_text().partition("\n# [program]\n")
         facts: dict[str, str] = {}
         for line in head.splitlines():
@@ -55,7 +55,7 @@ class Case:
 
     @property
     def diagnoses(self) -> tuple[str, ...]:
-        """Returns the correct names of the fault, the best first."""
+        """Returns the correct names of the fault, best first."""
         return _listed(self.facts["diagnosis"])
 
     @property
@@ -65,12 +65,12 @@ class Case:
 
     @property
     def mended(self) -> tuple[str, ...]:
-        """Returns other methods for which the file holds the resulting program."""
+        """Returns other methods for which the file contains the resulting program."""
         found = (_MARK.match(line) for line in self.body.splitlines())
         return tuple(dict.fromkeys(mark["method"] for mark in found if mark and mark["method"]))
 
     def program(self, variant: str = "good") -> str:
-        """`good`, `faulty`, or `mended METHOD`."""
+        """Returns a variant: `good`, `faulty`, or `mended METHOD`."""
         kept: list[str] = []
         region: list[tuple[str, list[str]]] | None = None
         for line in self.body.splitlines():
@@ -92,7 +92,7 @@ class Case:
         return prelude() + "\n".join(kept).strip("\n") + "\n"
 
     def after(self, method: str) -> str | None:
-        """Returns the program to which a method leads; null where the set does not hold one."""
+        """Returns the program to which a method leads; null if the set does not contain it."""
         if method in self.methods:
             return self.program("good")
         return self.program(f"mended {method}") if method in self.mended else None

@@ -1,4 +1,4 @@
-"""The text that stands before every program of the set: the build helper, and a loader whose functions take tensors, ints and floats.
+"""The text at the beginning of every program of the set: the build helper, and a loader whose functions take tensors, ints and floats.
 
 It is printed into programs, not imported by them: a program is one source.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.standin`: the stand-in as a server of its own."""
+"""`python -m tests.standin`: the stand-in as a separate server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-in's answers: what a good engineer with the built-in compiler would say to each of the prompts, or a mistake that was ordered."""
+"""The stand-in's answers: what a good engineer with the built-in compiler would reply to each prompt, or a mistake that was ordered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = re.compile(r"\bg\d+\b")
 
 
 class Author:
-    """Answers one prompt at a time or many; keeps nothing of them but the graphs of the tasks."""
+    """Answers one prompt at a time or many; keeps nothing from them except the tasks' graphs."""
 
     def __init__(self) -> None:
         self.workshop = Workshop()
@@ -53,7 +53,7 @@ def write(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
 def program_reply(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
     options, strategy = choose(asked, plan)
     text = program(plan, asked.task, options)
-    if asked.situation in ("repair",) and same(text, asked.program):  # it was right as far as we know, and yet it did not pass
+    if asked.situation in ("repair",) and same(text, asked.program):  # as far as is known it was right, and yet it did not pass
         options = smaller(plan, options)
         text, strategy = program(plan, asked.task, options), LEAVE
     own = sorted(own_in(plan, options), key=lambda name: int(name[1:]))
@@ -89,7 +89,7 @@ def changed(asked: Asked, own: list[str], strategy: str) -> str:
 
 
 def choose(asked: Asked, plan: CompilerPlan) -> tuple[Options, str]:
-    """What the program is to be, and the strategy that names the change."""
+    """Returns what the program should be, and the strategy that names the change."""
     before = choices_of(asked.program)
     everything = Options()
     if asked.situation in ("optimise", "tune"):
@@ -109,7 +109,7 @@ def choose(asked: Asked, plan: CompilerPlan) -> tuple[Options, str]:
 
 
 def groups_of_step(asked: Asked, plan: CompilerPlan) -> set[str]:
-    """Groups that the step names; all of them where it names none."""
+    """Returns the groups that the step names, or all groups if it names none."""
     own = {group.id for group in plan.own}
     said = asked.sections.get("Step", "")
     named = set(GROUP.findall(said)) & own
@@ -119,7 +119,7 @@ def groups_of_step(asked: Asked, plan: CompilerPlan) -> set[str]:
 
 
 def up_to(plan: CompilerPlan, wanted: set[str]) -> set[str]:
-    """The groups of a step and of the steps before it, in our own order of steps."""
+    """Returns the groups of a step and of the steps before it, in our own order of steps."""
     chosen: set[str] = set(wanted)
     parts = steps_of(plan)
     last = max((at for at, part in enumerate(parts) if wanted & set(part)), default=len(parts) - 1)
@@ -127,7 +127,7 @@ def up_to(plan: CompilerPlan, wanted: set[str]) -> set[str]:
 
 
 def smaller(plan: CompilerPlan, options: Options) -> Options:
-    """The same without the group with the most operators."""
+    """Returns the same without the group with the most operators."""
     own = [group for group in plan.own if group.id in own_in(plan, options)]
     if not own:
         return options
@@ -140,13 +140,13 @@ def same(one: str, other: str) -> bool:
 
 
 def first_known(text: str) -> str:
-    """The name of the catalogue that stands first in a text."""
+    """Returns the catalogue name that occurs first in a text."""
     places = {found.start(): s.name for s in CATALOGUE if (found := re.search(rf"(?<![\w-]){re.escape(s.name)}(?![\w-])", text))}
     return places[min(places)] if places else ""
 
 
 def with_method(plan: CompilerPlan, options: Options, method: str) -> Options:
-    """One further choice; the same options where the compiler has no such choice."""
+    """Returns one further choice; the same options if the compiler has no such choice."""
     kind = plan.figures.kind
     if method == "cuda-graph" and kind == "cuda" and not options.on(method):
         return options.with_strategy(method)
@@ -210,7 +210,7 @@ def left_step(left: list[Any]) -> dict[str, Any]:
 
 
 def tree_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """A script that adds the next ideas below the best program, or below the root, and drops nothing."""
+    """Returns a script that adds the next ideas below the best program, or below the root, and drops nothing."""
     told = asked.sections.get("Tree", "")
     revision, best = re.search(r"Revision (\d+)", told), re.search(r"^ *- (n\d+): .*\(the best program\)$", told, re.MULTILINE)
     fresh = [one for one in ideas_of(asked, plan) if one["title"] not in told]
@@ -219,7 +219,7 @@ def tree_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def ideas_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """Ideas that the compiler can realise: how much becomes own kernels, and one further choice each."""
+    """Returns ideas that the compiler can realise: how many operators get kernels of their own, and one further choice each."""
     found = re.search(r"At most (\d+) ideas", asked.sections.get("Reply", ""))
     count = int(found[1]) if found else 4
     known = asked.sections.get("Ideas known already", "")
@@ -249,7 +249,7 @@ def idea(plan: CompilerPlan, covered: list[str], extra: list[str], title: str) -
 
 
 def with_idea(plan: CompilerPlan, text: str) -> Options:
-    """The idea's groups and its further strategies, as it names them."""
+    """Returns the idea's groups and its further strategies, as it names them."""
     named = set(GROUP.findall(text)) & {group.id for group in plan.own}
     options = only(plan, named, Options()) if named else Options()
     for name in CARRIED:
@@ -259,7 +259,7 @@ def with_idea(plan: CompilerPlan, text: str) -> Options:
 
 
 def idea_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """Crossing: what either idea covers, with the further strategies of both. Aligning: what the program says that it does."""
+    """Crossing: the groups of both ideas, with the further strategies of both. Aligning: what the program says about itself."""
     if asked.situation == "align":
         choices = choices_of(asked.program) or Options()
         covered, text = own_in(plan, choices), choices.model_dump_json(exclude_defaults=True)
@@ -272,7 +272,7 @@ def idea_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def diagnosis_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """The next step where there is one; else a method that is allowed and changes the program; else the end."""
+    """Returns the next step if there is one; otherwise an allowed method that changes the program; otherwise the end."""
     routes = asked.sections.get("Reply", "").partition("open now:")[2].partition("\n")[0]
     said = [line for line in asked.sections.get("Diagnosis", "").splitlines() if re.search(r"\d", line)]
     bottleneck = " ".join((said or ["the figures name no bottleneck"])[0].strip("-* ").split()[:28])
@@ -287,7 +287,7 @@ def diagnosis_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def replace_methods(asked: Asked) -> Asked:
-    """Only the methods count, not the catalogue."""
+    """Counts only the methods, not the catalogue."""
     return replace(asked, sections={"Methods": asked.sections.get("Methods", "")})
 
 

@@ -15,7 +15,7 @@ from verifier.parties.capturing.capture import capture
 
 
 def serve() -> None:
-    out = os.fdopen(os.dup(1), "w")  # what a task prints must not come between the answers
+    out = os.fdopen(os.dup(1), "w")  # a task's output must not appear between the answers
     os.dup2(2, 1)
     for line in sys.stdin:
         asked = json.loads(line)
@@ -26,7 +26,7 @@ def serve() -> None:
             model = names["Model"](*names["get_init_inputs"]())
             found = capture(model, names["get_inputs"](), asked["source"], asked["mode"])
             answer = {"capture": found.model_dump(mode="json")}
-        except Exception as error:  # whatever a stranger's code raises
+        except Exception as error:  # a stranger's code may raise anything
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
         print(json.dumps(answer), file=out, flush=True)
 

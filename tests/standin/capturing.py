@@ -1,4 +1,4 @@
-"""Graphs of tasks, captured by a process of its own and kept."""
+"""Graphs of tasks, captured in a separate process and cached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CannotCapture(RuntimeError):
 
 
 class Capturer:
-    """One process, started when it is first needed; what it found is kept."""
+    """One process, started when it is first needed; its results are kept."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -29,7 +29,7 @@ class Capturer:
         self._going: dict[tuple[str, str], asyncio.Task[Capture]] = {}
 
     async def capture(self, source: str, mode: str) -> Capture:
-        """Raises `CannotCapture`. Whoever waits may leave: the capture goes on, and is there for the next who asks."""
+        """Returns a graph. Raises `CannotCapture`. A caller that stops waiting does not end the capture, whose result serves the next request."""
         key = (sha256(source), mode)
         if key in self._known:
             return self._known[key]

@@ -25,17 +25,17 @@ FRAME = (
     ("def forward(self, x):", "def forward(self, x, *rest):\n        self.rest = rest"),
 )
 SCALE = re.compile(r"^\s*self\.scale = nn\.Parameter\(torch\.ones\(size\)\)\n", re.MULTILINE)
-PATCHES_SOFTMAX = "60_patches_the_reference"  # a cheat only where the task calls what it replaces
+PATCHES_SOFTMAX = "60_patches_the_reference"  # a cheat only if the task calls what it replaces
 OWN_WEIGHTS = "design_ignores_the_weights"
-# A cheat only where it takes ones or zeros of the constructor for granted. With weights that are drawn it computes what the task does, and the
-# report says as a downgrade that other weights cannot be loaded.
+# A cheat only if it takes the constructor's ones or zeros for granted. With drawn weights it computes what the task does, and the report says as a
+# downgrade that other weights cannot be loaded.
 CONSTANT = re.compile(r"torch\.(?:ones|zeros)\(|nn\.\w*Norm")
 DRAWN = re.compile(r"torch\.rand|nn\.(?:Linear|Bilinear|Conv|Embedding|LSTM|GRU|RNN|Multihead|Transformer)")
 
 
 @cache
 def corpus(device: str) -> dict[str, tuple[str, str]]:
-    """Name -> (task's name, source without the header) of the cheats for "cpu" or "cuda" that must be refused."""
+    """Returns name -> (task's name, source without the header) of the cheats for "cpu" or "cuda" that must be refused."""
     from tests.integrity.corpus import read_corpus
 
     entries = [e for e in read_corpus("cheats") if e.runs_on(device) and set(e.verdicts) <= REFUSALS and e.mode == "train"]
@@ -48,12 +48,12 @@ def corpus_task(name: str) -> str:
 
 
 def fitting(task_source: str, device: str) -> list[str]:
-    """Names of the cheats that can be tried on this task, in the corpus's order."""
+    """Returns the names of the cheats that can be tried on this task, in the corpus's order."""
     return [name for name in corpus(device) if cheat(name, task_source, device) is not None]
 
 
 def cheat(name: str, task_source: str, device: str) -> str | None:
-    """The program of a cheat for this task; null where it cannot be carried over."""
+    """Returns a cheat's program for this task; null if the cheat cannot be transferred."""
     task, source = corpus(device)[name]
     if task_source.strip() == corpus_task(task).strip():
         return source
@@ -81,7 +81,7 @@ def carried_over(source: str, task_source: str) -> str | None:
 
 
 def as_reference(task_source: str) -> str:
-    """The task without its generators of inputs, its Model under the name Reference."""
+    """Returns the task without its input generators, with its Model under the name Reference."""
     tree = ast.parse(task_source)
     lines = task_source.splitlines()
     parts = []
@@ -99,7 +99,7 @@ def as_reference(task_source: str) -> str:
 
 
 def without_header(source: str) -> str:
-    """What the corpus says of a cheat must not be in the answer."""
+    """Removes what the corpus says about a cheat, which must not be in the answer."""
     lines = source.splitlines(keepends=True)
     first = next((at for at, line in enumerate(lines) if not line.startswith("#")), 0)
     return "".join(lines[first:])

@@ -1,4 +1,4 @@
-"""Which request is answered wrongly, and for how long: by a seed, and by what the prompt says.
+"""Decides which request is answered wrongly, and for how long, from a seed and from the content of the prompt.
 
 A fault of the transport goes away when the same request is sent again. A fault of content is a mistaken belief: it stays for that task, role and
 step, whatever is asked, until the prompt holds the evidence that explains it (the parse error, the compiler's message, the mismatch, the finding
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 TRANSPORT = ("truncated-stream", "rate-limited", "server-error", "hang", "connection-reset")
 CONTENT = ("malformed-json", "prose", "wrong-file", "stale-block", "does-not-compile", "wrong-result", "cheat")
 KINDS = (*TRANSPORT, *CONTENT)
-TRANSPORT_SHARE = 1 / 3  # of the rate: requests that are lost on their way
+TRANSPORT_SHARE = 1 / 3  # of the rate: requests that are lost in transit
 
-# What a prompt says where a mistake of this kind was noticed. Programs of the prompt are taken out before they are looked for.
+# Texts in a prompt that show that a mistake of this kind was noticed. Programs are removed from the prompt before the search.
 EVIDENCE = {
     "malformed-json": r"JSON (?:cannot be read|does not fit)|no JSON object",
     "prose": r"fences that define ModelNew|code block|more than one|could not be (?:read|parsed)",
@@ -34,7 +34,7 @@ EVIDENCE = {
 class Fault:
     kind: str
     name: str = ""  # of the cheat
-    token: str = ""  # the identifier that a program which does not compile uses without declaring it
+    token: str = ""  # an identifier that a program which does not compile uses without declaring it
 
     @property
     def transport(self) -> bool:
@@ -49,7 +49,7 @@ class Fault:
 
 @dataclass
 class FaultPlan:
-    """`rate` is the share of replies whose content is faulty; before it reaches a reply, a request meets a fault of the transport at a third of that.
+    """`rate` is the share of replies whose content is faulty; before a reply, a request meets a transport fault at a third of that rate.
 
     Draws are independent. In a suite of tasks that is run under one seed, `stratum` (index, count) says which task this is: the nth draws of all of
     them at one role and step are then a systematic sample, so that every suite meets the rate, and not only the mean of many.
@@ -61,19 +61,20 @@ class FaultPlan:
     stratum: tuple[int, int] | None = None
     done: Counter[str] = field(default_factory=Counter)  # faults by kind; "none" for good answers
     _asked: Counter[str] = field(default_factory=Counter)  # requests by place
-    _replied: Counter[str] = field(default_factory=Counter)  # replies by place, those of a fault that stays apart
+    _replied: Counter[str] = field(default_factory=Counter)  # replies by place; those of an isolated fault
     _stuck: dict[str, Fault] = field(default_factory=dict)
-    _broken: set[str] = field(default_factory=set)  # requests whose last answer was a fault of the transport
+    _broken: set[str] = field(default_factory=set)  # requests whose last answer was a transport fault
 
     def choose(self, place: str, request: str, evidence: str, applicable: Sequence[str], cheats: Sequence[str] = ()) -> Fault | None:
-        """The fault of this answer. `place` is TASK/ROLE/STEP; `request` the body's hash; `evidence` what the prompt says was wrong."""
+        """Returns the fault of this answer. `place` is TASK/ROLE/STEP, `request` is the body's hash, and `evidence` is what the prompt reports as
+        wrong."""
         self._asked[place] += 1
         fault = self._transport(place, request) or self._content(place, evidence, applicable, cheats)
         self.done[fault.kind if fault else "none"] += 1
         return fault
 
     def _transport(self, place: str, request: str) -> Fault | None:
-        """Never twice in a row for one request."""
+        """Never returns a fault twice in a row for one request."""
         kinds = [kind for kind in TRANSPORT if kind in self.kinds]
         draw = self._draw(place, "transport")
         if request in self._broken or not kinds or draw.random() >= self.rate * TRANSPORT_SHARE:
@@ -99,7 +100,7 @@ class FaultPlan:
         return self._stuck[place]
 
     def _level(self, place: str) -> float:
-        """Uniform in [0, 1) for the present draw."""
+        """Returns a uniform number in [0, 1) for the present draw."""
         if self.stratum is None:
             return self._draw(place, "level").random()
         index, count = self.stratum

@@ -1,4 +1,4 @@
-"""The two protocols: what a request says, and a reply as one object or as the events of a stream."""
+"""The two protocols: the content of a request, and a reply as one object or as the events of a stream."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.standin.wire import BadRequest
 
 Dialect = Literal["openai", "anthropic"]
 PIECE = 400  # characters of a streamed piece
-TOKEN = 4  # characters, roughly: what usage is counted by
+TOKEN = 4  # characters per token, roughly, for usage
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a request says, whichever protocol it came by. `turns` are (author, text), the system's first."""
+    """The content of a request in either protocol. `turns` are (author, text), the system's first."""
 
     dialect: Dialect
     model: str
@@ -46,7 +46,7 @@ class Said:
 
 
 def conversation(dialect: Dialect, body: bytes) -> Conversation:
-    """Raises `BadRequest` with what is wrong, as a real server would."""
+    """Raises `BadRequest` with the reason, as a real server would."""
     try:
         data = json.loads(body)
     except ValueError as error:
@@ -72,7 +72,7 @@ def conversation(dialect: Dialect, body: bytes) -> Conversation:
 
 
 def flat(content: Any) -> str:
-    """Text of a message, given as a string or as parts."""
+    """Returns the text of a message, given as a string or as parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -88,7 +88,7 @@ def error_body(dialect: Dialect, status: int, message: str) -> dict[str, Any]:
 
 
 def whole(asked: Conversation, said: Said, number: int) -> dict[str, Any]:
-    """The reply as one object."""
+    """Returns the reply as one object."""
     if asked.dialect == "anthropic":
         blocks = [{"type": "thinking", "thinking": said.reasoning, "signature": ""}] if said.reasoning else []
         return {
@@ -104,7 +104,7 @@ def whole(asked: Conversation, said: Said, number: int) -> dict[str, Any]:
 
 
 def events(asked: Conversation, said: Said, number: int) -> Iterator[str]:
-    """The reply as server-sent events, the end of the stream included."""
+    """Yields the reply as server-sent events, including the end of the stream."""
     yield from (anthropic_events if asked.dialect == "anthropic" else openai_events)(asked, said, number)
 
 

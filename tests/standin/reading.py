@@ -1,4 +1,4 @@
-"""What a prompt says: for whom it is, in which situation, and the task, plan, step, program, evidence and methods in its sections.
+"""Reads a prompt: its role, its situation, and the task, plan, step, program, evidence and methods in its sections.
 
 The conversation is all that there is to read. Prompts name themselves in a line `Situation: ROLE/SITUATION`; their sections are `## Title`.
 """
@@ -24,12 +24,12 @@ PROGRAM_FAULTS = ("prose", "wrong-file", "does-not-compile", "wrong-result", "ch
 
 
 class Unreadable(ValueError):
-    """No prompt of Stitchwork's, or one without the sections that its situation needs."""
+    """The prompt is not one of Stitchwork's, or lacks the sections that its situation needs."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """`sections` are those of the prompt; where it is a second or third try, `problem` says what was wrong with the reply."""
+    """`sections` are those of the prompt; for a second or third attempt, `problem` says what was wrong with the reply."""
 
     role: str
     situation: str
@@ -47,12 +47,12 @@ class Asked:
 
     @property
     def place(self) -> str:
-        """Where a mistaken belief lives: this task, this role, this step."""
+        """Returns the scope of a mistaken belief: this task, this role, this step."""
         return f"{sha256(self.task)[:12]}/{self.role}/{self.step or '-'}"
 
     @property
     def evidence(self) -> str:
-        """What the prompt says about what went wrong, without the programs that it shows."""
+        """Returns what the prompt says about the failure, without the programs that it shows."""
         told = [text for title, text in self.sections.items() if title in TELLING]
         return FENCE.sub(_without_program, "\n".join([*told, self.problem]))
 
@@ -68,7 +68,7 @@ class Asked:
 
     @property
     def figures(self) -> DeviceFigures:
-        """As far as the prompt tells them."""
+        """As far as the prompt contains them."""
         said = self.sections.get("Device", "")
         threads = re.search(r"(\d+) threads", said)
         multiprocessors = re.search(r"(\d+) multiprocessors", said)
@@ -114,7 +114,7 @@ def read(turns: Sequence[tuple[str, str]]) -> Asked:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Title -> text. What looks like a title within a fence is part of it."""
+    """Returns title -> text. A line that looks like a title within a fence belongs to the fence."""
     covered = [found.span() for found in FENCE.finditer(text)]
     heads = [found for found in SECTION.finditer(text) if not any(low < found.start() < high for low, high in covered)]
     ends = [found.start() for found in heads[1:]] + [len(text)]
@@ -125,7 +125,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def source_in(text: str, needed: str) -> str:
-    """The fenced block that holds `needed`, else the text itself where it does."""
+    """Returns the fenced block that contains `needed`, or the text itself if it does."""
     for found in FENCE.finditer(text):
         if needed in found[2]:
             return found[2].rstrip("\n") + "\n"
@@ -133,7 +133,7 @@ def source_in(text: str, needed: str) -> str:
 
 
 def step_in(text: str) -> str:
-    """The id of a step; empty where the prompt has none."""
+    """Returns the id of a step; empty if the prompt has none."""
     found = re.search(r"^id: ([\w.-]+)$", text, re.MULTILINE)
     return found[1] if found else ""
 

@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 ROUTES: dict[str, Dialect] = {"/v1/chat/completions": "openai", "/v1/messages": "anthropic"}
 MODEL = "stand-in"
 HEAD_LIMIT = 64 << 10  # bytes of a request's headers
-SIGN_OF_LIFE = 1.0  # seconds between comments in a stream whose answer is being worked out
+SIGN_OF_LIFE = 1.0  # seconds between comments in a stream whose answer is in preparation
 
 
 class StandIn:
-    """`async with StandIn(...) as server`, then `server.base_url`. `record` gets one entry for each request, for whoever counts."""
+    """Use it as `async with StandIn(...) as server`, then `server.base_url`. `record` gets one entry per request, for callers that count."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class StandIn:
         host: str = "127.0.0.1",
         port: int = 0,
         seconds: float = 0.0,  # that each answer takes
-        hang: float = 60.0,  # seconds that a hanging answer is held, unless the client leaves before
+        hang: float = 60.0,  # seconds for which a hanging answer is held, unless the client leaves earlier
         key: str | None = None,  # that clients must send
         author: Author | None = None,  # to share one capturing process between servers
         on_request: Callable[[dict[str, Any]], None] | None = None,
@@ -87,7 +87,7 @@ class StandIn:
                 await writer.wait_closed()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request; whether the connection can serve another."""
+        """Handles one request; returns whether the connection can serve another."""
         answer = Answer(writer)
         dialect: Dialect = "openai"
         try:
@@ -175,7 +175,7 @@ class StandIn:
         return True
 
     async def _work(self, asked: Asked, fault: Fault | None, stream: Answer | None) -> str:
-        """The text; meanwhile a stream shows that somebody is there."""
+        """Returns the text; in the meantime, a stream shows that the server is alive."""
         task = asyncio.create_task(self._author.answer(asked, fault))
         try:
             while not (await asyncio.wait({task}, timeout=SIGN_OF_LIFE))[0]:
@@ -186,13 +186,13 @@ class StandIn:
             task.cancel()
 
     async def _hold(self, reader: asyncio.StreamReader) -> None:
-        """Until the client leaves or the time is up."""
+        """Waits until the client leaves or the time is up."""
         with suppress(TimeoutError, ConnectionError):
             await asyncio.wait_for(reader.read(1), self.hang)
 
 
 def shortened(said: Said, max_tokens: int | None) -> Said:
-    """Cut where the client's limit is, as a server does."""
+    """Truncates at the client's limit, as a server does."""
     if max_tokens is None or said.output_tokens <= max_tokens:
         return said
     return Said(said.text[: max(0, max_tokens * 4 - len(said.reasoning))], said.reasoning, "length")

@@ -1,4 +1,4 @@
-"""Good replies made bad, one function a fault of content."""
+"""Makes good replies bad: one function per content fault."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 SOURCE = re.compile(r'(SOURCE = r""")(.*?)(""")', re.DOTALL)
 BODY = re.compile(r'((?:extern "C"|__global__)[^;{]*\{\n)')
 STORE = re.compile(r"^(\s*)(\w+\[[^;=]*\]) = ([^;]+);$", re.MULTILINE)
-OFF = "1.0078125f"  # a factor that no tolerance lets through, and that looks like a rounding constant
+OFF = "1.0078125f"  # a factor that no tolerance accepts, and that looks like a rounding constant
 
 
 def malformed(reply: dict[str, Any], token: str) -> str:
-    """JSON as models break it: cut short, in Python's notation, or with a comma missing."""
+    """JSON with the errors that models make: truncated, in Python's notation, or with a missing comma."""
     text = json.dumps(reply, indent=1)
     way = sum(map(ord, token)) % 3
     if way == 0:
@@ -29,7 +29,7 @@ def chatty_json(reply: dict[str, Any]) -> str:
 
 
 def chatty_program(program: str, task: str) -> str:
-    """A draft and the program in two fences with much talk around them, without the lines that were asked for: which one is meant?"""
+    """A draft and the program in two fences with much text around them, without the requested lines, so it is unclear which one is meant."""
     draft = re.sub(r"\bclass Model\b", "class ModelNew", task)
     return (
         "Great question! Let me think step by step. The plain version, only to fix the interface, would be:\n\n"
@@ -39,18 +39,18 @@ def chatty_program(program: str, task: str) -> str:
 
 
 def wrong_file(task: str) -> str:
-    """The task edited in its place, as if it were the program."""
+    """The task, edited in place as if it were the program."""
     return re.sub(r"^(\s*)def forward\(", r"\1@torch.no_grad()\n\1def forward(", task, count=1, flags=re.MULTILINE)
 
 
 def stale(program: str) -> tuple[str, str]:
-    """Search and replace texts of a block for another state of the program."""
+    """Search and replace texts for another state of the program."""
     line = next((line for line in program.splitlines() if line.startswith("    ") and len(line) > 30), program.splitlines()[0])
     return f"{line}  // as in the last version\n", f"{line}\n"
 
 
 def not_compiling(program: str, token: str) -> str:
-    """A kernel that uses a name that is declared nowhere; in a program without kernels, its forward does."""
+    """A kernel that uses an undeclared name; in a program without kernels, forward uses it."""
     source = SOURCE.search(program)
     if source is None:
         return re.sub(r"(def forward\([^\n]*\n)", rf"\1        {token}\n", program, count=1)
@@ -59,7 +59,7 @@ def not_compiling(program: str, token: str) -> str:
 
 
 def wrong_result(program: str) -> str:
-    """What kernels store is off by less than a percent; in a program without kernels, what forward returns."""
+    """Stored values are off by less than a percent; in a program without kernels, forward's results are."""
     source = SOURCE.search(program)
     if source is None or STORE.search(source[2]) is None:
         return re.sub(r"^(\s*)return (\w+)$(?![\s\S]*^\s*return )", rf"\1return \2 * {OFF[:-1]}", program, flags=re.MULTILINE)

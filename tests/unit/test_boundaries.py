@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 THIRD_PARTY = {
     "verifier": {"torch", "numpy", "pydantic"},
     "compiler": {"torch", "pydantic", "verifier"},
-    "agents": {"torch", "numpy", "pydantic", "httpx", "compiler", "verifier", "tokenizers"},  # the last only where a profile names a tokenizer
-    "stitchwork": {"httpx", "mcp", "pydantic"},  # the last two for coding agents alone
+    "agents": {"torch", "numpy", "pydantic", "httpx", "compiler", "verifier", "tokenizers"},  # the last one only if a profile names a tokenizer
+    "stitchwork": {"httpx", "mcp", "pydantic"},  # the last two only for coding agents
 }
-# What one folder alone may need beside: its own list of requirements installs it, and nobody outside imports it.
+# What a single folder may need in addition: its own list of requirements installs it, and nothing outside imports it.
 OPTIONAL = {"agents/rl": {"pyarrow", "starlette", "uvicorn", "transformers", "verifiers"}}
-# Files of `verifier` that run inside the sandbox: the only code that may execute what strangers wrote.
+# Files of `verifier` that run inside the sandbox: the only code that may execute strangers' code.
 PARTY_MARK = "# sandboxed: "
 
 
@@ -60,7 +60,7 @@ MOST_FILES = 25  # side by side in one folder of these
 
 
 def internal_imports(tree: ast.AST, modules: set[str]) -> set[str]:
-    """Modules of the product that a file imports, within functions too; what only type checkers read is left out."""
+    """Returns the modules of the product that a file imports, including imports within functions; imports for type checkers only are left out."""
     found: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -75,7 +75,7 @@ def internal_imports(tree: ast.AST, modules: set[str]) -> set[str]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """What is left of a graph once all that has no importer, or no import, is taken away, again and again."""
+    """Returns what is left of a graph after repeatedly removing every node that has no importer or no import."""
     left = {name: set(targets) - {name} for name, targets in graph.items()}
     while True:
         imported = set().union(*left.values()) if left else set()
@@ -122,7 +122,7 @@ EXECUTING_ATTRIBUTES = {
 
 
 def executing_calls(path: Path) -> list[str]:
-    """Calls by which a source or a pickle could be run."""
+    """Calls through which a source or a pickle could be run."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):
@@ -140,7 +140,7 @@ def test_web_and_orchestrator_execute_no_source():
 
 
 def test_in_the_verifier_only_sandboxed_files_execute_sources():
-    """A file that runs strangers' code says so on its first lines, and nothing else in `verifier` may."""
+    """A file that runs strangers' code says so in its first lines, and nothing else in `verifier` may run any."""
     found = []
     for path in sources("verifier"):
         if PARTY_MARK not in "".join(path.read_text().splitlines(keepends=True)[:12]):
@@ -171,7 +171,7 @@ def test_trusted_processes_never_import_a_sandboxed_file():
     assert wrong == []
 
 
-LONGEST_SQL = 5  # lines of a statement within Python; a longer one stands in a file of its own (webapp/sql.py)
+LONGEST_SQL = 5  # lines of a statement within Python; a longer one belongs in a separate file (webapp/sql.py)
 BEGINS_SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE)\s")
 
 

@@ -1,4 +1,5 @@
-"""What tests keep between runs: made once whoever asks at the same time, dropped by age and by size, named by all that it follows from."""
+"""Files that tests keep between runs: made once even if several ask at the same time, dropped by age and by size, named by everything that they
+depend on."""
 
 import os
 import time
@@ -68,7 +69,7 @@ def test_use_keeps():
 
 
 def test_flags_of_the_environment_are_in_the_key_of_the_compiler(monkeypatch):
-    """Such as another folder of headers."""
+    """For example, another folder of headers."""
     before = kept.compiler.__wrapped__()
     assert before == kept.compiler.__wrapped__()
     monkeypatch.setenv("CPLUS_INCLUDE_PATH", os.environ["XDG_CACHE_HOME"])

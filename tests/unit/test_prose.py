@@ -1,4 +1,4 @@
-"""Sentences of comments, docstrings and documents begin with what they are about: none begins with "Of" or "Whose"."""
+"""Sentences in comments, docstrings and documents begin with their subject: none begins with "Of" or "Whose"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 INVERTED = re.compile(r"""(?:^|[.!?]["')`*]*\s)["'(*]*(?:Of|Whose)\s""")
 MARKER = re.compile(r"^\s*(?:[-*>|#]+|\d+\.)\s+")
-GENERATED = {ROOT / "docs" / "reference" / name for name in ("strategies.md", "prompts.md")}  # from the catalogue and prompts of agents/
+GENERATED = {ROOT / "docs" / "reference" / name for name in ("strategies.md", "prompts.md")}  # generated from the catalogue and prompts of agents/
 NATIVE = re.compile(r"//[^\n]*(?:\n\s*//[^\n]*)*|/\*.*?\*/", re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Which files of tests a commit runs, for made-up changes."""
+"""The test files that a commit runs, for made-up changes."""
 
 from __future__ import annotations
 

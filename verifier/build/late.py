@@ -95,11 +95,11 @@ class Built:
         message = f"it asks for {request.name!r}, its build number {MOST + 1} after it was imported, and may ask for {MOST}"
         if request.name in names:
             return (
-                f"{message}: {names.count(request.name)} of them were {request.name!r} too, each with other sources or flags. Does a time, an "
-                "address or another random text stand in them? Else give sizes to the kernels as arguments, or ask for all variants when the module "
-                "is imported"
+                f"{message}: {names.count(request.name)} of them were {request.name!r} too, each with other sources or flags. "
+                "Do they contain a time, an address or other random text? If not, pass sizes to the kernels as arguments, "
+                "or request all variants when the module is imported"
             )
-        return f"{message}: ask for them when the module is imported, or put several kernels into one source"
+        return f"{message}: request them when the module is imported, or put several kernels into one source"
 
     def _unbuilt(self, failure: PartyFailure) -> BuildFailed:
         """Returns the error for a failed build in a program that has no fallback."""

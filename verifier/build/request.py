@@ -102,7 +102,7 @@ class BuildRequest:
             raise ValueError("a build request is malformed")
         assert isinstance(files, dict) and isinstance(variables, dict)
         if len(files) > MAX_FILES or any(path.startswith("/") or ".." in path.split("/") for path in files) or set(variables) - set(VARIABLES):
-            raise ValueError("a build request names what it must not")
+            raise ValueError("a build request names something that it must not name")
         if any(not _argument(value) for value in data["arguments"].values()):
             raise ValueError("a build request is malformed")
         request = cls(data["kind"], name, data["arguments"], files, variables)
@@ -235,7 +235,7 @@ class _Folders:
         for path in [paths] if isinstance(paths, str) else paths:
             if not os.path.isfile(os.path.join(self.spelled, path)):
                 raise RequestError(
-                    f"load names the file {path}, which is not there: a program is one source file and comes without files beside it; keep the "
+                    f"load names the file {path}, which is not there: a program is one source file and comes without other files; keep the "
                     "kernel's text in the program, and give it to load_inline, or write the file before load is called"
                 )
             inside = self.inside(path)
@@ -254,7 +254,7 @@ class _Folders:
             raise RequestError(f"{path} cannot be read as text: {error}") from None
         self.size += len(text)
         if self.size > MAX_BYTES or len(self.files) >= MAX_FILES:
-            raise RequestError(f"a build may have {MAX_FILES} files of {MAX_BYTES >> 20} MiB in all: this one has more")
+            raise RequestError(f"a build may have {MAX_FILES} files of {MAX_BYTES >> 20} MiB in all: this one exceeds that")
         self.files[path] = text
         self.follow([text], os.path.dirname(path) or ".")
 

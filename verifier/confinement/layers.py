@@ -36,7 +36,7 @@ def protection() -> Protection:
     if not landlock.supported():
         missing.append(landlock.lack())
     elif "landlock" in _failed:
-        missing.append(f"Landlock: the kernel has it, and refused the rules ({_failed['landlock']})")
+        missing.append(f"Landlock: the kernel supports it but refused the rules ({_failed['landlock']})")
     else:
         layers.append(landlock.layer())
     kind = cgroup.version()

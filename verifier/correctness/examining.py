@@ -155,7 +155,7 @@ def writes_off(after: dict[int, torch.Tensor], wanted: dict[int, torch.Tensor], 
         limit = max([no_oracle(expected.dtype), *limits]) if continuous(expected) else 0.0
         judgement = judge(after[index], expected, limit, share)
         if not judgement.ok:
-            return f"input {index}, which the task changes, is not changed as the task does: {judgement.detail}"
+            return f"input {index}, which the task changes, is not changed in the same way: {judgement.detail}"
     return ""
 
 
@@ -171,7 +171,7 @@ def shared_off(names: list[str], ours: list[str], theirs: list[str]) -> str:
             if _kind(of) in {_kind(word) for word in allowed.split("|")} or (of == EARLIER and borrowed(allowed)):
                 continue
             if of == ITSELF:
-                return f"elements of {name} share one place in memory (overlapping or zero strides), the task's do not: make it `contiguous()`"
+                return f"elements of {name} share memory (overlapping or zero strides), the task's do not: make it `contiguous()`"
             if of == EARLIER:
                 return f"{OVERWRITTEN} ({name} shares its memory with the output of an earlier one): {CLONE}"
             other = names[int(of.split()[1])] if _kind(of) == "output" and int(of.split()[1]) < len(names) else of

@@ -18,7 +18,7 @@ from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Run, Values
 
-REACH = 0.5  # larger errors do not need a bound
+REACH = 0.5  # errors above this do not need a bound
 SHORT = "OutOfMemoryError"  # a device failure, which says nothing about the task's inputs
 
 

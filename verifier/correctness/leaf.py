@@ -86,7 +86,7 @@ class Leaf:
             most = max(self._clusters(self.alternative), self.plain_clusters)
             found = self._clusters(value)
             if found > (CLUSTERS * most + 1 if most else 0):
-                return f"{found:,} rows are wrong as wholes, where rounding decides single elements"
+                return f"{found:,} rows are wrong as a whole, but rounding decides only single elements"
         if not self.floating:
             return self._too_far(value)
         if not self.precise and self.error == 0.0:

@@ -130,7 +130,7 @@ class CudaDevice(Device):
         for thread in self._beginning:
             thread.join()
         if self.facts.uuid != self.identity.uuid:
-            raise DeviceError(f"{self.name} is another GPU for CUDA than for NVML: set CUDA_VISIBLE_DEVICES to its UUID, {self.facts.uuid}")
+            raise DeviceError(f"{self.name} is a different GPU for CUDA than for NVML: set CUDA_VISIBLE_DEVICES to its UUID, {self.facts.uuid}")
         if not torch.cuda.is_available():
             raise DeviceError("this torch has no CUDA: install the CUDA build of torch")
         torch.cuda.set_device(self.index)
@@ -321,7 +321,7 @@ class CudaDevice(Device):
         except RuntimeError as error:
             self.lost = True
             cause = str(error).splitlines()[0][:200]
-            return f"{self.name} does not answer ({cause}): the judge is started again; if it stays so, the GPU or its driver failed"
+            return f"{self.name} does not answer ({cause}): the judge is started again; if this persists, the GPU or its driver has failed"
         if free_bytes < MINIMUM_FREE:
             return f"{self.name} has {free_bytes / 2**30:.1f} GiB free: other processes hold its memory (see nvidia-smi)"
         return ""

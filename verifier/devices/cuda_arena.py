@@ -32,8 +32,8 @@ class CudaArena(Arena):
                 self._owner = self._allocated(torch.device(torch_device).index or 0)
         except CudaError as error:
             if error.name in REFUSED:
-                other = "; STITCH_SHARING=handle shares it by IPC handles, which are no secret between parties" if sharing() == "descriptor" else ""
-                raise DeviceError(f"memory that a party can map cannot be had here ({error}){other}") from None
+                other = "; STITCH_SHARING=handle shares it by IPC handles, which are not secret between parties" if sharing() == "descriptor" else ""
+                raise DeviceError(f"memory that a party can map is not available here ({error}){other}") from None
             figures = ""
             with contextlib.suppress(CudaError):
                 free, total = cuda_driver.free_memory()

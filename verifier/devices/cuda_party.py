@@ -25,7 +25,7 @@ _ERRORS = {
     714: "a kernel ran an illegal instruction stream: hardware stack error",
     715: "a kernel ran an illegal instruction",
     716: "a kernel used a misaligned address",
-    717: "a kernel used an address of another memory space",
+    717: "a kernel used an address in the wrong memory space",
     718: "a kernel jumped to an invalid address",
     719: "a kernel failed while it ran",
 }

@@ -170,7 +170,7 @@ def _unlike_timed(sampled: Sampled) -> str:
     if timed is None or sampled.share < MIXED or at_most(timed.share * timed.moments, timed.moments) >= IN_TIMED * sampled.share:
         return ""
     return (
-        f"in {timed.moments} of the timed calls, each looked at once, its own code was at work {timed.share:.0%} of the time, "
+        f"in {timed.moments} of the timed calls, each inspected once, its own code was at work {timed.share:.0%} of the time, "
         f"in later calls {sampled.share:.0%}"
     )
 
@@ -182,7 +182,7 @@ def _unseen(judged: Judged, sampled: Sampled, busy: bool) -> None:
         return
     if timed.share * timed.moments >= LEAST_OWN and timed.share >= IN_TIMED * sampled.share:
         return  # a library's work in these calls would have looked different
-    message = f"whose code the timed calls run was seen in {timed.moments} of them, which is too few: the class rests on later calls"
+    message = f"it was seen whose code the timed calls run in {timed.moments} of them, which is too few: the class rests on later calls"
     judged.note("timed-unseen", "note", message)
     if busy and not judged.status:
         judged.status, judged.message = "inconclusive", f"this host is busy: {message}"
@@ -292,7 +292,7 @@ def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
 def _imports(judged: Judged, built: list[Library]) -> bool:
     foreign = sorted({name for library in built for name in library.compute_imports})
     if foreign:
-        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: the time spent there is a library's")
+        judged.note("library-import", "downgrade", f"the compiled code uses {_listed(foreign)}: the time spent there is a library's")
     return bool(foreign)
 
 
@@ -369,7 +369,9 @@ def _needs(judged: Judged, evidence: Evidence) -> None:
             judged.note("swallowed", "note", message, error.line)
     if evidence.blocked == "returned":
         judged.note(
-            "falls-back", "downgrade", "with torch compute blocked the program takes another path instead of failing: it has a path for observers"
+            "falls-back",
+            "downgrade",
+            "with torch compute blocked, the program takes another path instead of failing: it has a separate path for observers",
         )
     if evidence.compiled:
         judged.note("compiler", "downgrade", f"torch.compile made {evidence.compiled} graphs: their kernels are a compiler's, not the program's")
@@ -390,10 +392,10 @@ def _beside(judged: Judged, evidence: Evidence, kind: str) -> None:
     if evidence.idle_cpu > IDLE:
         judged.end("inconclusive", "background", f"the program keeps {evidence.idle_cpu:.1f} processors busy between its calls")
     if evidence.threads_left > 0:
-        judged.note("threads", "note", f"{evidence.threads_left} threads of the program were still there after forward had returned")
+        judged.note("threads", "note", f"{evidence.threads_left} threads of the program were still alive after forward had returned")
     if evidence.settings:
         changed = [f"{name} = {value}" for name, value in sorted(evidence.settings.items())]
-        judged.note("settings", "note", f"the program changes what torch computes with: {_listed(changed)}")
+        judged.note("settings", "note", f"the program changes torch's settings: {_listed(changed)}")
     if evidence.foreign:
         judged.note("foreign-library", "downgrade", f"loads libraries that were not built from its source: {_listed(evidence.foreign)}")
 

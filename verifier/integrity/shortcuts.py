@@ -178,7 +178,7 @@ class Shortcuts:
         if _slower(own.quickest, timed, SLOWER):
             self.said = (
                 f"constructed again, a call takes {own.quickest / timed:.1f} times as long as when it was timed ({_ms(own.quickest)} instead of "
-                f"{_ms(timed)} ms), which is no time that a user sees"
+                f"{_ms(timed)} ms), a time that no user would see"
             )
             return
         self._construct(changed)
@@ -186,8 +186,8 @@ class Shortcuts:
         if _slower(found.quickest, own.quickest, ratio):
             times = f"{_ms(found.quickest)} instead of {_ms(own.quickest)} ms; PyTorch: {ratio / SLOWER:.1f} times"
             self.said = (
-                f"with {changed.what} a call takes {found.quickest / own.quickest:.1f} times as long as in the timed calls ({times}): the program "
-                f"leaves work out in what is timed; {changed.advice}"
+                f"with {changed.what} a call takes {found.quickest / own.quickest:.1f} times as long as in the timed calls ({times}): "
+                f"the program skips work in the timed calls; {changed.advice}"
             )
 
     @property

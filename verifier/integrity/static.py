@@ -149,9 +149,9 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, Seve
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         for module in modules:
             if module.split(".")[0] in _DOWNLOAD_MODULES:
-                found.append(("download", "refuse", f"imports {module!r}: a program must not reach for the network"))
+                found.append(("download", "refuse", f"imports {module!r}: a program must not use the network"))
         if any(module.split(".")[0] == "verifier" for module in modules):
-            found.append(("harness", "refuse", "imports the verifier: a program must not reach for what measures it"))
+            found.append(("harness", "refuse", "imports the verifier: a program must not access its measurement"))
     elif isinstance(node, ast.Call):
         found += _call_findings(node, names)
     elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and names.get(node.value.id) == "gc" and node.attr not in _COLLECTOR:
@@ -159,20 +159,20 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, Seve
     elif isinstance(node, ast.Attribute) and node.attr in _SENSES:
         found.append(("senses", "downgrade", f"reads {node.attr!r}: the program checks whether it is watched"))
     elif isinstance(node, ast.Attribute) and node.attr in _FRAME_ATTRIBUTES:
-        found.append(("frames", "refuse", f"reads {node.attr!r}: a program must not look into its caller"))
+        found.append(("frames", "refuse", f"reads {node.attr!r}: a program must not inspect its caller"))
     elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
         targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else [node.target]
         for target in targets:
             if isinstance(target, ast.Attribute):
                 dotted = _dotted(target, names)
                 if dotted.split(".")[0] in _PATCHED_ROOTS and "." in dotted and not dotted.startswith(_SETTINGS):
-                    found.append(("patching", "refuse", f"assigns to {dotted}: a program must not change the libraries or clocks it runs on"))
+                    found.append(("patching", "refuse", f"assigns to {dotted}: a program must not change the libraries or clocks that it runs on"))
                 if target.attr in ("__code__", "__globals__", "__class__") and dotted.split(".")[0] != "self":
                     found.append(("patching", "refuse", f"assigns to {target.attr}"))
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"verifier(\.\w+)+$", node.value):
-        found.append(("harness", "refuse", f"names {node.value!r}: a program must not reach for what measures it"))
+        found.append(("harness", "refuse", f"names {node.value!r}: a program must not access its measurement"))
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"/proc(/|$)|/sys/fs/cgroup|/dev/mem", node.value):
-        found.append(("proc", "refuse", f"names {node.value[:60]!r}: a program must not look at processes"))
+        found.append(("proc", "refuse", f"names {node.value[:60]!r}: a program must not inspect processes"))
     return found
 
 
@@ -186,7 +186,7 @@ def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, Sev
             return [("obfuscation", "refuse", f"{called} of text that is decoded at run time: the source must show what it runs")]
         return [("dynamic-code", "note", f"{called} of text made at run time")]
     if owner in _UNPICKLERS and name in ("load", "loads", "Unpickler"):
-        return [("obfuscation", "refuse", f"{called} runs whatever the bytes say: the source must show what it runs")]
+        return [("obfuscation", "refuse", f"{called} runs arbitrary bytes: the source must show what it runs")]
     named = len(node.args) > 1 and isinstance(node.args[1], ast.Constant)
     if called in ("getattr", "vars") and node.args and not named and _dotted(node.args[0], names) in _GUARDED:
         return [("obfuscation", "refuse", f"{called} on {_dotted(node.args[0], names)}: the source must show what it calls")]
@@ -195,15 +195,15 @@ def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, Sev
     if name in _PROCESS.get(owner, ()):
         return [("process-control", "refuse", f"calls {called}: a program must not start or end processes")]
     if (owner, name) in _FRAMES:
-        return [("frames", "refuse", f"calls {called}: a program must not look into its caller")]
+        return [("frames", "refuse", f"calls {called}: a program must not inspect its caller")]
     if (owner, name) in _DOWNLOAD_CALLS:
-        return [("download", "refuse", f"calls {called}: a program must not reach for the network")]
+        return [("download", "refuse", f"calls {called}: a program must not use the network")]
     if called == "setattr" and node.args and _dotted(node.args[0], names).split(".")[0] in _PATCHED_ROOTS:
-        return [("patching", "refuse", f"setattr on {_dotted(node.args[0], names)}: a program must not change the libraries it runs on")]
+        return [("patching", "refuse", f"setattr on {_dotted(node.args[0], names)}: a program must not change the libraries that it runs on")]
     if called in ("getattr", "builtins.getattr") and len(node.args) > 1 and not isinstance(node.args[1], (ast.Constant, ast.Name)):
         root = _dotted(node.args[0], names)
         if root.split(".")[0] == "torch":
-            return [("dynamic-name", "note", f"an operator of {root} by a name that is put together at run time")]
+            return [("dynamic-name", "note", f"an operator of {root} by a name that is assembled at run time")]
     if called in ("os.dup", "os.dup2", "os.fdopen", "os.write", "os.read", "os.sendfile"):
         return [("descriptor", "note", f"calls {called}: a program must not use descriptors that it did not open")]
     if called in ("sys.setswitchinterval", "os.sched_setaffinity", "os.nice", "os.setpriority"):
@@ -241,7 +241,7 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
             kernels = True
         elif isinstance(node, ast.Try) and node.lineno not in helper:
             findings.append(
-                Finding(rule="fallback", severity="note", message="try/except: a failing kernel could fall back unseen", line=node.lineno)
+                Finding(rule="fallback", severity="note", message="try/except: a failing kernel could fall back unnoticed", line=node.lineno)
             )
         elif isinstance(node, ast.ClassDef) and any(ast.unparse(base).split(".")[-1] == "Model" for base in node.bases):
             findings.append(Finding(rule="subclass", severity="note", message="a class is derived from Model", line=node.lineno))
@@ -259,7 +259,7 @@ def native_findings(source: str, first: int, spread: bool = True) -> list[Findin
         return first + (text.count("\n", 0, match.start(match.lastindex or 0)) if spread else 0)
 
     found = [
-        Finding(rule="tampering", severity="refuse", message=f"native code names {m[0]}: a program must not reach into other code", line=line(m))
+        Finding(rule="tampering", severity="refuse", message=f"native code names {m[0]}: a program must not modify other code", line=line(m))
         for m in _TAMPERING.finditer(text)
     ]
     for m in _NATIVE_PROCESS.finditer(text):

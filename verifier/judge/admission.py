@@ -76,7 +76,7 @@ def _too_large(pool: Pool, source: str, message: str, need: int = 0) -> Problem:
 def _may_be_others(pool: Pool, message: str) -> None:
     """Raises `DeviceError` if other verifications share the device. They may hold the missing memory, so the task is not at fault."""
     if pool.gate.others():
-        raise DeviceError(f"{message}; other verifications use {pool.device.name} at the moment: try again when they have ended")
+        raise DeviceError(f"{message}; other verifications use {pool.device.name} at the moment: try again once they have ended")
 
 
 def _protected() -> list[str]:
@@ -248,7 +248,7 @@ def task_problem(failure: PartyFailure, source: str) -> Problem:
     if failure.kind == "raised":
         said = without_gpu(failure.message)
         if said != failure.message:
-            return Problem(line=failure.line, message=f"{step} needs a GPU: choose cuda:0", hint="a task for a GPU runs on a verifier that has one")
+            return Problem(line=failure.line, message=f"{step} needs a GPU: choose cuda:0", hint="such a task runs only on a verifier with a GPU")
         where = f"{step}: " if failure.error_class == "LayoutError" else f"{failure.error_class} in {step}: "
         line = failure.line or (class_line(source) if failure.error_class == "LayoutError" else None)
         return Problem(line=line, message=where + said[:600], hint=_raised_hint(failure))

@@ -25,9 +25,9 @@ def hint(error_class: str, message: str) -> str:
     if error_class == "ModuleNotFoundError":
         return "; the verifier's host has no such package: install it there beside torch, or write the kernel in CUDA C++, Triton or C++"
     if error_class == "FileNotFoundError":
-        return "; a program is one source file and comes without files beside it: keep texts that it reads in the program itself"
+        return "; a program is one source file and comes without other files: keep texts that it reads in the program itself"
     if error_class == "PermissionError" or "Read-only file system" in message:
-        return "; a program may write to its own folder alone: Path(__file__).parent, or tempfile.gettempdir()"
+        return "; a program may write only to its own folder: Path(__file__).parent, or tempfile.gettempdir()"
     return ""
 
 

@@ -381,7 +381,7 @@ class Evaluation:
         except PartyFailure as failure:
             if failure.kind == "wanted":
                 line = f"line {failure.line}: " if failure.line else ""
-                raise Ended("build_failed", f"{line}it asks for a build once it is observed, which it did not ask for while it was timed") from None
+                raise Ended("build_failed", f"{line}it requests a build while it is observed that it did not request while it was timed") from None
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
             report.program_class = "orchestration"  # work that was not observed is not counted
             return

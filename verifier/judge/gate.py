@@ -256,7 +256,7 @@ class Gate:
         if self.called_off():
             raise DeviceError("the job was called off while it waited for the device")
         if time.monotonic() > deadline:
-            raise DeviceError(f"another verifier has kept the device busy for {PATIENCE / 60:.0f} minutes: look at what it does, or end it")
+            raise DeviceError(f"another verifier has kept the device busy for {PATIENCE / 60:.0f} minutes: check what it does, or end it")
         time.sleep(LOOK)
 
     def _come(self, wait: bool = True) -> None:

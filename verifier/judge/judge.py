@@ -168,8 +168,8 @@ class Judge:
         if not alive:
             return ""
         return (
-            f"{self.device.name} cannot be used: {len(alive)} processes of an earlier job are still there {SURVIVAL:g} s after SIGKILL (pids "
-            f"{', '.join(map(str, alive[:5]))}), held by a driver; where they stay, reset the GPU or restart the host"
+            f"{self.device.name} cannot be used: {len(alive)} processes of an earlier job still exist {SURVIVAL:g} s after SIGKILL (pids "
+            f"{', '.join(map(str, alive[:5]))}), held by a driver; if they remain, reset the GPU or restart the host"
         )
 
     # The reference is kept for the next evaluation of the same task

@@ -32,7 +32,7 @@ def too_little(device: Device, what: str) -> str:
     free, total = device.free_bytes(), device.total_bytes()
     if free is None or total is None:
         return f"{device.name} has too little memory {what}"
-    return f"{device.name} has too little memory {what}: {free / GIB:.1f} of {total / GIB:.1f} GiB are free beside the verifier's other processes"
+    return f"{device.name} has too little memory {what}: {free / GIB:.1f} of {total / GIB:.1f} GiB are free besides the verifier's other processes"
 
 
 @dataclass(frozen=True)

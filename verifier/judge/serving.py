@@ -85,4 +85,4 @@ class Memory:
         first, self.free_at_rest, self.settled = not self.settled, free, True  # reported only once
         if first and before - free < FIRST_BYTES:
             return ""
-        return f"{(before - free) / 2**30:.2f} GiB of GPU memory were not given back in {GIVEN_BACK_SECONDS:g} s, or another process has taken them"
+        return f"{(before - free) / 2**30:.2f} GiB of GPU memory were not released within {GIVEN_BACK_SECONDS:g} s, or another process has taken them"

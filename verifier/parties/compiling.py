@@ -47,7 +47,7 @@ class Compiling:
         callback_handler.register_end_callback(self._end)
 
     def _begin(self, told: Any) -> None:
-        if told.callback_trigger is self.dynamo:  # the recording of a CUDA graph is announced in the same way
+        if told.callback_trigger is self.dynamo:  # PyTorch announces the recording of a CUDA graph in the same way
             self.sync()
             self.given = True
             self.permit.put()

@@ -17,7 +17,7 @@ from verifier.parties.naming import resolver
 
 
 class NoGradient(RuntimeError):
-    """Gradients are requested, but the model does not support autograd."""
+    """Raised when gradients are requested but the model does not support autograd."""
 
 
 def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.Tensor]]:
@@ -45,9 +45,9 @@ def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> d
         _leaves(output, tensors)
         missing = [name for name in wanted["sources"] if name not in named]
         if missing:
-            raise NoGradient(f"there is no parameter {missing[0]!r} that wants a gradient; with backward, it is compared by this name")
+            raise NoGradient(f"no parameter {missing[0]!r} that wants a gradient; with backward, it is compared by this name")
         if any(index >= len(tensors) for index in wanted["outputs"]):
-            raise NoGradient("there are fewer outputs than the task has")
+            raise NoGradient("the program has fewer outputs than the task")
         reached = [tensors[index] for index in wanted["outputs"]]
         if not all(tensor.requires_grad for tensor in reached):
             raise NoGradient(
@@ -68,7 +68,7 @@ def reachable(model: Any, inputs: list[Any]) -> dict[str, Any]:
         _leaves(model(*arguments), tensors)
         outputs = [index for index, tensor in enumerate(tensors) if tensor.requires_grad]
         if not outputs:
-            raise NoGradient("no output of the task carries a gradient, so there is no backward to measure")
+            raise NoGradient("no output of the task carries a gradient, so no backward can be measured")
         reached = [tensors[index] for index in outputs]
         found = torch.autograd.grad(reached, list(named.values()), [torch.ones_like(tensor) for tensor in reached], allow_unused=True)
     return {"outputs": outputs, "sources": [name for name, grad in zip(named, found, strict=True) if grad is not None]}

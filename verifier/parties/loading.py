@@ -41,9 +41,9 @@ def unusable(model: torch.nn.Module) -> str:
         return "the model has lazy modules, which have no weights before their first call; call it once in its constructor"
     for name, value in model.state_dict().items():
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
-            return f"{name} of the state dict is of layout {value.layout}, which is not supported; keep its indices and values as buffers"
+            return f"{name} of the state dict has the layout {value.layout}, which is not supported; keep its indices and values as buffers"
         if isinstance(value, torch.Tensor) and value.dtype not in NAMES:
-            return f"{name} of the state dict is of dtype {value.dtype}, which is not supported{unsupported(value.dtype)}"
+            return f"{name} of the state dict has the dtype {value.dtype}, which is not supported{unsupported(value.dtype)}"
     return ""
 
 

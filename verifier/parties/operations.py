@@ -23,7 +23,7 @@ def count_flops(model: torch.nn.Module, inputs: list[Any]) -> int | None:
             missed = Missed(twin, counter)
             twin(*copy.deepcopy(inputs))
         return int(counter.get_total_flops()) + missed.flops
-    except Exception:  # whatever a copy of a stranger's model raises: the count is null then
+    except Exception:  # a copy of a stranger's model may raise anything; the count is then null
         return None
 
 

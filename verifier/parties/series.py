@@ -186,7 +186,7 @@ def delivered(output: Any, torch_device: str) -> tuple[Any, list[torch.Tensor]]:
     `LayoutError`."""
     leaves = _leaves(output)
     if torch._C._len_torch_dispatch_stack() or any(mode is not DeviceContext for mode in _function_modes()):
-        raise LayoutError("a mode that intercepts torch's functions is still active when forward has returned; leave it there")
+        raise LayoutError("a mode that intercepts torch's functions is still active after forward returned; exit it before forward returns")
     for tensor in leaves:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or _wrapped(tensor):
             raise LayoutError(f"an output is a {type(tensor).__name__}; it must be a plain torch.Tensor")
@@ -198,7 +198,7 @@ def delivered(output: Any, torch_device: str) -> tuple[Any, list[torch.Tensor]]:
 
 
 def _function_modes() -> list[type]:
-    """Returns the types of torch's active function modes. A default device is such a mode, and anybody may set one."""
+    """Returns the types of torch's active function modes. A default device is such a mode, and any code may set one."""
     return [type(torch._C._get_function_stack_at(at)) for at in range(torch._C._len_torch_function_stack())]
 
 

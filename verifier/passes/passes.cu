@@ -1,12 +1,12 @@
-// The judge's questions about tensors of gigabytes, each answered in one pass over memory; PyTorch's operators take five to twelve. Every block
-// leaves a partial result, and the host always joins them in the same order. Pointers are multiples of 16 bytes, `count` is in elements.
+// Kernels that answer the judge's questions about tensors of gigabytes, each in one pass over memory; PyTorch's operators take five to twelve. Every
+// block writes a partial result, and the host always combines them in the same order. Pointers are multiples of 16 bytes; `count` is in elements.
 #include <cmath>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 constexpr int THREADS = 256;
 constexpr int EACH = 8;  // elements that a thread loads together
-constexpr double LEAST = 1e-300;  // of what an error is relative to, as in correctness.py
+constexpr double LEAST = 1e-300;  // lower limit of the divisor of an error, as in correctness.py
 constexpr float LEAST_NARROW = 1e-30f;
 
 template <class T> struct alignas(16) Eight { T values[EACH]; };
@@ -30,7 +30,7 @@ template <class How, class T> __device__ __forceinline__ void leave(T value, T* 
 template <class T> __device__ __forceinline__ double wide(T value) { return (float)value; }
 template <> __device__ __forceinline__ double wide<double>(double value) { return value; }
 
-// `here` of them are in the tensor.
+// Loads eight elements, of which only `here` are in the tensor.
 template <class T> __device__ __forceinline__ Eight<T> eight(const T* from, int here) {
     if (here == EACH) return *(const Eight<T>*)from;
     Eight<T> found;
@@ -58,14 +58,14 @@ template <class T> __global__ void __launch_bounds__(THREADS) squares_kernel(con
     leave<Sum>(counted, finite);
 }
 
-// |x - y| / (|y| + rms). Where y is not finite: 0 if x is not either, else infinite.
+// Returns |x - y| / (|y| + rms). If y is not finite: 0 if x is not finite either, otherwise infinite.
 __device__ __forceinline__ double off_wide(double x, double y, double rms) {
     if (!isfinite(y)) return isfinite(x) ? INFINITY : 0.0;
     const double scale = fabs(y) + rms, off = fabs(x - y) / (scale > LEAST ? scale : LEAST);
     return isfinite(off) ? off : INFINITY;
 }
 
-// The same in fp32 where both types are no wider, since two close numbers have an exact difference; in fp64 where that is not enough.
+// Returns the same, computed in fp32 if neither type is wider, since two close numbers have an exact difference, and in fp64 if that is not enough.
 template <class X, class Y> __device__ __forceinline__ double off_of(X x, Y y, double rms, float narrow) {
     if constexpr (sizeof(Y) <= 4) {
         const float scale = fabsf((float)y) + narrow, off = fabsf((float)x - (float)y) / (scale > LEAST_NARROW ? scale : LEAST_NARROW);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(THREADS) differ_kernel(const long long* x, con
     leave<Max>(differ, found);
 }
 
-// Mixes a word with its place as fingerprint.py does.
+// Mixes a word with its position as fingerprint.py does.
 __device__ __forceinline__ unsigned long long mixed(int word, unsigned long long place, unsigned long long key, unsigned long long other) {
     const unsigned long long product = ((unsigned long long)(long long)word + 1) * (place * key + other);
     return product ^ (unsigned long long)((long long)product >> 29);

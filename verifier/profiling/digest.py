@@ -64,7 +64,7 @@ def _iterations(timeline: Timeline) -> tuple[np.ndarray, np.ndarray, list[str]]:
     return (
         np.array([start.min()]),
         np.array([(start + duration).max()]),
-        [f"no range named {ITERATION!r}: the figures are of the whole recording"],
+        [f"no range named {ITERATION!r}: the figures cover the whole recording"],
     )
 
 

@@ -100,7 +100,7 @@ def _built(job: ProfileJob | SanitizeJob, pool: Pool, data_dir: Path, on_stage: 
 
 
 def _no_session() -> ReferenceSession:
-    raise AssertionError("building asks for no reference")
+    raise AssertionError("building requests no reference")
 
 
 # The timeline

@@ -1,12 +1,12 @@
-/* The clock of a timed call: loaded in a party, with the driver's functions looked up, before any stranger's source is.
+/* The clock of a timed call. A party loads it, and it looks up the driver's functions, before any stranger's source is loaded.
  *
- * `stitch_prepare` comes first, outside any interval: it waits for the device, frees lines pinned in L2, and writes a scratch buffer over and over
- * for a while, so that every call finds an L2 without its data, a GPU that works in this process's context, and clocks at full speed. Then the judge
+ * `stitch_prepare` comes first, outside any interval: it waits for the device, frees lines pinned in L2, and writes a scratch buffer repeatedly for a
+ * while. Every call therefore finds an L2 without its data, a GPU that works in this process's context, and clocks at full speed. Then the judge
  * writes the call's inputs and one byte, `stitch_inputs` writes the scratch buffer once more, `stitch_refreshed` answers, and on the judge's second
  * byte `stitch_go` returns with the clock started. The call runs. `stitch_done` waits for the whole device, stops the clock and writes the
- * nanoseconds as a little-endian i64. A device that failed is a negative number: minus the driver's code. On the CPU there is nothing to wait for: a
- * call has returned when its work is done. There it waits for one more byte, by which the judge says that it has read its own clock: threads that
- * spin on every processor would keep the judge waiting until the outputs are copied.
+ * nanoseconds as a little-endian i64. If the device failed, it writes a negative number instead: minus the driver's code. On the CPU there is no
+ * device to wait for: a call's work is done when it returns. There it waits for one more byte, which the judge sends once it has read its own clock.
+ * Otherwise, threads that spin on every processor would keep the judge waiting until the outputs are copied.
  *
  * Series of calls go through `series.c`. */
 #include "clock.h"
@@ -30,9 +30,9 @@ int64_t now_ns(void) {
     return (int64_t)at.tv_sec * 1000000000LL + at.tv_nsec;
 }
 
-/* Looks up the driver; `current` is the primary context that torch uses, `flush_bytes` the size of the scratch buffer (0: this process times nothing,
- * it only masks inputs), `warm` how many nanoseconds `stitch_prepare` keeps the GPU busy at least. 0, or -1 where the driver lacks a function or the
- * memory. */
+/* Looks up the driver. `current` is the primary context that torch uses, `flush_bytes` is the size of the scratch buffer (0: this process times
+ * nothing and only masks inputs), and `warm` is the minimum number of nanoseconds for which `stitch_prepare` keeps the GPU busy. Returns 0, or -1 if
+ * the driver lacks a function or the memory. */
 int stitch_use_cuda(void *current, size_t flush_bytes, int64_t warm) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) return -1;
@@ -72,8 +72,8 @@ void stitch_prepare(void) {
     } while (now_ns() - from < warm_ns);
 }
 
-/* The judge's next byte, or -1 where it is gone. With a GPU this polls for `spin_ns` before it sleeps: a processor that slept has lost its speed and
- * its caches, and a call would be charged for waking it. (On the CPU device polling would take a processor from the judge.) */
+/* Returns the judge's next byte, or -1 if the judge is gone. With a GPU this polls for `spin_ns` before it sleeps: a processor that slept has lost
+ * its speed and its caches, and a call would be charged for waking it. (On the CPU device, polling would take a processor from the judge.) */
 static int next_byte(int fd) {
     unsigned char byte;
     ssize_t got = -1;
@@ -91,7 +91,7 @@ static int next_byte(int fd) {
 }
 
 /* Waits until the judge has written the inputs ('F'). With a GPU the L2 is then written once more in this context, which also switches the GPU to
- * it; work of the program that still runs would delay the answer. Returns 0, or -1 where the judge is gone. */
+ * it; work of the program that is still running would delay the answer. Returns 0, or -1 if the judge is gone. */
 int stitch_inputs(int fd) {
     if (next_byte(fd) != 'F') return -1;
     if (driver.sync && scratch_words) flush_device();
@@ -107,7 +107,7 @@ int stitch_refreshed(int fd) {
     return put == 1 ? 0 : -1;
 }
 
-/* Starts the clock and returns 0, or -1 where the judge is gone. */
+/* Starts the clock and returns 0, or -1 if the judge is gone. */
 int stitch_go(int fd) {
     if (next_byte(fd) != 'G') return -1;
     began = now_ns();

@@ -10,7 +10,7 @@
 
 int64_t now_ns(void);  /* CLOCK_MONOTONIC_RAW */
 
-/* The driver, where a GPU is used; all null on the CPU. */
+/* The driver's functions if a GPU is used; all null on the CPU. */
 struct driver {
     int (*sync)(void);
     int (*reset_persisting)(void);
@@ -26,8 +26,8 @@ extern void *context;         /* the primary one, which torch uses */
 extern uint64_t scratch;      /* device memory, at least twice the L2 */
 extern size_t scratch_words;  /* of 4 bytes */
 
-void load_masks(void);   /* where the driver refuses the kernel, `stitch_has_masks` says so */
-int flush_device(void);  /* writes the scratch buffer and waits: 0, or the driver's code */
+void load_masks(void);   /* if the driver refuses the kernel, `stitch_has_masks` returns 0 */
+int flush_device(void);  /* writes the scratch buffer and waits; returns 0 or the driver's code */
 
 #pragma GCC visibility pop
 

@@ -1,4 +1,4 @@
-/* The clock of a series of calls, one after the other, without a message between them: judge and party meet in a page that both map.
+/* The clock of a series of consecutive calls without a message between them: judge and party synchronise through a page that both map.
  *
  * The inputs of all calls lie masked in the party's memory before the first one begins. For call c, numbered from 0:
  *
@@ -7,13 +7,13 @@
  *   party: 4c+3  the call has ended, device and all  judge: 4c+3  has read its clock
  *   party: 4c+4  outputs copied                   judge: 4c+4  has read its clock; then the next call
  *
- * So no call can do another's work: its inputs become readable only when the judge has seen the previous call end and its outputs copied. Lead-in
- * calls look the same as counted ones, and the party is not told which is which.
+ * Therefore, no call can do another's work: its inputs become readable only once the judge has seen that the previous call has ended and its outputs
+ * have been copied. Lead-in calls look the same as counted ones, and the party is not told which is which.
  *
- * With a GPU both sides spin, and the judge's own stamps are the time. On the CPU device they sleep on a futex, since a judge that spins takes a
- * processor from the program; there the party's clock is the finer one and the judge's confirms it. A flush takes milliseconds there, in which two
- * processes differ by more than a short call takes. Therefore the judge reads its clock when the inputs are unmasked, before the flush begins: what a
- * program does earlier is charged, and the flush, which is native code of ours, is not. */
+ * With a GPU both sides spin, and the judge's own timestamps give the time. On the CPU device they sleep on a futex, since a judge that spins takes a
+ * processor from the program; there the party's clock is the finer one, and the judge's clock confirms it. A flush takes milliseconds there, in which
+ * two processes differ by more than a short call takes. Therefore the judge reads its clock when the inputs are unmasked, before the flush begins:
+ * what a program does earlier is charged, and the flush, which is native code of ours, is not. */
 #define _GNU_SOURCE
 #include "clock.h"
 
@@ -38,10 +38,10 @@ static const int64_t SPIN_NS = 20 * 1000 * 1000, LOOK_NS = 1000 * 1000;
 /* Puts every word on a cache line of its own. */
 struct word {
     _Atomic uint32_t value;
-    _Atomic uint32_t awaited; /* somebody may sleep until it changes */
+    _Atomic uint32_t awaited; /* the other side may sleep until it changes */
     char rest[LINE - 8];
 };
-enum { UNMASKED = 0x40000000 }; /* in a step: the inputs are unmasked, and the flush has not begun (CPU device) */
+enum { UNMASKED = 0x40000000 }; /* flag in a step: the inputs are unmasked, and the flush has not begun (CPU device) */
 struct page {
     struct word judge, party;
     uint64_t key[2];
@@ -50,7 +50,7 @@ struct page {
     char last[LINE - 16];
     uint32_t warm; /* with the key: the caches of this call are not flushed */
     uint32_t apart; /* with the key: the party flushes its caches only after the judge has seen the inputs unmasked */
-    _Atomic uint32_t begun; /* 4c+2 once call c runs: a party that slept takes a while to wake up after the go. It decides nothing. */
+    _Atomic uint32_t begun; /* 4c+2 once call c runs, because a party that slept takes a while to wake up after the go. Nothing depends on it. */
 };
 
 static void put(struct word *word, uint32_t value) {
@@ -73,7 +73,7 @@ static inline void breathe(void) {
 #endif
 }
 
-/* Waits until `word` is `wanted`. Any value but this and `before` means a party out of turn, or one that has aborted. */
+/* Waits until `word` is `wanted`. Any value other than this and `before` means that a party is out of turn or has aborted. */
 static enum outcome await(struct word *word, uint32_t before, uint32_t wanted, int fd, int spins, int64_t deadline) {
     int64_t from = 0, look = 0;
     for (unsigned turn = 0;; turn++) {
@@ -90,7 +90,7 @@ static enum outcome await(struct word *word, uint32_t before, uint32_t wanted, i
         if (now - look > LOOK_NS || !spins) {
             struct pollfd peer = {fd, POLLIN, 0};
             look = now;
-            if (poll(&peer, 1, 0) > 0) /* a message out of turn, or the other side has ended; or the last step and the answer after it */
+            if (poll(&peer, 1, 0) > 0) /* a message out of turn, the end of the other side, or the answer after the last step */
                 return atomic_load_explicit(&word->value, memory_order_acquire) == wanted ? ENDED : SOCKET;
             if (deadline && now > deadline) return TIMED_OUT;
         }
@@ -138,10 +138,10 @@ void load_masks(void) {
     if (driver.load_module(&module, MASK) || driver.get_function(&mask_kernel, module, "stitch_mask")) mask_kernel = NULL;
 }
 
-/* Whether inputs can be masked here: a driver without its PTX compiler cannot. */
+/* Returns whether inputs can be masked here: a driver without its PTX compiler cannot do it. */
 int stitch_has_masks(void) { return !driver.sync || mask_kernel; }
 
-/* The OpenMP threads of torch itself, called natively: no operator is involved into which a program could have put its own code. */
+/* The OpenMP threads of torch itself, called natively. No operator is involved, so a program cannot inject its own code. */
 
 static void (*gomp_parallel)(void (*)(void *), void *, unsigned, unsigned);
 static int (*gomp_number)(void);
@@ -153,10 +153,10 @@ static int find_gomp(struct dl_phdr_info *info, size_t size, void *found) {
     void *library = dlopen(info->dlpi_name, RTLD_NOW | RTLD_NOLOAD);
     if (!library) return 0;
     *(void **)found = library;
-    return strstr(info->dlpi_name, "torch") != NULL; /* torch's own before another */
+    return strstr(info->dlpi_name, "torch") != NULL; /* prefers torch's own library */
 }
 
-/* Called once torch is loaded; `threads` is the number that torch uses. */
+/* Called once torch is loaded; `threads` is the number of threads that torch uses. */
 void stitch_use_threads(unsigned threads) {
     void *library = NULL;
     dl_iterate_phdr(find_gomp, &library);
@@ -203,7 +203,7 @@ static void spin_until(struct work *work, size_t from, size_t to) {
     while (now_ns() < work->until) breathe();
 }
 
-/* Masks or unmasks `nbytes` (a multiple of 8) at `place`, on the device where there is one. Returns 0, or the driver's code. */
+/* Masks or unmasks `nbytes` (a multiple of 8) at `place`, on the device if there is one. Returns 0, or the driver's code. */
 int stitch_mask(uint64_t place, size_t nbytes, uint64_t first, uint64_t second) {
     uint64_t words = nbytes / 8;
     if (!words) return 0;
@@ -220,7 +220,7 @@ int stitch_mask(uint64_t place, size_t nbytes, uint64_t first, uint64_t second) 
 static unsigned char *host_scratch;
 static size_t host_scratch_bytes;
 
-/* Allocates the buffer that flushes a CPU's caches. Returns 0, or -1 where there is no memory for it. */
+/* Allocates the buffer that flushes a CPU's caches. Returns 0, or -1 if there is no memory for it. */
 int stitch_use_flush(size_t nbytes) {
     void *place = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (place == MAP_FAILED) return -1;
@@ -229,7 +229,8 @@ int stitch_use_flush(size_t nbytes) {
     return 0;
 }
 
-/* Keeps all processors busy for `ns`: one that slept, above all a virtual one, takes up to 8 ms to wake up, and a call would be charged for that. */
+/* Keeps all processors busy for `ns`. A processor that slept, especially a virtual one, takes up to 8 ms to wake up, and a call would be charged for
+ * that. */
 void stitch_awake(int64_t ns) {
     struct work work = {spin_until, NULL, workers, {0, 0}, now_ns() + ns};
     shared(&work);
@@ -242,7 +243,7 @@ static uint32_t at;  /* the step before the current call */
 static int socket_of_judge;
 static int64_t went;
 
-/* Maps the page that the judge shares by a descriptor, which the caller closes. Returns 0, or -1. */
+/* Maps the page that the judge shares through a descriptor. The caller closes the descriptor. Returns 0, or -1. */
 int stitch_page(int descriptor) {
     void *place = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (place == MAP_FAILED) return -1;
@@ -252,13 +253,13 @@ int stitch_page(int descriptor) {
 }
 
 /* Waits until the inputs of call `number` at `place` may be read, unmasks them, flushes the caches, and returns on the judge's go with the clock
- * started: 0, a driver's code, or -1 where the judge is gone. */
+ * started. Returns 0, a driver's code, or -1 if the judge is gone. */
 int stitch_await(int fd, uint32_t number, uint64_t place, size_t nbytes) {
     int code = stitch_sync(), spins = driver.sync != NULL;
     if (code) return code;
     at = 4 * number;
     socket_of_judge = fd;
-    if (at && await(&mine->judge, at - 1, at, fd, spins, 0)) return -1; /* the judge has seen the previous call's copy */
+    if (at && await(&mine->judge, at - 1, at, fd, spins, 0)) return -1; /* the judge has seen the copy of the previous call's outputs */
     put(&mine->party, at + 1);
     if (await(&mine->judge, at, at + 1, fd, spins, 0)) return -1;
     code = stitch_mask(place, nbytes, mine->key[0], mine->key[1]);
@@ -287,11 +288,11 @@ int64_t stitch_ended(void) {
     int64_t ended = now_ns();
     mine->inner = code ? -(int64_t)code : ended - went;
     put(&mine->party, at + 3);
-    await(&mine->judge, at + 2, at + 3, socket_of_judge, driver.sync != NULL, 0); /* it has seen the end, so no step can be missed */
+    await(&mine->judge, at + 2, at + 3, socket_of_judge, driver.sync != NULL, 0); /* the judge has seen the end, so it cannot miss a step */
     return mine->inner;
 }
 
-/* Tells the judge that the outputs are where it reads them. */
+/* Tells the judge that the outputs are in the place from which it reads them. */
 void stitch_copied(void) { put(&mine->party, at + 4); }
 
 /* Ends the series; the next message says why. */
@@ -315,11 +316,11 @@ static int64_t queued(const int *threads, int count) {
     return total;
 }
 
-/* Leads a party through `count` calls. `keys`: two words per call. `threads`: open files in which the kernel tells how long the party's threads wait
- * for a processor. `stamps`, eight per call, in ns: the party waits, key, unmasked, go, ended, copied, the call by the party's clock, and how long
- * its threads waited for a processor meanwhile. `spins`: 1 where a processor can be spared for that. `bell` is an event that is signalled before each
- * call whose bit is set in `rung`, while the party unmasks its inputs. Caches are not flushed before each call whose bit is set in `warm`. Both name
- * the first 64 calls. */
+/* Leads a party through `count` calls. `keys`: two words per call. `threads`: open files in which the kernel reports how long the party's threads
+ * wait for a processor. `stamps`: eight values per call, in ns (the party waits, key, unmasked, go, ended, copied, the call by the party's clock, and
+ * how long its threads waited for a processor meanwhile). `spins`: 1 if a processor can be spared for spinning. `bell` is an event that is signalled
+ * before each call whose bit is set in `rung`, while the party unmasks its inputs. Caches are not flushed before each call whose bit is set in
+ * `warm`. Both name the first 64 calls. */
 int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys, const int *threads, int thread_count, int64_t *stamps, int spins,
                 int64_t limit_ns, int bell, uint64_t rung, uint64_t warm) {
     struct page *page = shared_page;

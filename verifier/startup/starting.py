@@ -92,6 +92,6 @@ def start_job(job: dict[str, Any], device: str, data_dir: Path, begun: float) ->
     try:
         started.sock.sendall(HEADER.pack(len(body), 0) + body)
     except OSError:
-        pass  # it is gone; whoever waits for its answer learns the reason
+        pass  # it is gone; the caller that waits for its answer learns the reason
     started.sent = True
     return started

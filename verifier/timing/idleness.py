@@ -79,7 +79,7 @@ class Watch:
         """Returns a sentence with the figures; empty if the party was idle."""
         if self.used_ns > max(BUSY * self.open_ns, LEAST_NS):
             share = self.used_ns / max(self.open_ns, 1)
-            return f"while the baselines were timed the program used {share:.0%} of a processor: it must be at rest between its calls"
+            return f"while the baselines were timed the program used {share:.0%} of a processor: it must be idle between its calls"
         wait = self.long_wait()
         if not wait or self.works_on:
             return ""

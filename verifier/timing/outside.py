@@ -38,7 +38,7 @@ PARTS = {
     "around": "work is done before the inputs are handed over, or after the last call",
     "lead": "work is done in calls that do not count",
     "within": "the clock beside the program counts too little",
-    "early": "calls are shorter where the flush of the caches gives its threads time with the inputs",
+    "early": "calls are shorter if the cache flush gives its threads time with the inputs",
     "remembered": "calls with inputs that it has seen before are shorter",
 }
 LEAST_TURNS = 4  # number of a side's turns below which nothing is known about what it remembers

@@ -1,4 +1,4 @@
-"""The real verifier for tests of what agents make of its verdicts."""
+"""The real verifier for tests of how agents use its verdicts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from verifier.jobs import JobResult
 
 
 class Brief:
-    """Leaves out profiles, confirms winners in tier quick, and answers a job that it has passed before by what it said then.
+    """Skips profiles, confirms winners in tier quick, and answers a job that has already passed with its earlier result.
 
     Tier full and profiles have tests of their own (test_solve.py).
     """

@@ -1,4 +1,4 @@
-"""The client against a server that is not ours: `transformers serve` with a tiny model of random numbers, made on the spot."""
+"""The client against a third-party server: `transformers serve` with a tiny model of random weights, created for the test."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ pytest.importorskip("transformers", reason="transformers[serving] of requirement
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("transformers serve")]
 
 ROOT = Path(__file__).resolve().parents[3]
-STARTS_WITHIN = 300  # seconds: it imports torch and transformers, on a machine that may be busy
-# A process of its own makes the model: importing transformers into the tests takes seconds and memory that only this module needs.
+STARTS_WITHIN = 300  # seconds: it imports torch and transformers, possibly on a busy machine
+# A separate process makes the model: importing transformers into the tests takes time and memory that only this module needs.
 MAKE_MODEL = """
 import sys, torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -106,7 +106,7 @@ async def test_a_reply_streams_with_usage(models):
     reply, deltas = await collect(models, 60)
     assert len(deltas) > 1 and "".join(d.text for d in deltas) == reply.text and reply.attempts == 1
     assert reply.finish in ("length", "stop") and reply.usage.input_tokens > 30 and 0 < reply.usage.output_tokens <= 60
-    assert reply.usage.input_tokens <= models.estimate("tiny", asked(60))["tokens"] * 3  # a token a byte: the worst case of the estimate
+    assert reply.usage.input_tokens <= models.estimate("tiny", asked(60))["tokens"] * 3  # one token per byte: the worst case of the estimate
     assert "tiny-llama" in reply.model
 
 
@@ -141,7 +141,7 @@ async def test_a_model_that_it_does_not_serve(served, tmp_path):
 
 
 def test_a_whole_run_ends_in_a_named_state(served, tmp_path):
-    """Random words are no plan and no program: they are asked for again, then done without, until the calls that were allowed are spent."""
+    """Random words are neither a plan nor a program: they are requested again and then dispensed with, until the allowed calls are spent."""
     url, model = served
     profile = f'[profiles.tiny]\nkind = "openai"\nbase_url = "{url}"\nmodel = "{model}"\nmax_tokens = 32\nprices = {{ input = 1.0, output = 2.0 }}\n'
     (tmp_path / "llm.toml").write_text(profile)

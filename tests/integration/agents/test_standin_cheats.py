@@ -1,4 +1,4 @@
-"""Some of the stand-in's cheats on a task that is not the corpus's: the verifier refuses them there too. All of them: bench/standin_cheats.py."""
+"""Some of the stand-in's cheats on a task outside the corpus: the verifier refuses them there too. bench/standin_cheats.py runs all of them."""
 
 from __future__ import annotations
 

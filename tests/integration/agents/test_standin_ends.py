@@ -1,4 +1,4 @@
-"""Whole runs of `stitch` against the stand-in, each fault by itself: progress, or a state with a name that can be resumed; and nothing is lost.
+"""Whole runs of `stitch` against the stand-in, with one fault each: progress, or a named state from which the run can be resumed; nothing is lost.
 
 The verifier here knows the stand-in's mistakes by their marks; test_standin_stitch.py has the real one.
 """
@@ -33,7 +33,7 @@ def impatient(monkeypatch):
 
 @pytest.fixture(scope="module")
 def author():
-    """Its capturing process lives as long as its event loop; the graph that it found is kept for the next."""
+    """Its capturing process lives as long as its event loop; the captured graph is kept for the next run."""
     return Author()
 
 
@@ -56,7 +56,7 @@ async def bench(tmp_path, author):
 
 
 async def test_a_trained_policy_behind_such_a_server_is_an_ordinary_profile_and_signs_its_program(bench):
-    """As `transformers serve`, vLLM and llama.cpp name it: the folder or alias, with the revision that `agents.rl merge` printed."""
+    """As `transformers serve`, vLLM and llama.cpp name it: the folder or alias, with the revision printed by `agents.rl merge`."""
     policy = "/models/coder@3f2a1c9d04be-40"
     async with StandIn(author=bench.author) as server:
         summary = await bench.engine(server.base_url, model=policy).execute()

@@ -11,7 +11,7 @@ from webapp.accounts import tokens
 
 @pytest.fixture(scope="session")
 def server(django_db_setup) -> Iterator[str]:
-    """The base URL of a Daphne process that serves the test database."""
+    """Yields the base URL of a Daphne process that serves the test database."""
     with daphne() as base:
         yield base
 
@@ -23,13 +23,13 @@ def people(transactional_db) -> People:
 
 @pytest.fixture
 def token(people) -> str:
-    """Alice's, for her team, with all that a program needs."""
+    """A token of Alice's for her team, with every scope that a program needs."""
     return tokens.issue(people.alice, people.alice.personal_team, "tests", ["read", "submit", "verify"])[1]
 
 
 @pytest.fixture
 def environment(server, token, tmp_path) -> dict[str, str]:
-    """For the command line: who asks, and where."""
+    """For the command line: the token and the address."""
     return {
         "STITCHWORK_URL": server,
         "STITCHWORK_TOKEN": token,

@@ -1,4 +1,4 @@
-"""How much a request may bring, by who sends it; on a real Daphne, whose answer comes before the body has been sent."""
+"""Maximum request sizes by sender; on a real Daphne, which answers before the body has been sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def session_cookie(server: str) -> str:
 
 
 def told(server: str, headers: dict[str, str], pieces: list[bytes] = [], path: str = "/api/v1/tasks") -> tuple[int, dict]:  # noqa: B006 - never changed
-    """Status and problem for a request whose body never comes to its end."""
+    """Returns the status and problem for a request whose body never ends."""
     address = urlsplit(server)
     with socket.create_connection((address.hostname, address.port), timeout=20) as sock:
         lines = {"Host": address.netloc, "Content-Type": "application/json", **headers}
@@ -68,7 +68,7 @@ def test_who_has_a_token_or_a_session_sends_more(server, people, token):
         browser.get(reverse("accounts:sign_in_link", args=[SignInLink.issue(people.alice)]))
         cookie = {session_cookie(server): browser.cookies[session_cookie(server)]}
     answer = httpx.post(f"{server}/submit/check", data={"kind": "task", "source": "#" * (2 * MIB)}, cookies=cookie, timeout=30)
-    assert answer.status_code == 403  # the form's own token is missing: it has been read
+    assert answer.status_code == 403  # the form's own token is missing, so the body has been read
 
 
 def test_and_never_more_than_a_zip(server, token):

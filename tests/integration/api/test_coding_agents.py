@@ -1,4 +1,4 @@
-"""The tools for coding agents, through the protocol's own client: over stdio, and at /mcp of a real Daphne."""
+"""The tools for coding agents, through the protocol's own client: over stdio, and at /mcp on a real Daphne."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def judge_next(**of) -> None:
 
 
 async def judged(client: Client, task: str, program: str, **of) -> str:
-    """`verify_program` with this verdict, given while the tool waits."""
+    """Calls `verify_program` with this verdict, which arrives while the tool waits."""
     asked = asyncio.create_task(told(client, "verify_program", task=task, program=program, wait_seconds=60))
     while not await sync_to_async(Run.objects.filter(state="queued", workflow="verify").exists)():
         assert not asked.done(), asked.result()

@@ -1,4 +1,4 @@
-"""The command `stitchwork` as a process of its own against a real Daphne; what a verifier would do is done by the test."""
+"""The command `stitchwork` as a separate process against a real Daphne; the test plays the verifier's part."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def files(tmp_path) -> Path:
 
 @pytest.fixture
 def call(environment, files, monkeypatch, capsys):
-    """Runs a command to its end, in this process: (exit code, stdout, stderr)."""
+    """Runs a command to its end in this process: (exit code, stdout, stderr)."""
     monkeypatch.chdir(files)
     monkeypatch.setattr("stitchwork.api.time.sleep", lambda seconds: None)
 
@@ -48,7 +48,7 @@ def call(environment, files, monkeypatch, capsys):
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
         try:
             code = main(arguments)
-        except SystemExit as ended:  # of argparse
+        except SystemExit as ended:  # from argparse
             code = ended.code
         return code, *capsys.readouterr()
 
@@ -57,12 +57,12 @@ def call(environment, files, monkeypatch, capsys):
 
 @pytest.fixture
 def begin(environment, files):
-    """Starts a command that goes on while the test does something else."""
+    """Starts a command that keeps running while the test does something else."""
     started: list[subprocess.Popen] = []
 
     def run(*arguments: str) -> subprocess.Popen:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        # As from a terminal: what a shell starts in the background begins with Ctrl-C ignored.
+        # As from a terminal: a shell's background processes start with Ctrl-C ignored.
         streams["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
         started.append(subprocess.Popen([*COMMAND, *arguments], env=environment | {"PYTHONPATH": str(ROOT)}, cwd=files, **streams))
         return started[-1]
@@ -74,7 +74,7 @@ def begin(environment, files):
 
 
 def submitted(**of) -> Run:
-    """The run that the command has started."""
+    """Returns the run that the command has started."""
     deadline = time.monotonic() + 60
     while not (found := Run.objects.filter(**of).first()):
         assert time.monotonic() < deadline, "nothing was submitted"
@@ -83,7 +83,7 @@ def submitted(**of) -> Run:
 
 
 def judged(begin, *arguments: str, **of) -> tuple[int, str, str]:
-    """`stitchwork verify` to its end, with this verdict."""
+    """Runs `stitchwork verify` to its end, with this verdict."""
     process = begin("verify", "task.py", "mine.py", *arguments)
     finish(submitted(state="queued"), **of)
     out, err = process.communicate(timeout=60)
@@ -273,7 +273,7 @@ def test_login_keeps_the_token_for_its_owner_alone(call, server, token, tmp_path
     assert code == 0 and "alice in team alice (owner), may read, submit, verify" in out and token not in out + err
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600 and stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
     assert call("runs", **empty)[0] == 0
-    assert call("runs", STITCHWORK_URL="http://127.0.0.1:9", STITCHWORK_TOKEN="")[0] == 2  # its token goes nowhere else
+    assert call("runs", STITCHWORK_URL="http://127.0.0.1:9", STITCHWORK_TOKEN="")[0] == 2  # its token is not sent anywhere else
     assert "there is no token for http://127.0.0.1:9" in call("runs", STITCHWORK_URL="http://127.0.0.1:9", STITCHWORK_TOKEN="")[2]
     wrong = call("login", server, stdin="sw_wrong\n", **empty)
     assert wrong[0] == 2 and "unknown, revoked or expired" in wrong[2] and call("runs", **empty)[0] == 0
@@ -298,7 +298,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "djang
 
 
 def test_it_needs_neither_torch_nor_django(environment):
-    """As on a laptop: the package alone, with httpx."""
+    """As on a laptop: only the package, with httpx."""
     alone = environment | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", LAPTOP], env=alone, cwd="/", capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

@@ -63,7 +63,7 @@ def test_events_come_while_they_are_written(client, run):
             if said.kind == "end":
                 break
             seen.append(int(said.id))
-            if seen[-1] == 20:  # everything that was: what follows is written while we look
+            if seen[-1] == 20:  # everything so far: what follows is written while the test watches
                 write_the_end(run)
     run.refresh_from_db()
     assert seen == list(range(1, run.last_seq + 1)) and run.last_seq > 20
@@ -122,7 +122,7 @@ def test_a_revoked_token_reads_no_further(server, token, run):
 
 @pytest.mark.slow
 def test_streams_hold_no_thread(client, server, run):
-    """Forty viewers that wait for news: threads of the server's process stay as few as they were."""
+    """Forty viewers that wait for news: the number of threads in the server's process stays as low as before."""
     sample_run.play(run, stop_after=20)
     process = _pid_of(server)
     opened = [client.stream("GET", STREAM.format(run.pk)) for _ in range(40)]
@@ -142,7 +142,7 @@ def _first(stream) -> None:
 
 
 def _pid_of(server: str) -> int:
-    """Finds the pid of the Daphne that listens there, by the port among its arguments."""
+    """Finds the pid of the Daphne that listens on this port, by its arguments."""
     port = f"tcp:port={server.rpartition(':')[2]}:"
     return next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if port in _read(path))
 

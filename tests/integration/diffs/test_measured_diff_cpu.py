@@ -33,9 +33,9 @@ def test_what_each_hunk_is_worth(tmp_path):
     measured = start(old, new, "quick", by=run.created_by)
 
     async def work() -> None:
-        client = Verifier("cpu", prepared(tmp_path))  # the usual time for timing: with one second a busy machine's intervals reach from 0.6 to 5
+        client = Verifier("cpu", prepared(tmp_path))  # the usual timing budget: with one second, intervals on a busy machine reach from 0.6 to 5
         try:
-            for _ in range(3):  # what a busy machine made inconclusive is asked again, as a person would
+            for _ in range(3):  # an inconclusive result on a busy machine is requested again, as a person would do
                 rows = [row async for row in MeasuredHunk.objects.filter(measured=measured, state="queued")]
                 for row in rows:
                     await execute(client, None, row.pk, row.attempt)
@@ -48,7 +48,7 @@ def test_what_each_hunk_is_worth(tmp_path):
     said = {number: (row.status, row.message, effect_of(row).text) for number, row in rows.items()}
     assert rows[3].low > 1.5, said  # forty times the work
     assert rows[0].low > 1.5, said
-    assert rows[4].low < rows[3].low / 4 and rows[4].status == "passed", said  # one copy, which a light task may feel as half of its time
+    assert rows[4].low < rows[3].low / 4 and rows[4].status == "passed", said  # one copy, which can be half of a light task's time
     assert effect_of(rows[1]).text == "no effect" and "cannot be reverted alone" in effect_of(rows[2]).text
     assert rows[5].status == "passed" and rows[5].low < 1.2, said
     assert rows[3].result is not None

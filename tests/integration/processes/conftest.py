@@ -9,7 +9,7 @@ from tests.integration.processes.stack import Browser, Stack, prepared
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory) -> Iterator[Stack]:
-    """One installation for all tests that leave it running; each starts runs of its own on it, and what it kills comes back."""
+    """One installation for all tests that leave it running; each starts its own runs on it, and the processes that it kills come back."""
     stack = Stack(prepared(tmp_path_factory.mktemp("stack") / "data")).start()
     yield stack
     stack.stop()

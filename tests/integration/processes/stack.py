@@ -55,7 +55,7 @@ class Stack:
             self.process.wait(60)
             self.process.stdout.close()
             self.process = None
-        # Nobody asked for what their role may not do (webapp/roles.py).
+        # Nobody requested anything that their role forbids (webapp/roles.py).
         log = self.data / "log" / "postgres.log"
         refused = [line for line in log.read_text(errors="replace").splitlines() if REFUSED in line] if log.exists() else []
         assert not refused, refused[:5]
@@ -77,18 +77,18 @@ class Stack:
         return Browser(self)
 
     def take_link(self) -> str:
-        """A sign-in link that nobody has used: the one of the start, or a new one."""
+        """Returns an unused sign-in link: the one from the start, or a new one."""
         link, self.link = self.link, ""
         return link or self.manage("signin_link").strip()
 
     def process_of(self, name: str) -> int:
-        """The pid of "web", "orchestrator" or "verifier"."""
+        """Returns the pid of "web", "orchestrator" or "verifier"."""
         words = {"web": "daphne", "orchestrator": "orchestrator", "verifier": "verifier"}[name]
         (pid,) = [pid for pid in children(self.process.pid) if words in command_of(pid).split("\0")]
         return pid
 
     def parties(self) -> list[int]:
-        """Processes in which strangers' code runs, or is about to."""
+        """Returns the processes that run strangers' code, or are about to."""
         return [
             pid
             for pid in descendants(self.process_of("verifier"))
@@ -108,7 +108,7 @@ class Stack:
 
 
 class Browser:
-    """Somebody who signed in by the one-time link, without scripts."""
+    """A user who signed in with the one-time link, without scripts."""
 
     def __init__(self, stack: Stack):
         self.stack = stack
@@ -130,7 +130,7 @@ class Browser:
             return answer.read().decode()
 
     def submit(self, path: str, **fields: str) -> str:
-        """Start a run through a page's form; returns its id."""
+        """Starts a run through a page's form; returns its id."""
         self.get(path)
         self.post(path, **fields)
         found = re.search(r"/runs/([0-9a-f-]{36})/", self.url)
@@ -142,8 +142,8 @@ class Browser:
 
 
 def prepared(data: Path) -> Path:
-    """The data directory `data`, as an installation that was started before has it: a copy of one that was prepared once for all these tests. What
-    starts on an empty directory is tested in test_life.py."""
+    """Creates the data directory `data` in the state of an installation that was started before: a copy of one that was prepared once for all these
+    tests. test_life.py tests a start on an empty directory."""
     return data if os.environ.get("DATABASE_URL") else data_directory(data)
 
 
@@ -154,7 +154,7 @@ def free_port() -> int:
 
 
 def command_of(pid: int) -> str:
-    """Arguments, separated by NUL; "" where the process is gone or a zombie."""
+    """Returns the arguments, separated by NUL; "" if the process is gone or a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""`kill -9` of the orchestrator while a model answers: the run goes on from its journal, asks that one question again, and both count."""
+"""`kill -9` of the orchestrator while a model answers: the run continues from its journal, repeats only that request, and both are counted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SlowModel(BaseHTTPRequestHandler):
         for piece in PIECES[: 2 if first else 3]:
             self._send({"choices": [{"index": 0, "delta": {"content": piece}}], "model": "slow-1"})
         if first:
-            threading.Event().wait(300)  # until the process that asked is dead; the thread ends with the test
+            threading.Event().wait(300)  # until the requesting process is dead; the thread ends with the test
             return
         self._send({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
         self._send({"choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": 20}})

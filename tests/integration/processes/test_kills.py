@@ -1,4 +1,4 @@
-"""`kill -9` in the middle of a run: it goes on, or ends in a named state, with every event that was shown, and no verdict twice."""
+"""`kill -9` in the middle of a run: it continues, or ends in a named state, with every event that was shown and no duplicate verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def get_init_inputs():
     return []
 """
 RIGHT = TASK.replace("class Model(", "class ModelNew(")
-WRONG = RIGHT.replace("x * 2.0", "x * 2.5")  # has its verdict at the first trial, without minutes of timing
+WRONG = RIGHT.replace("x * 2.0", "x * 2.5")  # gets its verdict at the first trial, without minutes of timing
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -39,7 +39,7 @@ def start_run(browser: Browser, title: str, program: str = WRONG) -> str:
 
 
 def shown(stack: Stack, browser: Browser, run: str, stage: str) -> list[dict]:
-    """Events as a page has them once the verification of the program has come to `stage`."""
+    """Events as a page has them once the verification of the program has reached `stage`."""
 
     def look() -> list[dict] | None:
         events = browser.events(run)
@@ -51,12 +51,12 @@ def shown(stack: Stack, browser: Browser, run: str, stage: str) -> list[dict]:
 
 
 def finished(stack: Stack, browser: Browser, run: str, before: list[dict]) -> list[dict]:
-    """The whole trace, checked: what was shown is still there, nothing is missing, no verdict twice, and the end has a name."""
+    """Returns the whole trace, checked: everything shown is still there, nothing is missing, no verdict is duplicated, and the end has a name."""
 
     def look() -> list[dict] | None:
         try:
             events = browser.events(run)
-        except (urllib.error.URLError, ConnectionError):  # the web process is being started again
+        except (urllib.error.URLError, ConnectionError):  # the web process is restarting
             return None
         return events if any(e["kind"] == "run.finished" for e in events) else None
 
@@ -100,7 +100,7 @@ def test_kill(stack, person, name):
 
 
 def test_kill_everything_that_runs_strangers_code(stack, person):
-    """The runner, and with it the reference: the verdict blames nobody wrongly, or the run says that the host failed."""
+    """Kills the runner, and with it the reference: the verdict blames nobody wrongly, or the run says that the host failed."""
     run = start_run(person, "kill runner")
     before = shown(stack, person, run, "queue")
     parties = stack.await_true(stack.parties, "a confined process")

@@ -1,4 +1,4 @@
-"""Starting and stopping the whole: one line, nothing left behind, everything kept."""
+"""Starting and stopping an installation: one line, nothing left behind, everything kept."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_stop_in_the_middle_of_a_run_loses_nothing(own):
     before = shown(own, browser, run, "queue")
     own.stop()
     own.start()
-    events = finished(own, browser, run, before)  # the session goes on, too
+    events = finished(own, browser, run, before)  # the session continues, too
     assert any(e["kind"] == "run.resumed" for e in events)
 
 
@@ -74,7 +74,7 @@ def test_the_ready_line_is_the_only_one_and_its_link_works_once(new):
 
 
 def test_the_command_on_the_page_makes_a_link_as_it_stands(stack):
-    """Typed into a shell that knows nothing of this installation's DATA_DIR and PORT."""
+    """Typed into a shell that knows neither DATA_DIR nor PORT of this installation."""
     with urllib.request.urlopen(f"{stack.base}/sign-in/") as answer:
         command = unescape(re.search(r'id="link-command">([^<]+)<', answer.read().decode())[1])
     known = {name: value for name, value in stack.environment.items() if name not in ("DATA_DIR", "PORT", "BASE_URL")}

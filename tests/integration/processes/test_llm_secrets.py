@@ -1,4 +1,4 @@
-"""The key of a language model in a whole installation, with a server that repeats it: it is in the orchestrator's environment and nowhere else."""
+"""A language model's key in a whole installation, with a server that repeats it: the key is in the orchestrator's environment and nowhere else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KEY = "sk-planted-5d0a93c2e7f14b68"
 
-# The task looks for the key wherever it is executed, and is not sound where it finds it: then no model is ever asked.
+# The task looks for the key wherever it runs, and is unsound if it finds it: then no model is ever asked.
 NOSY = f"""import glob
 import os
 
@@ -48,7 +48,7 @@ PROGRAM = WRONG.partition("def get_inputs")[0]  # wrong, so that its verdict tak
 
 @contextmanager
 def server() -> Iterator[tuple[str, list[Asked]]]:
-    """Refuses the first request, breaks the second off, and answers the others; each time it says what it was sent."""
+    """Refuses the first request, breaks off the second, and answers the others; every response repeats what it was sent."""
 
     async def refuse(asked, writer):
         await reply({"error": {"message": f"these headers are not enough: {json.dumps(asked.headers)}"}}, "401 X")(asked, writer)
@@ -125,7 +125,7 @@ def test_the_key_is_in_the_orchestrator_and_nowhere_else(tmp_path):
 
 
 def submitted(stack: Stack) -> str:
-    """A run with the model as Coder and Judge, made by what the pages use."""
+    """A run with the model as Coder and Judge, made by the code that the pages use."""
     (stack.data / "task.py").write_text(NOSY)
     made = stack.manage(
         "shell", "-v", "0", "-c",
@@ -138,12 +138,12 @@ def submitted(stack: Stack) -> str:
 
 
 def kinds(stack: Stack, run: str) -> dict[str, dict]:
-    """The last payload of each kind of event."""
+    """Returns the last payload of each kind of event."""
     return dict(stack.query("SELECT kind, payload FROM runs_event WHERE run_id = %s ORDER BY seq", run))
 
 
 def tables_with(stack: Stack, text: str) -> list[str]:
-    """Tables with a row that holds the text, as it is or as bytes."""
+    """Returns the tables with a row that contains the text, as it is or as bytes."""
     found = []
     for (name,) in stack.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
         looks = f'SELECT 1 FROM "{name}" t WHERE t::text LIKE %s OR t::text LIKE %s LIMIT 1'

@@ -1,4 +1,4 @@
-"""A verifier on another host needs Postgres and nothing else: the only link of its network namespace leads to one with Postgres alone.
+"""A verifier on another host needs Postgres and nothing else: its network namespace's only link leads to a namespace with only Postgres.
 
 Three hosts: this one with web and orchestrator, one with Postgres, one with the verifier. Nobody forwards packets, so from the third one Postgres's
 TCP port is all that there is.
@@ -59,7 +59,7 @@ class Hosts:
             ip("-n", name, "link", "set", device, "up")
 
     def inside(self, name: str) -> list[str]:
-        """A command's prefix. Not `ip netns exec`: that one hides the control groups."""
+        """Returns a command's prefix. `ip netns exec` is not used because it hides the control groups."""
         return ["nsenter", f"--net=/run/netns/{name}", "--"]
 
     def remove(self) -> None:
@@ -83,7 +83,7 @@ def hosts():
 
 @pytest.fixture(scope="module")
 def urls(hosts, tmp_path_factory):
-    """Postgres alone on its host; its URL as web sees it and as the verifier sees it."""
+    """Postgres alone on its host; its URLs as seen by web and by the verifier."""
     try:
         programs, prefix = binaries(18), as_unprivileged()
     except PostgresError as error:
@@ -122,7 +122,7 @@ def web(urls, tmp_path):
 
 @pytest.fixture
 def far_verifier(hosts, urls, web, tmp_path):
-    """`manage.py verifier` on the third host, with a data directory of its own; it starts after the web has made the tables."""
+    """Runs `manage.py verifier` on the third host, with its own data directory; it starts after the web process has created the tables."""
     data = tmp_path / "far"
     kept = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "DATA_DIR", "PORT", "DATABASE_URL")}
     environment = kept | {"DATABASE_URL": urls[1], "DATA_DIR": str(data)}
@@ -158,7 +158,7 @@ print(json.dumps(reached))
 
 def test_a_verifier_elsewhere_needs_only_postgres(hosts, urls, web, far_verifier, tmp_path):
     process, data, log = far_verifier
-    # From there, of everything here and of Postgres's host, one port answers.
+    # From there, a single port responds on all of this host and Postgres's host.
     port = int(urls[1].rsplit(":", 1)[1].partition("/")[0])
     places = [hosts.db_far, hosts.db_near, hosts.near, "127.0.0.1"]
     asked = [sys.executable, "-c", REACH, json.dumps(places), json.dumps([port, web.port, 22, 80, 111])]
@@ -178,7 +178,7 @@ def test_a_verifier_elsewhere_needs_only_postgres(hosts, urls, web, far_verifier
     rows = web.query("SELECT status, device_id, result_id IS NOT NULL FROM runs_verification WHERE run_id = %s AND kind = 'verify'", run)
     assert rows == [("wrong_result", device, True)]
     assert any(event["kind"] == "verification.stage" and event["payload"]["stage"] == "correctness" for event in events)
-    # It kept to its own data directory, and the web's has no trace of a verification.
+    # It wrote only to its own data directory, and the web's shows no trace of a verification.
     assert (data / "verifier" / "builds").is_dir()
     assert not (web.data / "verifier" / "builds").exists()
     assert PASSWORD not in log.read_text()

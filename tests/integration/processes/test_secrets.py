@@ -1,4 +1,4 @@
-"""A secret in the environment of web, orchestrator, verifier and judge, and in the data directory: a task that looks for it does not find it."""
+"""A secret in the environment of web, orchestrator, verifier and judge, and in the data directory: a task that searches for it does not find it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(600)
 
 SECRET = "sk-planted-9f1c77"
 
-# What it says comes back in the refusal of the task: that it looked, how far it came, and what it found.
+# The refusal of the task reports its findings: that it searched, how far it got, and what it found.
 NOSY = f"""import glob
 import os
 import socket

@@ -19,7 +19,7 @@ def reached(stack: Stack, browser: Browser, run: str, kind: str, **payload) -> l
     def look() -> list[dict] | None:
         try:
             events = browser.events(run)
-        except OSError:  # the web process is being started again
+        except OSError:  # the web process is restarting
             return None
         return events if any(e["kind"] == kind and payload.items() <= e["payload"].items() for e in events) else None
 
@@ -29,7 +29,9 @@ def reached(stack: Stack, browser: Browser, run: str, kind: str, **payload) -> l
 @pytest.mark.timed
 def test_softmax_survives_four_kills(stack, person, monkeypatch):
     monkeypatch.setattr(stack_module, "PATIENCE", 1200.0)
-    task = (ROOT / "examples" / "softmax.py").read_text().replace("1536, 4096", "256, 2048")  # what is killed is the same, and is there again sooner
+    task = (
+        (ROOT / "examples" / "softmax.py").read_text().replace("1536, 4096", "256, 2048")
+    )  # the same processes are killed, and they come back sooner
     assert "256, 2048" in task
     run = person.submit(
         "/submit/",

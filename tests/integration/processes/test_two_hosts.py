@@ -1,4 +1,5 @@
-"""docs/how-to/two-hosts.md, followed literally as far as one machine can: its commands, with names and ports of this machine in place of the page's.
+"""docs/how-to/two-hosts.md, followed literally as far as one machine allows: its commands, with this machine's names and ports in place of the
+page's.
 
 The GPU host is a second data directory; its device is the CPU. Postgres is Debian's where it is installed, else the wheel's.
 """
@@ -39,7 +40,7 @@ def programs() -> Path:
 
 @pytest.fixture
 def postgres(tmp_path_factory) -> Iterator[tuple[int, str]]:
-    """A server of its own with step 1 done; its port, and the administrator's URL without a database."""
+    """A separate server on which step 1 is done; its port, and the administrator's URL without a database."""
     try:
         where, prefix = programs(), as_unprivileged()
     except PostgresError as error:
@@ -70,7 +71,7 @@ def postgres(tmp_path_factory) -> Iterator[tuple[int, str]]:
 
 
 class Host:
-    """A shell on one of the hosts: a data directory of its own, and of this machine nothing that would give it more."""
+    """A shell on one of the hosts: it has its own data directory, and nothing of this machine that would give it more."""
 
     def __init__(self, data: Path, names: dict[str, str]):
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABASE", "DJANGO", "STITCHWORK", "PORT", "BASE_URL"))}
@@ -84,7 +85,7 @@ class Host:
         return block
 
     def start(self, *parts: str, **environment: str) -> subprocess.Popen:
-        """The commands of the blocks in one shell, the last of which goes on."""
+        """Runs the commands of the blocks in one shell; the last command keeps running."""
         *before, last = "".join(map(self.said, parts)).rstrip("\n").split("\n")
         with self.log.open("ab") as log:
             script = "\n".join([*before, f"exec {last}"])
@@ -115,7 +116,7 @@ def test_the_page_is_followed_to_a_verdict(postgres, tmp_path):
     pages.environment |= {"PORT": str(web)}
     exports = "".join(line for line in exports_and_start.splitlines(keepends=True) if line.startswith("export "))
     running = [pages.start(exports_and_start)]
-    stack = Stack(tmp_path / "pages", DATABASE_URL=f"{admin}/stitchwork")  # to look at what the page's commands did
+    stack = Stack(tmp_path / "pages", DATABASE_URL=f"{admin}/stitchwork")  # to inspect the effects of the page's commands
     stack.port, stack.base = web, f"http://127.0.0.1:{web}"
     try:
         stack.link = stack.await_true(lambda: re.search(r"ready: (\S+)", pages.log.read_text()), f"ready: {pages.log.read_text()}")[1]

@@ -1,4 +1,4 @@
-"""The commands as people type them: a server process, and a training against it that is interrupted and continued."""
+"""The commands as people type them: a server process, and a training run against it that is interrupted and resumed."""
 
 from __future__ import annotations
 

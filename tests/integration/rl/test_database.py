@@ -1,4 +1,4 @@
-"""Runs of a database become rows only where their team agreed, and no longer once it took that back."""
+"""Runs in a database become rows only if their team agreed, and no longer once the team withdrew its consent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With the real verifier on the CPU: the filter of synthetic tasks, and an episode whose programs are wrong in several ways."""
+"""The real verifier on the CPU: the filter for synthetic tasks, and an episode whose programs are wrong in several ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of transformers is trained, continued and merged; what is merged answers as the trained one does. CPU, in single precision."""
+"""A transformers model is trained, resumed and merged; the merged model answers like the trained one. On the CPU, in single precision."""
 
 from __future__ import annotations
 

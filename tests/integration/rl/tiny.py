@@ -1,4 +1,4 @@
-"""A model of transformers that is made on the spot."""
+"""A transformers model that is created for the test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 
 def tiny_model(template: str | None = None):
-    """A llama of a few thousand weights that knows single characters."""
+    """Creates a llama of a few thousand weights that knows single characters."""
     vocabulary = {token: n for n, token in enumerate(["<end>", "?", "\n", *map(chr, range(32, 127))])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")

@@ -1,5 +1,5 @@
-"""Parties without a sandbox and without 2 s of importing torch: forked from one process that has imported it. For judging confinement, memory limits
-and a fresh interpreter are tested with real parties.
+"""Parties without a sandbox and without the 2 s that importing torch takes: forked from one process that has imported it. They suit tests of what a
+judge decides; confinement, memory limits and a fresh interpreter are tested with real parties.
 
     python forked.py FD    the process that forks; its other half is `Nursery`
 """
@@ -37,7 +37,7 @@ MESSAGE = 1 << 20
 
 
 class Nursery:
-    """The forking process, as a test sees it."""
+    """The forking process, as seen by a test."""
 
     def __init__(self) -> None:
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -50,7 +50,7 @@ class Nursery:
 
     def ask(self, message: dict[str, Any], fds: list[int]) -> Any:
         with self.lock:
-            if not self.open:  # and with it all that it forked
+            if not self.open:  # and with it everything that it forked
                 return -signal.SIGKILL
             socket.send_fds(self.sock, [json.dumps(message).encode()], fds)
             answer = self.sock.recv(MESSAGE)
@@ -98,13 +98,13 @@ class Forked:
 
 
 def forked_device(device: Device) -> None:
-    """A device with one thread for each side: nothing is timed, and spinning threads would take the processor from other tests."""
+    """A device with one thread per side: nothing is timed, and spinning threads would take the processor from other tests."""
     device.threads = 1  # type: ignore[attr-defined]
     device.open()
 
 
 class ForkingPool(Pool):
-    """A pool whose parties are forked on demand, so that none is kept waiting."""
+    """A pool whose parties are forked on demand, so none is kept in reserve."""
 
     def __init__(self, device: Device, limits: Limits, nursery: Nursery, builder_binds: list[Bind] | None = None):
         super().__init__(device, limits, spares=0, builder_binds=builder_binds)

@@ -1,4 +1,4 @@
-"""Sources of a hostile program's attempts from inside the sandbox: every attempt is made, and the exception at the end says which ones worked."""
+"""Sources for a hostile program's attempts from inside the sandbox: every attempt is made, and the final exception says which ones worked."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ GROUPS = {"network": NETWORK, "processes": PROCESSES, "files": FILES, "kernel": 
 
 
 def prober(program: str, group: str, facts: dict[str, Any]) -> str:
-    """`program` (a softmax `ModelNew`) whose forward makes the attempts of `group` and raises their results."""
+    """Returns `program` (a softmax `ModelNew`) with a forward that makes the attempts of `group` and raises their results."""
     body = GROUPS[group].strip()
     if group == "processes":  # a helper that its last line needs
         body, _, helper = body.rpartition("\n\n\n")

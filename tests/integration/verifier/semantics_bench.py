@@ -1,5 +1,5 @@
-"""Trials of a program without build and timing: these tests are decided before anything is measured. On the CPU its parties are forked
-(forked.py), except where a test asks for confined ones."""
+"""Trials of a program without build and timing: these tests are decided before anything is measured. On the CPU its parties are forked (forked.py),
+unless a test requests confined ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Semantics:
 
 
 def task(forward: str, inputs: str = "torch.rand(64, 256)", init: str = "", extra: str = "") -> str:
-    """KernelBench's format. `forward` is the body, its lines beginning at no indentation; `init` the constructor's; arguments are x, y, z."""
+    """Returns a task in KernelBench's format. `forward` is the unindented body, `init` is the constructor's; arguments are x, y, z."""
     body = "\n".join("        " + line for line in forward.splitlines())
     start = "\n".join("        " + line for line in init.splitlines())
     names = ", ".join("xyz"[: inputs.count(";") + 1])

@@ -1,4 +1,4 @@
-"""Work that starts before it is timed, with real processes: baselines that compile during the program's trials, processes that import torch."""
+"""Work that starts before it is timed, with real processes: baselines that compile during the program's trials, and processes that import torch."""
 
 import pytest
 from semantics_bench import Semantics, task
@@ -12,7 +12,7 @@ from verifier.limits import GIB, Limits
 from verifier.timing.intervals import Repeatability
 from verifier.timing.tournament import Tournament
 
-INIT = "self.norm = nn.BatchNorm1d(256)"  # with a state that calls move on
+INIT = "self.norm = nn.BatchNorm1d(256)"  # with state that calls change
 LIMITS = Limits(memory=3 * GIB, full_timing=0.2, correctness=0.1, load=60, call=60)
 
 
@@ -28,7 +28,7 @@ class Watched(Tournament):
 
 @pytest.fixture
 def tournament(request, tmp_path, monkeypatch):
-    """Makes one whose program has been tried; at the end no process is left. Only processes of a judge's own can be timed."""
+    """Creates a judge whose program has been tried; no process is left at the end. Only a judge's own processes can be timed."""
     timed = request.node.get_closest_marker("timed") is not None
     bench = Semantics(tmp_path, limits=LIMITS, nursery=None if timed else request.getfixturevalue("nursery"))
     bench.pool.spares = 0
@@ -128,7 +128,7 @@ def test_processes_that_will_be_taken_import_torch_meanwhile(tmp_path):
         pool.stock(1)
         assert pool.waiting == [first, second], "there are enough"
         first.spawned.kill()
-        pool.settle()  # a dead process does not keep anybody waiting either
+        pool.settle()  # a dead process does not keep anything waiting either
         first.spawned.process.wait()
         pool.stock(2)
         assert len(pool.waiting) == 2 and pool.waiting[0] is second

@@ -1,4 +1,4 @@
-"""A hostile program's attempts from inside the sandbox, as real verifications without the static stage: none works, and the host agrees."""
+"""A hostile program's attempts from inside the sandbox, as real verifications without the static stage: none works, and the host confirms it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET = f"planted-{uuid.uuid4().hex}"
 
 @pytest.fixture
 def host():
-    """Parts of the host that a party must not reach: listening sockets, a process with a secret, a file beside its own /tmp."""
+    """Parts of the host that a party must not reach: listening sockets, a process with a secret, a file outside its own /tmp."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         abstract = f"stitch-{uuid.uuid4().hex}"
@@ -69,12 +69,12 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
     assert report.status == "crashed" and "ValueError" in report.message, report.message
     found = re.search(r"worked (\[.*\]), refused (\d+)", report.message)
     assert found, report.message
-    # In a checkout below /tmp a party sees its own, private /tmp around the package; the host's side of it is looked at below.
+    # In a checkout below /tmp, a party sees its own, private /tmp around the package; the host's side of it is checked below.
     private = f" in {root}:" if root.is_relative_to("/tmp") else None
     worked = [attempt for attempt in json.loads(found[1]) if private is None or private not in attempt]
     assert not worked, worked
     assert int(found[2]) >= {"network": 25, "processes": 40, "files": 100, "kernel": 60}[group]
-    # The host agrees: nobody called, nobody was signalled, nothing was written, and the judge is the same.
+    # The host confirms it: no connection, no signal, no written file, and the same judge.
     for listener in host["listeners"]:
         with pytest.raises(BlockingIOError):
             listener.accept()
@@ -103,7 +103,7 @@ def test_every_layer_is_named(open_bench):
 
 
 def parties(judge: int) -> list[int]:
-    """Confined processes of a judge: other parties than the one that asks."""
+    """Confined processes of a judge, other than the party that asks."""
     tree: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Bad input: every task that cannot run gets a problem with a line and a cause, and the service goes on."""
+"""Bad input: every task that cannot run gets a problem with a line and a cause, and the service continues."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_flags(quick):
 
 @pytest.mark.timed
 def test_inputs_for_which_the_task_returns_another_number_of_tensors_are_no_fault_of_the_program(bench):
-    """The task's own inputs are positive; a distribution with negative ones is left out, as the task does not say what they give."""
+    """The task's own inputs are positive; a distribution with negative ones is left out because the task does not define their results."""
     task = forward("return (x * 2, x) if bool((x < 0).any()) else (x * 2,)")
     report = bench.verify(task.replace("class Model", "class ModelNew"), task=task)
     assert report.status == "passed", report.message

@@ -1,4 +1,4 @@
-"""Builds run beside the reference: a failure ends the rest, raw kernels need no torch, extensions take torch's own way."""
+"""Builds run alongside the reference: a failure ends the rest, raw kernels need no torch, and extensions follow torch's own procedure."""
 
 import time
 
@@ -61,7 +61,7 @@ class ModelNew(nn.Module):
 
 @pytest.fixture
 def workshop(tmp_path):
-    """A pool with headers and a store of its own, for builds alone."""
+    """A pool with its own headers and store, used only for builds."""
     device = open_device("cpu", prepared(tmp_path))
     headers = Headers(tmp_path)
     pool = Pool(device, Limits(build=600, start=300), spares=0, builder_binds=[headers.bind])
@@ -107,7 +107,7 @@ def test_a_raw_source_that_is_computed_is_compiled_by_the_program(workshop):
 
 
 def test_builders_see_no_build_of_others(workshop):
-    """The cache is the judge's: neither its folder nor a way to write to the headers is in the sandbox."""
+    """The cache belongs to the judge: neither its folder nor a way to write to the headers is in the sandbox."""
     pool, store, headers = workshop
     probe = f"""
 import os
@@ -144,7 +144,7 @@ def test_an_extension_is_built_with_slim_headers_then_with_precompiled_ones(work
     _, info = building.result()
     building.close()
     assert info.notes == ["main.cpp: slim headers, precompiled"]
-    # A damaged header is not used, and made again when it is next wanted.
+    # A damaged header is not used, and is rebuilt when it is next requested.
     entry = next(headers.folder.iterdir())
     with open(entry / "stitch_binding.h.gch", "r+b") as file:
         file.truncate(1000)

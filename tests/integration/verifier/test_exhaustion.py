@@ -1,4 +1,4 @@
-"""A program that takes too much of something ends in the right verdict, leaves nothing behind, and the next job runs. Without the static stage."""
+"""A program that exhausts a resource ends in the right verdict and leaves nothing behind, and the next job runs. Without the static stage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_too_many_open_files(strict):
 def test_too_many_threads(strict):
     lines = "import threading, time\nwhile True:\n    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     report = strict.verify(with_forward(lines))
-    assert report.status in ("crashed", "timed_out"), report.message  # the limit of threads, or the clock on a slow machine
+    assert report.status in ("crashed", "timed_out"), report.message  # the thread limit, or the clock on a slow machine
 
 
 def test_a_daemon_does_not_outlive_its_party(strict):
@@ -117,7 +117,7 @@ def test_an_admission_has_a_time_for_all_of_it(strict):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_short_series_of_verifications(tmp_path):
-    """bench/robustness.py with four of its faulty programs: every verdict is as expected, nothing is left. A busy machine is not a fault."""
+    """Runs bench/robustness.py with four of its faulty programs: every verdict is as expected, and nothing is left. A busy machine is not a fault."""
     out = tmp_path / "series.json"
     command = [sys.executable, str(ROOT / "bench" / "robustness.py"), "--device", "cpu", "--count", "8", "--every", "2", "--out", str(out)]
     command += ["--data-dir", str(prepared(tmp_path / "data"))]

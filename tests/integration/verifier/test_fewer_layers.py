@@ -1,4 +1,4 @@
-"""A missing layer is reported, and without a control group the judge counts. On a pool in this process, whose builder imports programs."""
+"""A missing layer is reported, and without a control group the judge counts. Uses a pool in this process, whose builder imports programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build(pool: Pool, source: str) -> PartyFailure:
 
 
 def test_a_fork_bomb_is_counted_and_ends(pool):
-    pool.limits = Limits(build=40, memory=64 * GIB, processes=30)  # pages that parent and child share are counted for both
+    pool.limits = Limits(build=40, memory=64 * GIB, processes=30)  # pages shared by parent and child are counted for both
     failure = build(pool, "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n    time.sleep(0.002)\n")
     assert failure.kind == "memory" and "more than 30 processes" in failure.message
     time.sleep(0.5)
@@ -65,12 +65,12 @@ def test_rules_that_the_kernel_refuses_are_said_to_be_missing(pool, monkeypatch)
 
     def odd(*rest, **more):
         rules = genuine(*rest, **more)
-        return {**rules, "read": [*rules["read"], "/proc/self/ns/user"]}  # of no file system that Landlock could rule
+        return {**rules, "read": [*rules["read"], "/proc/self/ns/user"]}  # in no file system that Landlock could cover
 
     monkeypatch.setattr(sandbox, "rules", odd)
     monkeypatch.setattr(layers, "_failed", {})
     assert any(layer.startswith("Landlock") for layer in layers.protection().layers)
     pool.give_back(pool.take("builder"))
     found = layers.protection()
-    assert any(layer.startswith("Landlock: the kernel has it, and refused the rules") for layer in found.missing)
+    assert any(layer.startswith("Landlock: the kernel supports it but refused the rules") for layer in found.missing)
     assert not any(layer.startswith("Landlock") for layer in found.layers)

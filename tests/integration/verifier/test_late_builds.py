@@ -62,7 +62,7 @@ def raw(flags: str = SIZED, constructor: str = "") -> str:
 VARIANTS = TASK + "\n\ndef get_input_variants():\n    return [[torch.rand(3, 512)], [torch.rand(2, 5, 512)]]\n"
 BY_SHAPE = raw('f"-DSIZE={size}", f"-DROWS={rows}",').replace("kernel(size)", "kernel(size, rows)").replace("found[size]", "found[size, rows]")
 BY_SHAPE = BY_SHAPE.replace("size not in found", "(size, rows) not in found").replace("kernel(x.shape[-1])", "kernel(x.shape[-1], x.shape[0])")
-# Bound by hand, as torch's headers take a minute.
+# Bound by hand because torch's headers take a minute.
 BOUND = """#include <Python.h>
 #include <cmath>
 #include "sizes.h"
@@ -156,7 +156,7 @@ def model(forward: str, backward: str = "None") -> str:
 
 @pytest.fixture
 def tried(quick: Quick, monkeypatch):
-    """Judged up to the clock."""
+    """Judged up to the timing stage."""
 
     def stop(self, trials):
         raise Ended("inconclusive", "tried, and not timed")
@@ -186,7 +186,7 @@ def test_more_than_eight_are_refused_with_what_to_do(tried: Quick):
     report = tried.verify_once(raw('f"-DSIZE={size}", f"-DRANDOM={id(object())}{__import__(\'time\').time_ns()}",'))
     assert report.status == "build_failed" and len(report.build.requests) == 8
     assert "its build number 9 after it was imported, and may ask for 8: 8 of them were 'a raw cpp library' too" in report.message
-    assert "a time, an address or another random text" in report.message
+    assert "a time, an address or other random text" in report.message
 
 
 def test_a_later_source_is_read_as_the_programs_own_text(tried: Quick):
@@ -212,7 +212,7 @@ def test_a_program_that_knows_another_way_goes_on(tried: Quick):
 
 @pytest.mark.parametrize("way", ["out_of_files", "out_of_text"])
 def test_torchs_own_functions_with_files_that_the_program_writes(tried: Quick, way):
-    """The program writes into folders whose names differ in each process."""
+    """The program writes to folders whose names differ in each process."""
     report = tried.verify_once(model(f"{way}(size)"))
     assert report.trials and all(trial.ok for trial in report.trials), report.message
     assert [(one.kind, one.when) for one in report.build.requests] == [("load" if way == "out_of_files" else "load_inline", "construct")]
@@ -225,7 +225,7 @@ def test_a_build_in_the_gradient(tried: Quick):
 
 
 def test_the_same_twice_at_import(tried: Quick):
-    """Under two names, as two getters may ask for it."""
+    """Under two names, as two getters may request it."""
     twice = 'load_inline("once", BOUND, no_implicit_headers=True, extra_include_paths=[str(written(512))])'
     source = model("EARLY[1]") + f"\nEARLY = [{twice}, {twice.replace('once', 'again')}, {twice}]\n"
     report = tried.verify_once(source)
@@ -240,7 +240,7 @@ def test_a_file_that_did_not_come_along(tried: Quick):
 
 
 def test_a_verdict_on_such_a_program(quick: Quick):
-    """Observed as it was timed, and its library counts as its own."""
+    """Observed in the form in which it was timed; its library counts as its own."""
     report = quick.verify(raw())
     assert report.status == "passed" and report.program_class == "custom", report.message
     assert not any(finding.rule == "no-kernel" for finding in report.findings)
@@ -259,7 +259,7 @@ def test_what_is_asked_for_while_it_is_timed_is_tried_first(quick: Quick):
     ("line", "says"),
     [
         ("import cupy", "ModuleNotFoundError: No module named 'cupy'; the verifier's host has no such package: install it there beside torch"),
-        ("TEXT = (Path(__file__).parent / 'kernel.cu').read_text()", "comes without files beside it: keep texts that it reads in the program itself"),
+        ("TEXT = (Path(__file__).parent / 'kernel.cu').read_text()", "comes without other files: keep texts that it reads in the program itself"),
     ],
 )
 def test_what_a_program_misses_on_this_host_is_said_with_what_to_do(tried: Quick, line, says):

@@ -1,4 +1,4 @@
-"""The ledger of `verifier.judge.memory`, counted: at every request of an evaluation, the bytes of all tensors and arenas that the judge has."""
+"""The ledger of `verifier.judge.memory`, counted: at every request of an evaluation, the bytes of all tensors and arenas that the judge holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASK = l1_norm(UNIT // 4096, 1024)
 
 
 def held() -> float:
-    """Counts units of large storages; one that many tensors share counts once."""
+    """Counts units of large storages; one that several tensors share counts once."""
     found = {}
     for thing in gc.get_objects():
         if type(thing) is torch.Tensor:
@@ -37,8 +37,8 @@ def held() -> float:
 
 @pytest.fixture(scope="module", params=["call by call", "in series"])
 def moments(request, tmp_path_factory):
-    """The most units at each kind of request, over an evaluation that passed. Large values are timed call by call; smaller ones in series, each call
-    with memory of its own."""
+    """Returns the maximum units for each kind of request, over an evaluation that passed. Large values are timed call by call, smaller ones in
+    series, where each call has separate memory."""
     large = request.param == "call by call"
     folder = tmp_path_factory.mktemp("memory")
     device = open_device("cpu", prepared(folder))
@@ -98,22 +98,22 @@ def moments(request, tmp_path_factory):
 
 
 OFTEN = 2  # repetitions of the slow count at each moment
-ROOM = 0.3  # units, for what is small
+ROOM = 0.3  # units, for small values
 LEARNT = 8  # units of small values that are kept instead of drawn again: first inputs and expectation, kept draws of a series
 
 
 @pytest.mark.slow
 def test_the_judge_keeps_no_more_than_the_ledger_says(moments):
-    """What its parties hold beside arenas (`eager`, `precise`, outputs of the last call) is left out of the sums."""
+    """The sums exclude what its parties hold besides arenas (`eager`, `precise`, outputs of the last call)."""
     large, moments = moments
     if not large:
-        # The ledger knows no more than what a series takes at most, in the party and in the judge's copies.
+        # The ledger knows only the maximum that a series takes, in the party and in the judge's copies.
         before = max(units for name, units in moments.items() if name.startswith("correctness"))
         assert "timing runner series" in moments
         assert max(moments.values()) - before <= series.series_bytes(2 * UNIT) / UNIT + ROOM, moments
         return
     ledger = Ledger(inputs=1, outputs=1, state=0, eager=0, precise=0)
-    runner = 1  # the outputs of its last call, which the ledger counts
+    runner = 1  # the outputs of its last call, which the ledger includes
     expected = {
         "build reference run": ledger.learning() - 1,
         "correctness reference oracle": ledger.precise_run() - runner,

@@ -1,4 +1,4 @@
-"""The verifier as a library: installed by pip into a virtual environment of its own, used from a folder that is no checkout."""
+"""The verifier as a library: installed by pip into a separate virtual environment, and used from a folder that is not a checkout."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WRONG = PROGRAM.replace("* self.scale", "* self.scale * 1.01")
 
 @pytest.fixture(scope="module")
 def interpreter(tmp_path_factory) -> Path:
-    """Python of a fresh virtual environment that holds this verifier, built and installed by pip. It borrows torch, numpy and pydantic."""
+    """Returns the Python of a fresh virtual environment in which pip has built and installed this verifier. It borrows torch, numpy and pydantic."""
     folder = tmp_path_factory.mktemp("library")
     source = folder / "source"
     shutil.copytree(ROOT / "verifier", source / "verifier", ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""The work of a timed process's calls is attributed from outside: tested without the clock's verdict, which a busy host would spoil."""
+"""The work of a timed process's calls is attributed from outside; this is tested without the clock's verdict, which a busy host would spoil."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verifier.integrity.variants import Variant
 from verifier.judge.session import ReferenceSession
 from verifier.timing.blocks import Side
 
-pytestmark = pytest.mark.timed  # samples mean little where other tests keep every processor busy
+pytestmark = pytest.mark.timed  # samples mean little if other tests keep every processor busy
 
 TASK = task("return torch.relu(x @ y)", "torch.randn(320, 320); torch.randn(320, 320)")
 HELPER = Path(inline_helper.__file__).read_text()

@@ -1,4 +1,4 @@
-"""Packages that a host finds through PYTHONPATH reach a party, which runs isolated, and its end leaves them where they are."""
+"""Packages that a host finds through PYTHONPATH reach a party, which runs isolated, and the party's end leaves them in place."""
 
 import os
 import subprocess

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from verifier_bench import PROGRAM
 
-# A single slow thread: others would spin for a millisecond after it, on a processor that the fetching process needs on a host with two.
+# A single slow thread: others would spin for a millisecond after it, on a processor that the fetching process needs on a host with two processors.
 SLOW = PROGRAM.replace(
     "return torch.softmax(x, dim=-1)", "for _ in range(300):\n            self.scale.sum()\n        return torch.softmax(x, dim=-1)"
 )

@@ -70,7 +70,7 @@ def test_outputs_are_the_programs_own_memory(semantics):
     kept = semantics.changed(
         plain, "return x *", "if not hasattr(self, 'y'):\n            self.y = torch.empty_like(x)\n        return torch.mul(x, 1.0, out=self.y) *"
     )
-    assert not kept.wrong  # a buffer of its own that is not handed out
+    assert not kept.wrong  # a private buffer that is not returned
     handed = semantics.changed(
         plain, "return x *", "if not hasattr(self, 'y'):\n            self.y = torch.empty_like(x)\n        return self.y.copy_(x)\n        x *"
     )
@@ -104,7 +104,7 @@ def test_the_task_may_change_its_inputs_and_its_state(semantics):
     frozen = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)")
     assert "bn.running" in frozen.wrong
     evaluated = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)", mode="eval")
-    assert evaluated.wrong  # there the running statistics normalise
+    assert evaluated.wrong  # in that mode the running statistics normalise
 
 
 def test_weights_that_are_taken_for_granted(semantics):
@@ -133,7 +133,7 @@ def test_random_numbers_are_the_same_in_fp64(semantics):
 
 @pytest.mark.slow
 def test_decisions_that_rounding_makes(semantics):
-    # Half of the pairs are equal but for rounding, so the index of the larger one is PyTorch's own accident.
+    # Half of the pairs are equal except for rounding, so the index of the larger one is an accident of PyTorch's.
     task_source = task("s = (x * y).sum(-1)\nreturn (s.view(2, -1)).argmax(0)", "torch.rand(4096, 64); torch.rand(4096, 64)").replace(
         "return [torch.rand(4096, 64), torch.rand(4096, 64)]",
         "a, b = torch.rand(2048, 64), torch.rand(2048, 64)\n    return [torch.cat([a, a.flip(-1)]), torch.cat([b, b.flip(-1)])]",

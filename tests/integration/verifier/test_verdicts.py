@@ -150,7 +150,7 @@ def test_tuples_and_integers(bench):
 
 
 def test_a_clock_that_is_stopped_is_not_believed(bench):
-    # Work that goes on in a thread after forward has returned does not pass.
+    # Work that continues in a thread after forward has returned does not pass.
     late = PROGRAM.replace(
         "return torch.softmax(x, dim=-1) * self.scale",
         "import threading, time\n        y = torch.empty_like(x)\n        scale = self.scale.detach()\n"

@@ -83,7 +83,7 @@ NOISY_PROGRAM = NOISY_TASK.replace("class Model(", FOLDED).replace("self.first(x
 
 
 class Bench:
-    """Runs jobs on one event loop, in a data directory that was prepared. `options`: of the verifier."""
+    """Runs jobs on one event loop, in a prepared data directory. `options`: of the verifier."""
 
     def __init__(self, folder: Path, limits: Limits = LIMITS, **options):
         self.loop = asyncio.new_event_loop()
@@ -105,7 +105,7 @@ class Bench:
         return result.admission
 
     def verify(self, program: str, task: str = TASK, **options):
-        """Returns the report. A verdict that other work on the machine made inconclusive is requested again, as workflows do
+        """Returns the report. A verdict that other work on the machine made inconclusive is requested again, as in workflows
         (agents/workflows/measuring.py), with fresh seeds: a test that demands `passed` still gets nothing else."""
         for _ in range(ATTEMPTS - 1):
             report = self.verify_once(program, task, **options)
@@ -121,7 +121,7 @@ class Bench:
 
 
 class Quick(Bench):
-    """The same in this process, with forked parties: for trusted sources that are judged before the clock. No judge has to start."""
+    """Does the same in this process, with forked parties: for trusted sources that are judged before the clock. No judge has to start."""
 
     def __init__(self, folder: Path, nursery: Nursery):
         device = open_device("cpu", prepared(folder))
@@ -139,7 +139,7 @@ class Quick(Bench):
 
 
 def forward(body: str, head: str = "") -> str:
-    """A task whose forward has `body`, which begins on line 7 (after `head`'s lines)."""
+    """Returns a task whose forward has `body`, which begins on line 7 (after `head`'s lines)."""
     lines = "\n".join("        " + line for line in body.splitlines())
     return (
         f"import torch\nimport torch.nn as nn\n{head}\n\nclass Model(nn.Module):\n    def forward(self, x):\n{lines}\n\n\n"
@@ -148,7 +148,7 @@ def forward(body: str, head: str = "") -> str:
 
 
 def built(kernel: str, call: str) -> str:
-    """A program with the build helper, one C++ source and a forward."""
+    """Returns a program with the build helper, one C++ source and a forward."""
     root = Path(__file__).resolve().parents[3]
     return (
         "import ctypes\nimport torch\nimport torch.nn as nn\n\n"

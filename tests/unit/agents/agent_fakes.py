@@ -1,4 +1,4 @@
-"""A verifier client and roles that answer at once and always the same: what the engine does with them is what is tested."""
+"""A verifier client and roles that answer immediately and always in the same way, to test what the engine does with their answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compared(baseline: str, program_ms: float, other_ms: float) -> Comparison:
 
 
 def report(job, status: str = "passed", ratio: float = 1.5, message: str = "", rival: float | None = None) -> Report:
-    """`rival`: how many times as fast as eager the program is that it is timed beside."""
+    """`rival`: the speedup over eager of the program that is timed alongside."""
     protection = Protection(sandbox="process", layers=[])
     timing = None
     if status == "passed":
@@ -45,13 +45,13 @@ def report(job, status: str = "passed", ratio: float = 1.5, message: str = "", r
 
 
 class FakeClient:
-    """Programs say what they are: `# speed 2.0`, `# status build_failed`. `calls` counts jobs that were begun."""
+    """Programs declare their outcome: `# speed 2.0`, `# status build_failed`. `calls` counts the jobs that were started."""
 
     def __init__(self, admission_ok: bool = True):
         self.calls: list[str] = []
         self.admission_ok = admission_ok
-        self.before = None  # async callable(job), to look in or to hold a job up
-        self.errors: list[str] = []  # of the next jobs
+        self.before = None  # async callable(job), to observe a job or to delay it
+        self.errors: list[str] = []  # for the next jobs
 
     async def ready(self) -> Environment:
         return environment()
@@ -93,7 +93,7 @@ def said_by(source: str) -> dict[str, str]:
 
 
 class FakeRoles:
-    """Writes the given programs one after the other; the Verifier routes by whether there is a further one."""
+    """Writes the given programs in order; the Verifier routes by whether another one is left."""
 
     name = "fake"
 

@@ -1,4 +1,4 @@
-"""Models over a file of profiles that a test writes."""
+"""Models defined in a profiles file that a test writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of a few lines that says on the wire exactly what a test wants, and remembers what it was asked."""
+"""A minimal server that sends exactly the bytes that a test wants, and remembers the requests."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class Asked:
     path: str
     headers: dict[str, str]
     body: dict
-    number: int  # 1, 2, ... of this server
+    number: int  # 1, 2, ... on this server
 
 
 @dataclass
 class Wire:
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
-    closed: asyncio.Event = field(default_factory=asyncio.Event)  # a client went away while it was being answered
+    closed: asyncio.Event = field(default_factory=asyncio.Event)  # a client disconnected before it had its answer
     at_once: int = 0
     most_at_once: int = 0
 
 
 @asynccontextmanager
 async def serving(*answers: Answer) -> AsyncIterator[Wire]:
-    """Answers the first request with the first answer, and so on; the last one is for all that follow."""
+    """Answers the first request with the first answer, and so on; the last answer serves all further requests."""
     wire = Wire()
     open_writers: set[asyncio.StreamWriter] = set()
 
@@ -68,7 +68,7 @@ async def serving(*answers: Answer) -> AsyncIterator[Wire]:
 
 
 def raw(*pieces: bytes, pause: float = 0.0, reset: bool = False) -> Answer:
-    """These bytes, one write each, then the end of the connection: orderly, or a reset."""
+    """Sends these bytes, one write each, and then ends the connection, either orderly or with a reset."""
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
@@ -92,12 +92,12 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close
 
 
 def stream(*pieces: bytes, pause: float = 0.0, reset: bool = False) -> Answer:
-    """An event stream, ended by closing the connection."""
+    """Sends an event stream that ends when the connection closes."""
     return raw(HEAD, *pieces, pause=pause, reset=reset)
 
 
 def hang(*pieces: bytes) -> Answer:
-    """These pieces, and then nothing."""
+    """Sends these pieces, and then nothing."""
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
@@ -127,6 +127,6 @@ DONE = event("[DONE]")
 
 
 def words(text: str = "Hello there", prompt: int = 10, completion: int = 5) -> Answer:
-    """A whole good reply, a word at a time."""
+    """Sends a complete valid reply, one word at a time."""
     pieces = [chunk(word + " ") for word in text.split(" ")[:-1]] + [chunk(text.split(" ")[-1]), chunk(finish="stop")]
     return stream(*pieces, usage(prompt, completion), DONE)

@@ -1,4 +1,4 @@
-"""A model port that answers by the purpose of a request, from a script: lists of replies, the last of which is repeated."""
+"""A model port that answers by the purpose of a request, from a script: lists of replies, whose last entry is repeated."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plan(*steps: str, **more) -> str:
 
 
 def source(speed: float = 1.5, status: str = "passed", message: str = "", tag: str = "") -> str:
-    """A program that the fake verifier gives this verdict; `tag` makes it another one."""
+    """A program that gets this verdict from the fake verifier; `tag` makes it different from others."""
     lines = [f"# speed {speed}", f"# status {status}"] + ([f"# message {message}"] if message else [])
     return "\n".join(lines) + f"\nimport torch\n\nTAG = {tag!r}\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
 
@@ -71,7 +71,7 @@ def offered(request: Request) -> list[str]:
 
 
 def optimise(request: Request) -> str:
-    """The first method that is allowed."""
+    """The first allowed method."""
     return diagnosis("optimise", offered(request)[0])
 
 

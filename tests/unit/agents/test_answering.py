@@ -1,4 +1,4 @@
-"""A run whose requests are left as files: it gives its device back, ends with code 5, and goes on with the reply."""
+"""A run whose requests are left as files: it gives its device back, exits with code 5, and continues with the reply."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(client, tmp_path):
 
 @pytest.fixture
 def begun(run):
-    """Paused at its first request."""
+    """A run that is paused at its first request."""
     assert run("--llm", "me", "--when-asked", "pause", "--budget-candidates", "2") == PAUSED
 
 

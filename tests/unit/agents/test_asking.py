@@ -34,7 +34,7 @@ def of_kind(journal, *kinds):
 
 
 def streamed(journal) -> dict[str, str]:
-    """What a reader of the deltas has of each message in the end."""
+    """Returns what a reader of the deltas has received of each message by the end."""
     texts: dict[str, str] = {}
     for event in of_kind(journal, "message.delta"):
         p = event.payload

@@ -1,4 +1,4 @@
-"""PIKE-B's loop: ten branches from the top four, at most five fixes, the reference in the pool, workers within their number."""
+"""PIKE-B's loop: ten branches from the top four, at most five fixes, the reference in the pool, and no more workers than allowed."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""One record a workflow and a limit: whoever offers, refuses or tells of them says the same."""
+"""One record per workflow and limit: every interface that offers, refuses or describes them says the same."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""The command line over a fake verifier: what it writes, prints and returns."""
+"""The command line with a fake verifier: what it writes, prints and returns."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_control_reaches_a_run_of_another_process(client, task, tmp_path):
 
 
 def test_a_run_goes_on_on_the_device_that_it_was_begun_on(client, task, tmp_path, capsys, monkeypatch):
-    """A GPU's run that is continued without --device must never be measured on the CPU."""
+    """A GPU run that is continued without --device must never be measured on the CPU."""
     opened = []
     monkeypatch.setattr(cli, "open_verifier", lambda device, data_dir: opened.append(device) or client)
     out = tmp_path / "out"

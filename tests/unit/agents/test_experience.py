@@ -1,4 +1,4 @@
-"""What runs leave for later ones on the same device: promises kept, by strategy, and numbers of kernels."""
+"""What runs leave for later runs on the same device: kept promises by strategy, and numbers of kernels."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""CudaForge's loop: what its roles are shown, its ten rounds, and the best that is kept aside."""
+"""CudaForge's loop: what its roles see, its ten rounds, and the best program, which is kept."""
 
 import pytest
 from workflow_fakes import SearchRoles, engine

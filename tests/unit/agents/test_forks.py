@@ -1,4 +1,4 @@
-"""Forks of every workflow at many events: what is inherited is passed over to its end, and the new settings hold from there on."""
+"""Forks of every workflow at many events: the inherited part is replayed to its end, and the new settings apply from there on."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SCRIPT = {
 
 
 async def test_stitch_with_models_goes_on_with_another_coder():
-    """From a model to the compiler's rules for diagnoses and back is the widest change that settings allow."""
+    """The change from a model to the compiler's diagnosis rules and back is the largest one that settings allow."""
     old = Settings(planner="scripted", coder="scripted", budget=Budget(calls=14, candidates=9))
     new = old.model_copy(update={"coder": "other", "target": 1.9, "budget": Budget(calls=30, candidates=12)})
     whole, first = MemoryJournal(), ScriptedModels(SCRIPT)

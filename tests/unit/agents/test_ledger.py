@@ -1,4 +1,4 @@
-"""The ledger: gains that were measured side by side, and the strategies of a first program together."""
+"""The ledger: gains measured side by side, and the strategies of a first program taken together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings: what was asked once is answered again, and what is missing is named."""
+"""Recordings: a recorded request gets its recorded answer, and a missing one is named."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_record_then_replay(tmp_path):
     heard = Heard()
     got = await ask(again, heard, name="tape", asked=request("second"), key="other#9", run="another")
     assert got.text == heard.text == "Two" and got.usage == Usage(input_tokens=10, output_tokens=5) and got.dollars == pytest.approx(2e-5)
-    assert again.estimate("tape", request("first"))["dollars"] > 0  # as it was recorded
+    assert again.estimate("tape", request("first"))["dollars"] > 0  # as recorded
 
 
 @pytest.mark.asyncio
@@ -62,7 +62,7 @@ async def test_a_recording_that_is_replaced_or_grows_is_read_again(tmp_path):
     found = models(tmp_path, TAPE)
     assert await play(found, "x", key="a#1") == "one"
     append(tmp_path / "tape.jsonl", [recorded("x", "two", key="b#1")])
-    assert await play(found, "x", key="c#1") == "two"  # the first is used
+    assert await play(found, "x", key="c#1") == "two"  # the first one is used
     (tmp_path / "tape.jsonl").unlink()
     append(tmp_path / "tape.jsonl", [recorded("x", "other")])
     assert await play(found, "x", key="d#1") == "other"
@@ -110,7 +110,7 @@ def test_a_torn_line_is_ended_before_the_next(tmp_path):
 
 
 async def traced(folder, said: str = "Ja.") -> None:
-    """A trace with one exchange that was completed and one that was not."""
+    """A trace with one completed and one incomplete exchange."""
     journal = FileJournal(folder)
     for key, reply in (("plan#1", Reply(text=said)), ("plan#2", None)):
         asked = await journal.put(request("Plan it.", purpose="planner/plan").model_dump_json().encode(), "application/json")

@@ -1,4 +1,4 @@
-"""`python -m agents llm check|list`: what is shown, as text and as JSON, and the exit codes."""
+"""`python -m agents llm check|list`: output as text and as JSON, and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ideas by a model: invented, realised, crossed and aligned, over a fake verifier; and what becomes of replies that cannot be used."""
+"""Ideas from a model: invented, realised, crossed and aligned, with a fake verifier; and the treatment of unusable replies."""
 
 from __future__ import annotations
 

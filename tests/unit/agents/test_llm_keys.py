@@ -1,4 +1,4 @@
-"""A planted key is looked for in everything that a run leaves behind, with a server that repeats it wherever it can."""
+"""Searches everything that a run leaves behind for a planted key, with a server that repeats the key wherever it can."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def files_with_the_key(folder: Path) -> list[str]:
 
 
 def indiscreet(*, statuses: tuple[str, ...] = ()):
-    """Answers as the model of `model_fakes` does, and tells everybody what it was sent; first with these statuses."""
+    """Answers like the model of `model_fakes`, and includes in each answer what it was sent; returns these statuses first."""
 
     def fault(status: str):
         async def say(asked, writer):
@@ -77,7 +77,7 @@ async def test_a_run_leaves_no_trace_of_the_key(tmp_path, monkeypatch, caplog, c
                 journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "softmax", roles=AskingRoles(3).roles(), models=found
             ).execute()
         )
-        while not any(e.kind == "run.paused" for e in await journal.load()):  # by the 401
+        while not any(e.kind == "run.paused" for e in await journal.load()):  # from the 401 response
             await asyncio.sleep(0.05)
         resume = {"action": "resume", "by": "somebody"}
         await FileJournal(tmp_path / "run", owner=False).append([NewEvent(kind="control.requested", agent="person", payload=resume)])

@@ -1,4 +1,4 @@
-"""The file of profiles: what it may say, and what is said where it is wrong."""
+"""The profiles file: what it may contain, and the messages for its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client against a server on the wire: good replies in every shape, and everything that can go wrong on the way."""
+"""The client against a real server: valid replies in every shape, and everything that can go wrong in transit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agents.llm.messages import Usage
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Retries without waiting for them; the waits are kept."""
+    """Retries without waiting; the waits are recorded."""
     waits: list[float] = []
     real = asyncio.sleep
 
@@ -151,7 +151,7 @@ async def test_the_profile_caps_the_reply(tmp_path):
     assert wire.asked[0].body["max_tokens"] == 20 and wire.asked[0].body["seed"] == 3
 
 
-# faults that are tried again
+# faults that are retried
 
 
 @pytest.mark.asyncio
@@ -253,7 +253,7 @@ async def test_nobody_listens(tmp_path):
     assert error.kind == "unreachable" and error.attempts == 3 and f"no connection to 127.0.0.1:{port}" in error.message
 
 
-# faults that are not
+# faults that are not retried
 
 
 @pytest.mark.asyncio

@@ -1,4 +1,4 @@
-"""Event streams and the two dialects, on bytes and pieces alone."""
+"""Event streams and the two dialects, tested on bytes and pieces alone."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_openai_leaves_out_what_a_server_does_not_take(message, param, gone, com
     assert dialect.adapt(400, error)
     body = dialect.body(ASKED, 40)
     assert gone not in body and (come is None or body[come] == 40)
-    assert not dialect.adapt(400, error)  # once
+    assert not dialect.adapt(400, error)  # not streamed
 
 
 def test_openai_does_not_adapt_to_other_refusals():

@@ -1,4 +1,4 @@
-"""Notes to the built-in compiler: the three forms that it obeys, what it refuses, and that a resumed run obeys alike."""
+"""Notes to the built-in compiler: the three forms that it obeys, what it refuses, and that a resumed run obeys them in the same way."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def at_work(journal: MemoryJournal, chosen: Settings) -> tuple[Engine, Situation
 @pytest.mark.asyncio
 async def test_an_order_is_read_once_said_and_replayed():
     journal = MemoryJournal()
-    for look in range(2):  # the second over the journal of the first
+    for look in range(2):  # the second run, over the journal of the first
         run, situation = at_work(journal, settings())
         if look == 0:
             await noted(journal, "skip row-cache\nplease", to="planner")
@@ -187,7 +187,7 @@ async def test_a_run_with_orders_resumes_to_the_same_end_wherever_it_is_cut(work
 
 
 async def noted_after(journal: MemoryJournal, run: Engine) -> None:
-    """The whole run, with an order that comes when its first program has been measured."""
+    """The whole run, with an order that arrives when its first program has been measured."""
     real = journal.append
 
     async def append(events):

@@ -1,4 +1,4 @@
-"""What a run's headline says of its last verdict: a busy host is named and tried again, and no program is accused for it or praised for nothing."""
+"""What a run's headline says about its last verdict: a busy host is named and retried, and no program is blamed or praised for it."""
 
 from __future__ import annotations
 

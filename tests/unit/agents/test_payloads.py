@@ -1,4 +1,4 @@
-"""What events say: the models read every trace that there is, lose nothing of it, and are what the reference, the pages and the writers go by."""
+"""The payloads of events: the models read every existing trace without loss, and the reference, the pages and the writers follow them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ EXAMPLES = [json.loads(line) for path in sorted(ROOT.glob("examples/traces/*/tra
 FOLDERS = (ROOT / "static/js/run/folders.js").read_text()
 STATE = (ROOT / "static/js/run/state.js").read_text()
 ENTRIES = (ROOT / "static/js/run/entries.js").read_text()
-# What the entries of a page call a payload that they show.
+# The names by which page entries refer to a payload that they show.
 SHOWN: dict[str, list[type[BaseModel]]] = {
     "payload": [RunStarted, RunFinished], "plan": [PlanEdited], "step": [PlanStep], "idea": [IdeaProposed], "diagnosis": [DiagnosisMade],
     "decision": [DecisionMade], "tree": [TreeChanged], "node": [TreeNode],
 }  # fmt: skip
-HELPERS = ("add", "event", "at")  # by which tests and benches make events of keywords
+HELPERS = ("add", "event", "at")  # functions with which tests and benches create events from keywords
 TERMINAL = ast.parse((ROOT / "stitchwork/conversation.py").read_text())
 JAVASCRIPT = {"length", "map", "filter", "sort", "find", "toFixed"}  # of its own values
 
@@ -59,7 +59,7 @@ def test_the_examples_are_read_and_written_back_as_they_were():
 
 
 def payloads_in_tests() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(place, kind, payload) of every event that a test or a bench spells out; values that are worked out there are `...`."""
+    """(place, kind, payload) of every event literal in a test or a bench; computed values are `...`."""
     for path in sorted([*ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py")]):
         text = path.read_text()
         for node in ast.walk(ast.parse(text)) if any(f'"{kind}"' in text for kind in KINDS) else ():
@@ -99,9 +99,9 @@ def test_what_tests_spell_out_is_what_the_kinds_say():
         wrong += [f"{place}: {kind} has no {name}" for name in payload if name not in known]
         try:
             read(kind, {name: value for name, value in payload.items() if value is not ...})
-        except ValidationError as error:  # what is worked out may be missing here, and nothing else
+        except ValidationError as error:  # only computed values may be missing here
             wrong += [f"{place}: {one['loc']}" for one in error.errors() if one["type"] != "missing" or one["loc"][0] not in payload]
-    meant = ("test_payloads.py", "test_journal.py", "test_live.py")  # where what nobody knows is the point
+    meant = ("test_payloads.py", "test_journal.py", "test_live.py")  # where unknown values are the point
     assert [one for one in wrong if not one.startswith(meant)] == []
 
 
@@ -190,7 +190,7 @@ def parts_of(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
 
 
 def unknown_reads(body: str, models: list[type[BaseModel]], variable: str = "payload") -> list[str]:
-    """Reads of a payload in a script that no model of these has a field for."""
+    """Payload reads in a script for which none of these models has a field."""
     known: dict[str, type[BaseModel] | None] = {}
     for model in models:
         known |= parts_of(model)
@@ -216,7 +216,7 @@ def test_the_pages_folders_read_fields_that_there_are():
 
 
 def test_the_command_line_reads_fields_that_there_are():
-    """It has nothing of the product, so that it reads JSON."""
+    """It imports nothing from the product, so it reads JSON."""
     methods = {node.name: node for node in ast.walk(TERMINAL) if isinstance(node, ast.FunctionDef)}
     table = next(node.value for node in TERMINAL.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "HANDLERS")
     assert isinstance(table, ast.Dict) and len(table.keys) > 15

@@ -54,7 +54,7 @@ async def test_it_says_where_another_decision_is_made():
     outcome = await replay(await recorded(programs=3), AskingRoles(1).roles())
     assert "decision.made" in outcome.difference and "route was 'optimise' and is 'stop'" in outcome.difference
     outcome = await replay(await recorded(programs=1), AskingRoles(3).roles())
-    assert outcome.difference  # the replay wants more than was recorded
+    assert outcome.difference  # the replay asks for more than was recorded
 
 
 async def test_another_program_of_the_same_reply_is_seen():
@@ -91,7 +91,7 @@ async def test_events_beside_the_order_are_no_difference():
 
 
 async def test_workers_in_parallel_meet_as_they_did(monkeypatch):
-    """Replies that came in another order than they were asked for decide who gets which number."""
+    """Replies that arrive in a different order from their requests decide who gets which number."""
 
     class Slow(FakeModels):
         async def ask(self, profile, request, *, key, run, on_delta):
@@ -125,6 +125,6 @@ async def test_the_command_line(tmp_path, capsys):
     assert await asyncio.to_thread(cli.play, tmp_path, None) == 2 and "holds no trace" in capsys.readouterr().err
     code = await asyncio.to_thread(cli.play, tmp_path / "run", tmp_path / "again")
     said = capsys.readouterr().out
-    assert code == 1 and said.startswith("differs: event ")  # the compiler is not those roles
+    assert code == 1 and said.startswith("differs: event ")  # the compiler does not play those roles
     assert (tmp_path / "again" / "trace.jsonl").exists()
     assert await asyncio.to_thread(cli.play, tmp_path / "run", tmp_path / "again") == 2

@@ -1,4 +1,4 @@
-"""Replies as JSON: found in prose and fences, checked strictly, refused with the place."""
+"""Replies as JSON: found in prose and fences, checked strictly, refused with the location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests tell the model that answers: limits, one floor, where the time is, kernels, bounds, what counts; and nothing that contradicts it."""
+"""What requests tell the answering model: limits, one floor, where the time goes, kernels, bounds, what counts; and no contradictions."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_device_says_its_tensor_cores_and_what_code_is_built_for():
     assert "nvcc" not in digest.device_text(DeviceFigures.cpu(2)) and "tensor" not in digest.device_text(DeviceFigures.cpu(2))
 
 
-# where a call's time is
+# where a call's time goes
 
 
 def profile(**more) -> Profile:

@@ -1,4 +1,4 @@
-"""The built-in Planner, Coder and Verifier over the real compiler, with a fake verifier."""
+"""The built-in Planner, Coder and Verifier with the real compiler and a fake verifier."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def get_init_inputs():
 @pytest.fixture(scope="module")
 def captured():
     names: dict = {}
-    exec(compile(TASK, "task.py", "exec"), names)  # a task of this test's own
+    exec(compile(TASK, "task.py", "exec"), names)  # a task that this test writes
     return capture(names["Model"](256), [torch.rand(64, 256)], TASK, "train")
 
 

@@ -1,4 +1,4 @@
-"""The engine and its workflows over a fake verifier."""
+"""The engine and its workflows with a fake verifier."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def engine(journal, client, programs=PROGRAMS, program_source=None, **changes) -
 
 
 def content(events) -> list[tuple]:
-    """What a trace says, without what may differ after an interruption: times, attempts of a job, spending, the interruption itself."""
+    """A trace without the parts that may differ after an interruption: times, attempts of a job, spending, the interruption itself."""
     kept = []
     for event in events:
         if event.kind in ("verification.queued", "verification.stage", "budget.updated", "run.resumed"):

@@ -1,4 +1,4 @@
-"""Several devices as one: whichever is free, one program at a time on each, and all of one model."""
+"""Several devices as one: the next free device is used, each runs one program at a time, and all are of one model."""
 
 import asyncio
 import json

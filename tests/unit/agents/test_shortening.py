@@ -1,4 +1,4 @@
-"""Long programs are shown without the kernels that matter least, and a reply puts them back."""
+"""Long programs are shown without the kernels that matter least, and a reply gets them back."""
 
 import tarfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The reasons to stop that all workflows share."""
+"""The stopping rules that all workflows share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMORY, OTHER = "fuse-pointwise", "a-method-of-its-own"
 
 
 def situation(*speeds: float | None, strategy: str = MEMORY, floor_ms: float | None = None) -> Situation:
-    """One attempt a speed; null: it was wrong."""
+    """One attempt per speed; null means that it was wrong."""
     job = VerifyJob(task_source=TASK, program_source="x", tier="quick")
     known = Situation(TASK, "softmax", Settings(), plan=Plan({}, (), floor_ms=floor_ms))
     for number, speed in enumerate(speeds, start=1):

@@ -14,7 +14,7 @@ from verifier.profiling.diagnosing.diagnosis import FAULT_CLASS
 
 
 def some_facts():
-    """Every corner that a predicate can be asked about: known and unknown."""
+    """Every combination of known and unknown facts that a predicate can be asked about."""
     known = itertools.product(
         ("cpu", "cuda"),
         BOTTLENECKS,

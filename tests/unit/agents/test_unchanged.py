@@ -1,4 +1,4 @@
-"""A program that is the task handed back is recognised, whatever it calls things; one that differs in anything that runs is not."""
+"""A program that merely returns the task is recognised, whatever names it uses; one that differs in anything that runs is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All workflows alike: a named outcome whatever happens, the budget kept, and the same run after an interruption at any event."""
+"""All workflows: a named outcome whatever happens, no overspent budget, and the same run after an interruption at any event."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ from agents.settings import Settings
 from agents.workflows import FUNCTIONS
 
 pytestmark = pytest.mark.asyncio
-SEARCHES = [name for name in choices.SEARCHES if name != "stitch"]  # which has a file of its own
+SEARCHES = [name for name in choices.SEARCHES if name != "stitch"]  # which has a separate test file
 SIDE_BY_SIDE = choices.PARALLEL
 
 
@@ -97,7 +97,7 @@ def job_of(journal, key) -> str:
 
 @pytest.mark.parametrize("workflow", SIDE_BY_SIDE)
 async def test_workers_that_were_interrupted_keep_their_numbers(workflow):
-    """Verdicts come in another order after a resume; what is on record stays as it is."""
+    """Verdicts arrive in a different order after a resume; recorded ones do not change."""
     whole = MemoryJournal()
     await engine(workflow, roles(), whole, candidates=30).execute()
     middle = len(whole.events) // 2

@@ -1,5 +1,5 @@
-"""K-Search's loop with earned beliefs: scripts, choice by rule, repairs within their bound, predictions that are scored, and requests that a resumed
-run repeats to the letter."""
+"""K-Search's loop with earned beliefs: scripts, choice by rule, bounded repairs, scored predictions, and requests that a resumed run repeats
+exactly."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def revision_of(request) -> int:
 
 
 def script(request) -> str:
-    """Three changes below the best program, named by what is asked."""
+    """Three changes below the best program, named after the request."""
     text = request.messages[1].content
     best = re.search(r"^ *- (n\d+): .*\(the best program\)$", text, re.MULTILINE)
     revision = revision_of(request)
@@ -156,7 +156,7 @@ def script(request) -> str:
 
 
 def written(request) -> str:
-    """Depends on the request alone; every third one is wrong."""
+    """Depends on the request alone; every third program is wrong."""
     mark = hashlib.sha256(request.messages[1].content.encode()).hexdigest()
     number = int(mark[:6], 16)
     wrong = {"status": "wrong_result", "message": "values differ"} if number % 3 == 0 else {}

@@ -1,4 +1,4 @@
-"""Where a baseline is faster than the winner: it becomes a program, is measured, and is the result only if it is the faster one."""
+"""If a baseline is faster than the winner, it becomes a program, is measured, and is the result only if it is faster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIGURES = DeviceFigures.h200()
 
 
 def measured(source: str, status: str = "passed", **ratios: float) -> Report:
-    """`ratios` over baselines, by their names with `_` for `-`."""
+    """`ratios` over baselines, by their names with `_` in place of `-`."""
     made = report(VerifyJob(task_source=TASK, program_source=source, tier="full"), status)
     if made.timing is not None:
         one = made.timing.comparisons[0]
@@ -32,7 +32,7 @@ def measured(source: str, status: str = "passed", **ratios: float) -> Report:
 
 
 class Told:
-    """A span: says nothing, numbers candidates, and measures what is given."""
+    """A span that records nothing, numbers candidates, and measures the given programs."""
 
     def __init__(self, following: Report | None):
         self.following, self.proposed = following, []

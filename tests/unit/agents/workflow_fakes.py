@@ -1,4 +1,5 @@
-"""Roles over a small made-up landscape: three strategies and two numbers, whose speed is a formula; some programs are wrong until they are repaired.
+"""Roles over a small made-up landscape: three strategies and two numbers, with speed given by a formula; some programs are wrong until they are
+repaired.
 
 The fake client reads a program's speed and status from its text (`agent_fakes`). `seen` records what each call was shown.
 """
@@ -38,7 +39,7 @@ BEST = max(
 
 
 def program(choices: dict[str, int], wrong: int = 0) -> str:
-    """`wrong`: repairs that are still needed."""
+    """`wrong`: the number of repairs still needed."""
     status = f"# status {'build_failed' if wrong > 1 else 'wrong_result'}\n# message expected ';'\n" if wrong else ""
     return f"# speed {speed(choices)}\n{status}# choices {sorted(choices.items())}\n"
 
@@ -55,12 +56,12 @@ class Seen:
 
 @dataclass
 class SearchRoles:
-    """`faults`: repairs that the translation of the n-th idea needs (by its number modulo the length)."""
+    """`faults`: the number of repairs that the translation of the n-th idea needs (by its number modulo the length)."""
 
     name: str = "fake"
     faults: tuple[int, ...] = (0,)
     first_fault: int = 0
-    dry: bool = False  # nothing to write at all
+    dry: bool = False  # nothing to write
     most_ideas: int = 10**6
     seen: list[Seen] = field(default_factory=list)
 
@@ -97,7 +98,7 @@ class SearchRoles:
         return replace(idea, text=f"what candidate {attempt.number} does", data=dict(attempt.edit.options[0]))
 
     async def edit_tree(self, span, situation, view):
-        """Four draws below the best program, as long as there are ideas; the second hangs below the first."""
+        """Four draws below the best program while there are ideas; the second depends on the first."""
         self._see("planner", "edit", situation)
         best, made = view.best, len(view.tree.nodes) - 1
         count = min(4, max(self.most_ideas - made, 0))

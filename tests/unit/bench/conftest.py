@@ -1,4 +1,4 @@
-"""What tests of the sweep share."""
+"""Fixtures shared by the sweep's tests."""
 
 import pytest
 

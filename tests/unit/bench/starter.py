@@ -1,4 +1,4 @@
-"""Starts commands as `python COMMAND --help` does, each in a process of its own that has PyTorch already: to import it takes seconds.
+"""Starts commands as `python COMMAND --help` does, each in a separate process that already has PyTorch, because importing it takes seconds.
 
 Called with a folder and the commands. What each says goes to files there, named by its place; the exit statuses are printed as JSON.
 """
@@ -29,7 +29,7 @@ def status_of(words: list[str], files: Path) -> int:
 
 
 def started(words: list[str]) -> int:
-    """The exit status of `python WORDS`."""
+    """Returns the exit status of `python WORDS`."""
     status = 0
     try:
         run(words)

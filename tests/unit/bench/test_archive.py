@@ -1,4 +1,4 @@
-"""Programs of an archive become what a verifier takes: one source, its class under another name, the files beside it laid down by itself."""
+"""Programs of an archive become valid verifier input: one source, its class renamed, with accompanying files that it writes itself."""
 
 import ast
 import json
@@ -105,7 +105,7 @@ def archive(request, checkout, tmp_path):
 
 
 def test_runs_with_their_audits(archive):
-    """In the archive's own words; each once, of the deck that it was made for; those of other problems are left out."""
+    """In the archive's own words; each appears once, with the deck for which it was made; those for other problems are omitted."""
     found = runs_of(archive, archive.names("benchmarks/hard/problems-h100"))
     assert {run.name: (run.deck, run.audit, run.problem) for run in found.values()} == {
         CLEAN: ("h100", "clean", "01_sum"),
@@ -177,7 +177,7 @@ def test_what_a_program_is_made_with(source, kind):
 
 
 def test_judging_goes_on_where_it_stopped(checkout, tmp_path, monkeypatch, capsys):
-    """A row is written at once; one that this host could not judge is tried again; what has a verdict is left alone."""
+    """A row is written immediately; one that this host could not judge is retried; one with a verdict is left alone."""
     asked: list[str] = []
 
     def check(task, program, **how):

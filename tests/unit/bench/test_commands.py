@@ -1,4 +1,4 @@
-"""Every command of bench/README.md starts where it is called as that page says, and explains itself and what it can be told to do."""
+"""Every command in bench/README.md starts as that page describes, and explains itself and its options."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_command_that_fails_is_seen(tmp_path):
 
 
 def test_the_everyday_suite_asks_for_the_fastest_winner(monkeypatch):
-    """Its options reach the sweep as options: none is taken for the checkout of KernelBench."""
+    """Its options reach the sweep as options: none is mistaken for the KernelBench checkout."""
     from bench.everyday import __main__ as everyday
     from bench.sweep.__main__ import parser
 

@@ -1,4 +1,4 @@
-"""The everyday suite: how many tasks of which kind there are, that each is a task with its source named, and the page of its results."""
+"""The everyday suite: the number of tasks of each kind, that each is a task that names its source, and the page with its results."""
 
 from __future__ import annotations
 

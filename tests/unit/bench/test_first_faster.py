@@ -1,4 +1,4 @@
-"""What bench/first_faster.py draws, and how it sums up."""
+"""What bench/first_faster.py draws, and how it aggregates."""
 
 from __future__ import annotations
 

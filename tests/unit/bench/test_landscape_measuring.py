@@ -1,4 +1,4 @@
-"""What comes before a device: tasks, axes, batches; and what a recording says of each program."""
+"""The preparation before a device is used: tasks, axes, batches; and what a recording says about each program."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_survey_measures_resumes_and_marks_what_killed_it(tmp_path):
         return Shard("cpu", [Subject("scale", "Scale", SOURCE)], tmp_path / "part-0.json", tmp_path / "data", 5, 16, until, [])
 
     shard(0).flying.write_text(json.dumps({"task": "scale", "number": 1}))
-    assert shard(0).measure() is False  # no time at all: what is known is kept
+    assert shard(0).measure() is False  # no time at all: the known results are kept
     first = load(tmp_path / "part-0.json").landscapes[0]
     assert [STATUSES[first.status[i]] for i, n in enumerate(first.program) if n == 1][0] == "crashed" and first.measured == 1
     assert shard(300).measure() is True

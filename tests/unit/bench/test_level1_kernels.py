@@ -1,4 +1,4 @@
-"""How far a printed program's output is from eager's."""
+"""The distance between a printed program's output and eager's."""
 
 from math import inf, nan
 

@@ -1,4 +1,4 @@
-"""The processes that hold a GPU's memory beside a sitting are attributed."""
+"""The processes that hold a GPU's memory during a sitting are attributed."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ PARENT = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c'
 
 @pytest.fixture
 def sweep():
-    """The pids of a worker of a sweep's, as its command line says, and of a process beneath it."""
+    """The pids of a sweep worker, as its command line shows it, and of a child process."""
     given = [sys.executable, "-c", PARENT, "bench.sweep.device", "--data-dir", "/somewhere/cuda-0-3"]
     with subprocess.Popen(given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process.pid, int(process.stdout.readline())

@@ -1,4 +1,4 @@
-"""Sittings of the sweep: workers that share a device, and limits and deaths by which no row is lost."""
+"""Sittings of the sweep: workers that share a device, and limits and deaths that lose no row."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ for line in sys.stdin:
 
 
 class Faked(Sitting):
-    """Its workers are `WORKER`."""
+    """A sitting whose workers run `WORKER`."""
 
     def _start(self, device, number):
         worker = subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

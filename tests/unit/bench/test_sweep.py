@@ -1,4 +1,4 @@
-"""The sweep over KernelBench: which tasks in which order, rows out of traces, tables that count what failed, what KernelBench itself accepts."""
+"""The sweep over KernelBench: the order of tasks, rows from traces, tables that count failures, and what KernelBench itself accepts."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Captures of the tasks of these tests, each made once: what `torch.export` gives follows from the task alone."""
+"""Captures of the tasks in these tests, each made only once: the result of `torch.export` depends on the task alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verifier.parties.capturing.capture import capture
 
 
 def captured(model: Callable[[], torch.nn.Module], inputs: list, source: str, mode: str, precision: str) -> Capture:
-    """As `capture` gives it. The random numbers that are drawn afterwards are the same whether it had to be made or was kept."""
+    """Captures like `capture`. Random numbers drawn afterwards are the same whether the capture was made or cached."""
     place = kept.folder("captures-" + code()) / (kept.key(source, mode, precision) + ".json")
 
     def make(scratch: Path) -> None:
@@ -34,7 +34,7 @@ def captured(model: Callable[[], torch.nn.Module], inputs: list, source: str, mo
 
 @cache
 def code() -> str:
-    """A key of what a capture follows from besides its task: PyTorch, Python, and the package that captures."""
+    """Returns a key that covers everything a capture depends on besides its task: PyTorch, Python, and the capturing package."""
     name = capture.__module__
     package = Path(inspect.getfile(capture)).parents[name.count(".") - 1]
     texts = [path.read_text() for path in sorted(package.rglob("*.py"))]
@@ -62,7 +62,7 @@ def prepare() -> None:
 
 
 def register_quickly(operator: type) -> None:
-    """PyTorch's `py_impl` evaluates three annotations a call, which takes longer than all else that it does for a dispatch key."""
+    """PyTorch's `py_impl` evaluates three annotations per call, which takes longer than everything else that it does for a dispatch key."""
     whole, python = operator.py_impl, torch._C.DispatchKey.Python
 
     def py_impl(self, key):

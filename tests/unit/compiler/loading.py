@@ -1,4 +1,4 @@
-"""Programs and tasks as modules of the test process."""
+"""Loads programs and tasks as modules of the test process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load(source: str, name: str) -> dict:
 
 @contextlib.contextmanager
 def building(tree: ast.Module) -> Iterator[None]:
-    """While a program builds its libraries: no other process builds the same ones."""
+    """Held while a program builds its libraries: no other process builds the same ones."""
     folder = Path(os.environ["STITCH_BUILD_DIR"])
     libraries = sorted(folder / request.library("") for request in raw_requests(tree) if request.language == "cpp")
     with contextlib.ExitStack() as locks:

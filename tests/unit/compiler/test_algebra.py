@@ -1,4 +1,4 @@
-"""Identities that take operators away: same results, and said in plan and program."""
+"""Identities that remove operators: same results, and mentioned in plan and program."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Attention against PyTorch in fp64, run by the emulator: the operator and two products, masks, heads side by side, sizes off every tile."""
+"""Attention against PyTorch in fp64, run by the emulator: the operator and two products, masks, adjacent heads, sizes that fit no tile."""
 
 import pytest
 

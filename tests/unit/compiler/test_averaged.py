@@ -1,4 +1,4 @@
-"""Averages of convolutions without the convolution: same results as PyTorch's, said in plan and program."""
+"""Averages of convolutions without the convolution: same results as PyTorch's, and mentioned in plan and program."""
 
 import pytest
 

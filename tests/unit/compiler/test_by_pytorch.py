@@ -1,4 +1,4 @@
-"""Baselines printed as programs: they read like the task, compute what it does, and return memory of their own."""
+"""Baselines printed as programs: they read like the task, compute what it computes, and return memory of their own."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ INHERITED = SOURCE.replace("class Model(nn.Module)", "class Body(nn.Module)").re
 
 def plan_of(source: str):
     names: dict = {}
-    exec(compile(source, "task.py", "exec"), names)  # a task of this test's own
+    exec(compile(source, "task.py", "exec"), names)  # a task that this test writes
     model = names["Model"](8)
     return make_plan(capture(model, names["get_inputs"](), source, "train"), source, DeviceFigures.h200()), model
 
 
 def loaded(text: str, monkeypatch) -> tuple[type[torch.nn.Module], list]:
-    """The program's class, with a compiler that replays into one memory, as CUDA graphs do."""
+    """Returns the program's class, with a compiler that replays into the same memory, as CUDA graphs do."""
     asked: list = []
 
     def compiled(forward, mode=None):

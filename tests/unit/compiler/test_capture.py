@@ -1,4 +1,4 @@
-"""The captured graph: JSON through and through, with state changes, module names and lines."""
+"""The captured graph: plain JSON throughout, with state changes, module names and lines."""
 
 import torch
 
@@ -59,7 +59,7 @@ def test_what_cannot_be_exported_says_why():
     source = SOURCE.replace("y = self.net(x)", "y = x[x > 0.5]").replace("scale,", "scale, y.sum(),")
     source = source[: source.index("        return")] + "        return y\n"
     found = capture(model(source), [torch.rand(2, 3, 8, 8), 3.0], source, "train")
-    assert found.graph is None and found.reason.startswith("line 12: a branch, an index or a size depends on values of tensors")
+    assert found.graph is None and found.reason.startswith("line 12: a branch, an index or a size depends on tensor values")
 
 
 def test_nested_arguments_are_taken_apart():

@@ -1,4 +1,4 @@
-"""The built-in roles' ideas: sets of choices that differ, cross, come true as programs, and say afterwards what the program does."""
+"""The built-in roles' ideas: distinct sets of choices that cross, become programs, and report afterwards what the program does."""
 
 import asyncio
 from dataclasses import replace

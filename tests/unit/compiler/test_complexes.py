@@ -1,4 +1,4 @@
-"""Arithmetic of complex numbers is arithmetic of pairs of reals, in kernels of our own between the library's transforms and products."""
+"""Complex arithmetic is arithmetic on pairs of reals, in our own kernels between the library's transforms and products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group is expected to take: by its floor, its kind, and on a GPU what kernels of that kind were seen to reach."""
+"""The expected time of a group: from its floor, its kind and, on a GPU, what kernels of that kind have achieved."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Printed CUDA programs: they build for sm_90, and their Python side parses. They run only where there is a GPU (tests/gpu)."""
+"""Printed CUDA programs: they build for sm_90, and their Python side parses. They run only on a GPU (tests/gpu)."""
 
 import ast
 import os
@@ -26,13 +26,13 @@ def kernels(text: str) -> str:
 
 @cache
 def nvcc() -> str:
-    """A key of nvcc and of the compiler that it calls."""
+    """Returns a key that covers nvcc and the compiler that it calls."""
     version = subprocess.run([NVCC, "--version"], capture_output=True, text=True, check=True).stdout
     return kept.key(version, os.path.realpath(NVCC), kept.compiler())[:16]
 
 
 def build(source: str, folder: Path, *flags: str) -> str:
-    """What nvcc says of a source that it builds."""
+    """Returns nvcc's messages for a source that it builds."""
     flags = flags or ("-arch=sm_90",)
     unit = folder / "kernels.cu"
     unit.write_text(source)
@@ -61,7 +61,7 @@ def test_builds_without_spills(compiled, path, split, tmp_path):
 @pytest.mark.slow
 @needs_nvcc
 def test_tiles_of_several_heights_build_together(compiled, task, tmp_path):
-    """Each has a product of as many columns: one that stands below the tile is found too. Those who bring the image have few registers."""
+    """Each has a product with this number of columns: one that lies below the tile is found too. Those that load the image have few registers."""
     layers = [f"self.c{at} = nn.Conv2d(64, 64, 3, padding=1)\nself.r{at} = nn.MaxPool2d(2)" for at in range(3)]
     body = "return self.c2(self.r1(self.c1(self.r0(self.c0(x)))))"
     source = task(body, "torch.randn(16, 64, 224, 224)", "\n".join(layers))
@@ -77,7 +77,7 @@ def test_tiles_of_several_heights_build_together(compiled, task, tmp_path):
     ("precision", "vector", "single"), [("fp32-strict", "st.global.v4.f32", "st.global.f32"), ("bf16", "st.global.v4.u32", "u16")]
 )
 def test_images_are_stored_as_vectors(compiled, task, tmp_path, precision, vector, single):
-    """Batch norm writes to rows of rows: nvcc (13.0) stores element by element behind a pointer to which a place is added term by term."""
+    """Batch norm writes to rows of rows: nvcc (13.0) stores element by element through a pointer to which an offset is added term by term."""
     found = compiled(
         task("return self.norm(x)", "torch.randn(16, 32, 64, 64)", "self.norm = nn.BatchNorm2d(32)"),
         figures=DeviceFigures.h200(),
@@ -128,7 +128,7 @@ def test_no_variable_hides_the_function_that_it_calls(compiled, task):
 
 
 def test_a_sum_over_one_element(compiled, task):
-    """A batch of one leaves a loss with no axis that is longer than one."""
+    """A batch of one leaves a loss without an axis longer than one."""
     found = compiled(task("return F.cross_entropy(x, y) + F.softmax(x.mean(), 0)", "torch.randn(1, 7), torch.randint(7, (1,))", arguments="x, y"),
                      figures=DeviceFigures.h200())  # fmt: skip
     assert found.own

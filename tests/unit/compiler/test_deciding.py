@@ -1,4 +1,5 @@
-"""What a decision is taken by is rounded as PyTorch rounds it: else a kernel in 16 bits takes another one for elements near a threshold."""
+"""Values that decide something are rounded as PyTorch rounds them: otherwise a kernel in 16 bits decides differently for elements near a
+threshold."""
 
 import pytest
 import torch

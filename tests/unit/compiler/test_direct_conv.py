@@ -1,4 +1,5 @@
-"""Convolutions straight from the image against PyTorch in fp64, run by the emulator: few channels, windows, steps, borders, several tiles."""
+"""Convolutions computed directly from the image against PyTorch in fp64, run by the emulator: few channels, windows, strides, borders, several
+tiles."""
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_convolutions(compiled, task, name):
 
 @pytest.mark.slow
 def test_every_number(compiled, task):
-    """With more threads in a block, and unfolded as convolutions of many channels are."""
+    """With more threads per block, and unrolled as for convolutions of many channels."""
     found = compiled(task("return self.conv(x)", "torch.randn(1, 8, 10, 18)", "self.conv = nn.Conv2d(8, 16, 3)"), figures=SMALL)
     known = {number.name.rpartition(".")[2]: number for number in numbers(found.plan, found.source, Options())}
     assert set(known) == {"windowed", "direct", "window-threads"}

@@ -1,4 +1,4 @@
-"""Convolutions of bf16 and fp16 against PyTorch, run by the emulator: in both layouts, by phases, in groups, with tails, in parts of the depth."""
+"""Convolutions in bf16 and fp16 against PyTorch, run by the emulator: in both layouts, by phases, in groups, with tails, with a split depth."""
 
 from types import SimpleNamespace
 
@@ -13,13 +13,13 @@ from tests.unit.compiler.test_half_product import SMALL, tile_of
 from tests.unit.compiler.test_tensor_cores import CONVS
 
 LAST = Options().with_strategy("channels-last")
-GAPS = "transposed-gaps"  # of which the library computes the empty phases
+GAPS = "transposed-gaps"  # whose empty phases the library computes
 
 
 @pytest.fixture(autouse=True)
 def whatever_the_library_does(monkeypatch):
     monkeypatch.setattr(half_conv, "worthwhile", lambda *_: True)
-    monkeypatch.setattr(half_pointwise, "read_pointwise", lambda *_: None)  # windows of one element too
+    monkeypatch.setattr(half_pointwise, "read_pointwise", lambda *_: None)  # also windows of one element
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_gaps_are_the_librarys(compiled, task):
 
 @pytest.mark.parametrize("channels", [32, 3])
 def test_an_image_beyond_32_bits_is_the_librarys(channels):
-    """Channels that lie innermost are read where they are, all others are turned first: both count elements by an int."""
+    """Innermost channels are read in place, all others are transposed first: both count elements in an int."""
     plane = 1 << 18
     for images, fits in ((200, True), (1 << 13, False)):
         own = SimpleNamespace(images=images, each=channels, plane=plane, groups=1)

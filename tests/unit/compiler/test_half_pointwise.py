@@ -1,4 +1,4 @@
-"""Convolutions by windows of one element under bf16 and fp16, as products of the weights and each image, run by the emulator against PyTorch."""
+"""Convolutions with one-element windows in bf16 and fp16, as products of the weights and each image, run by the emulator against PyTorch."""
 
 import pytest
 

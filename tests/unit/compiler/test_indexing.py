@@ -1,4 +1,4 @@
-"""Operators that move elements are loads at computed places, within the kernels around them."""
+"""Operators that move elements are loads at computed positions, within the kernels around them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CASES = {
     "edges": ("return F.leaky_relu(x[i] + y[j], 0.2).sum(-1)", "*torch.randn(2, 50, 32), *torch.randint(0, 50, (2, 300))", "x, y, i, j"),
     "booleans": ("return torch.where(x[i], y, -y)", "torch.rand(50, 32) > 0.5, torch.randn(70, 32), torch.randint(0, 50, (70,))", "x, y, i"),
 }  # fmt: skip
-AROUND = ("minus infinity",)  # the library moves the elements, kernels are around it
+AROUND = ("minus infinity",)  # the library moves the elements, with kernels around it
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -92,7 +92,7 @@ COMPUTED_AROUND = {
 
 @pytest.mark.parametrize("name", COMPUTED_AROUND)
 def test_a_place_that_has_no_name_is_computed_first(compiled, task, name, monkeypatch):
-    """`inside ? i : 0` is an operand of the place's arithmetic, also where the kernel of a family prints it."""
+    """`inside ? i : 0` is an operand of the index arithmetic, also if the kernel of a family prints it."""
     monkeypatch.setattr(matmul, "LEAST_FLOPS", 1)
     body, inputs = COMPUTED_AROUND[name]
     found = compiled(task(body, inputs, arguments="x, y, z, i"))

@@ -1,5 +1,5 @@
-"""Nothing is kept from the capture that another call may find otherwise: state outside the state dict, however it is read; random numbers of Python;
-the clock; lists, modules and functions that variables hold."""
+"""A program keeps nothing from the capture that another call may find changed: state outside the state dict, however it is read; Python's random
+numbers; the clock; lists, modules and functions that variables hold."""
 
 import pytest
 
@@ -150,7 +150,7 @@ def check_parts(before, init, methods, body):
 def test_state_is_read_in_every_call(name):
     *parts, named = STATE[name]
     plan, _ = check_parts(*parts)
-    assert any(f"it uses {named}, which forward changes outside of the state dict" in why for why in plan.left), plan.left
+    assert any(f"it uses {named}, which forward changes outside the state dict" in why for why in plan.left), plan.left
 
 
 @pytest.mark.parametrize("name", ASKED)

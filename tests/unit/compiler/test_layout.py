@@ -1,4 +1,4 @@
-"""Layouts of views against what PyTorch makes of them."""
+"""Layouts of views against PyTorch's."""
 
 import torch
 

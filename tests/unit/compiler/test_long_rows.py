@@ -20,7 +20,7 @@ H200 = DeviceFigures.h200()
 
 @pytest.fixture
 def small(monkeypatch):
-    """A device of two multiprocessors on which rows of 100 elements are long."""
+    """A device with two multiprocessors on which rows of 100 elements are long."""
     monkeypatch.setattr(shape, "IN_REGISTERS", 100)
     return H200.model_copy(update={"units": 2, "unit_cache_bytes": 40 << 10})
 
@@ -114,7 +114,7 @@ def test_one_kernel_finds_the_place_and_the_value(compiled, task):
 
 
 def test_shared_memory_is_asked_for_with_what_reductions_add(compiled, task):
-    """Seen to fail on an H200: 48 KiB for the row, and with the blocks' partial results more than a launch has without asking."""
+    """Failed on an H200: 48 KiB for the row and, with the blocks' partial results, more than a launch gets without requesting it."""
     found = compiled(task("return torch.softmax(x, 1)", "torch.randn(600, 70000)"), figures=H200)
     group = found.plan.own[0].id
     text = print_program(found.plan, found.source, Options().with_knob("cluster", 8, group).with_knob("block", 1024, group))

@@ -1,4 +1,4 @@
-"""Loops are put in the order that touches least memory, and only where that is clearly better; results stay what they were."""
+"""Loops get the order that touches the least memory, but only if it is clearly better; results do not change."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from compiler.kernel.loop_order import Walk, cost, ranked
 
 N, C, H, W = 8, 64, 28, 28
 PERMUTED = "return torch.tanh(x.permute(0, 3, 1, 2)) * y.permute(0, 3, 1, 2) + z.permute(0, 3, 1, 2)"  # read channels last, written channels first
-TURNED = "return x.transpose(1, 2) * 2 + y"  # one way or the other, somebody walks across
+TURNED = "return x.transpose(1, 2) * 2 + y"  # in either order, one access is strided
 
 
 def kernel_of(found):

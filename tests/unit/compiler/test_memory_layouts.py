@@ -1,4 +1,4 @@
-"""Tensors whose elements lie otherwise than side by side in the order of their axes, and tensors so large that a position needs 64 bits."""
+"""Tensors whose elements are not adjacent in the order of their axes, and tensors so large that a position needs 64 bits."""
 
 import re
 
@@ -62,7 +62,7 @@ LIES_AS_ITS_IMAGE = {
 
 @pytest.mark.parametrize("kind", LIES_AS_ITS_IMAGE)
 def test_what_the_library_convolves_lies_as_its_image_does(compiled, task, kind):
-    """A convolution by the library gives channels innermost where it reads them so; the kernel behind it reads them in the order of the axes."""
+    """A library convolution returns channels innermost if it reads them that way; the kernel after it reads them in the order of the axes."""
     body, image = LIES_AS_ITS_IMAGE[kind]
     found = compiled(task(body, f"{image}, torch.randn(16, 8, 1, 1), torch.randn(12, 16, 1, 1)", arguments="x, y, z"))
     assert ".contiguous()" in found.text and found.plan.own, found.text
@@ -77,7 +77,7 @@ def test_views_without_axes(compiled, task):
 
 
 def rows(length: int, stride: int, offset: int = 0) -> Kernel:
-    """Sums over rows that lie side by side, `stride` elements from one element of a row to the next."""
+    """Sums over adjacent rows, with `stride` elements between the elements of a row."""
     arguments = {
         "x": Argument("x", "x", "float32", offset + length * stride, read=True),
         "out": Argument("out", "out", "float32", 4096, written=True),

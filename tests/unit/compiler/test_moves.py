@@ -1,4 +1,4 @@
-"""Moves follow from what was measured, change one thing each, and end where nothing is left."""
+"""Moves follow from measurements, change one thing each, and end when nothing is left to try."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Names of a task that a program has for itself: each keeps its own meaning."""
+"""Names of a task that a program also uses: each keeps its own meaning."""
 
 import contextlib
 import re
@@ -18,7 +18,7 @@ PAIRS = ("query, key", "value, state", "stream, scratch", "packed, main", "check
 
 @pytest.fixture
 def a_device(monkeypatch):
-    """Streams and graphs that do nothing: what is recorded is computed at once."""
+    """Streams and graphs that do nothing: recorded work is computed immediately."""
     stream = SimpleNamespace(wait_stream=lambda other: None, cuda_stream=0)
     for name, value in {
         "current_stream": lambda device=None: stream, "Stream": lambda device=None: stream, "stream": lambda stream: contextlib.nullcontext(),
@@ -90,7 +90,7 @@ def test_what_several_operators_of_a_kernel_hand_on_has_names_of_its_own(compile
 
 
 def test_weights_in_containers_are_read_where_they_are(compiled, task):
-    """A key of digits is no index; what a slice leaves of a Sequential keeps its name, but not its index."""
+    """A numeric key is not an index; what a slice leaves of a Sequential keeps its name but not its index."""
     init = """full = nn.Sequential(*[nn.Linear(4, 4) for _ in range(4)])
 self.late, self.both = nn.Sequential(), full[1:3]
 for at in (2, 3):

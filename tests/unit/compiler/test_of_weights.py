@@ -1,4 +1,4 @@
-"""What is computed of one weight alone is made once, and anew for other weights."""
+"""Values computed from one weight alone are computed once, and again for other weights."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sorted rows, their places and their largest, in C++ and as printed for the GPU and run by the emulator."""
+"""Sorted rows, their positions and their maxima, in C++ and as printed for the GPU and run by the emulator."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_equal_elements_zeros_infinities_and_nan(compiled, task, figures):
         found = compiled(task(body, inputs), figures=figures)
         found.text = as_cpp(found.text) if figures else found.text
         found.check()
-    found = compiled(task("return 1 / torch.sort(x, dim=1, stable=True).values", inputs), figures=figures)  # a zero's sign shows
+    found = compiled(task("return 1 / torch.sort(x, dim=1, stable=True).values", inputs), figures=figures)  # the sign of a zero is visible
     found.text = as_cpp(found.text) if figures else found.text
     found.check()
 

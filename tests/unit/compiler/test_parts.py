@@ -1,4 +1,4 @@
-"""Forward in parts: where the whole cannot be captured, runs of its statements are; and numbers read from tensors stay on the device."""
+"""Forward in parts: if the whole cannot be captured, runs of its statements are captured; numbers read from tensors stay on the device."""
 
 import pytest
 import torch
@@ -81,7 +81,7 @@ def written(body: str, arguments: str, inputs: str, init: str = INIT, before: st
 
 
 def checked(source: str, calls: int = 3):
-    """The program of a task, run beside eager with other inputs in every call, one after the other."""
+    """Runs a task's program alongside eager, with other inputs in every call."""
     task = load(source, "task")
     torch.manual_seed(0)
     model, eager = task["Model"](), task["Model"]()
@@ -149,14 +149,14 @@ def test_a_cache_that_changes_nothing_is_no_state():
 
 
 def test_what_functions_remember_is_not_the_exporters():
-    """The mask is made by a memoised function, within a forward that cannot be captured as a whole."""
+    """A memoised function creates the mask, within a forward that cannot be captured as a whole."""
     before = "import functools\n\n\n@functools.cache\ndef mask(n):\n    return torch.ones(n, n).tril()\n\n\n"
     plan, _ = checked(
         written(
             "h = torch.tanh(self.fc(x)) @ mask(12)\nif h.sum() > 0:\n    h = h * 2\nreturn F.softmax(h + mask(12)[0], -1)", "x", "", before=before
         )
     )
-    assert plan.own and [why.partition(": ")[2] for why in plan.left] == ["a branch, an index or a size depends on values of tensors"]
+    assert plan.own and [why.partition(": ")[2] for why in plan.left] == ["a branch, an index or a size depends on tensor values"]
 
 
 def test_matrices_are_inverted_by_the_library():
@@ -169,7 +169,7 @@ def test_matrices_are_inverted_by_the_library():
 def test_what_a_script_module_stands_beside_is_captured():
     body = "h = torch.tanh(self.fc(x)) * 2\nh = self.script(h)\nreturn F.softmax(h + 1, -1)"
     plan, _ = checked(written(body, "x", "", INIT + "        self.script = torch.jit.script(nn.Linear(12, 12))\n"))
-    assert plan.own and plan.left == ["line 14: a script module (torch.jit.script) cannot be looked into"]
+    assert plan.own and plan.left == ["line 14: a script module (torch.jit.script) cannot be inspected"]
 
 
 def test_gradients_in_forward_are_told_with_their_line():
@@ -183,5 +183,5 @@ def test_a_script_module_is_named_as_the_cause():
     source = written("return self.script(x) + 1", "x", "", INIT + "        self.script = torch.jit.script(nn.Linear(12, 12))\n")
     task = load(source, "task")
     found = capture(task["Model"](), task["get_inputs"](), source, "train")
-    assert found.graph is None and found.reason == "line 13: a script module (torch.jit.script) cannot be looked into"
+    assert found.graph is None and found.reason == "line 13: a script module (torch.jit.script) cannot be inspected"
     assert found.reason in print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options())

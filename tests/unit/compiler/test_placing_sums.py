@@ -1,4 +1,4 @@
-"""Sums and maxima at computed places are stores of the kernels that compute their terms, with atomics; on the CPU by tests/emulator."""
+"""Sums and maxima at computed positions are stores of the kernels that compute their terms, with atomics; on the CPU through tests/emulator."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_value_that_nobody_else_reads_is_added_to_where_it_is(compiled, task):
 
 
 def test_given_back_alone(compiled, task):
-    """The library adds up, what is added is still computed by a kernel."""
+    """The library does the addition, but a kernel still computes the terms."""
     found = in_cuda(compiled, task, "index_add")
     (group,) = found.plan.groups
     text = print_program(found.plan, found.source, Options().choose("atomic-sums", group.id, False))

@@ -1,4 +1,4 @@
-"""Recurrent layers against PyTorch, by the emulator with all blocks live at once: kinds, directions, layouts, results, numbers; unrolled loops."""
+"""Recurrent layers against PyTorch, in the emulator with all blocks live at once: kinds, directions, layouts, results, numbers; unrolled loops."""
 
 import pytest
 from torch._decomp import decompositions
@@ -29,12 +29,12 @@ def emulated(compiled):
 
 
 def quickly(program: str) -> str:
-    """Compiled with less effort: these kernels unroll into thousands of lines."""
+    """Compiled with less optimisation: these kernels unroll into thousands of lines."""
     return as_cpp(program).replace('("cpp", SOURCE)', '("cpp", SOURCE, ("-O1",))')
 
 
 def opened(plan):
-    """Options with the gates of all groups of the family open."""
+    """Options with the gates of all of the family's groups open."""
     options = Options()
     for group in plan.groups:
         if group.family == "recurrent":
@@ -64,7 +64,7 @@ def test_layers(emulated, task, name):
 
 @pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_layers_of_16_bit_values(compiled, task, precision):
-    """Sums, states and what goes from block to block are in fp32: hardly more than the error of rounding the results once."""
+    """Sums, states and values exchanged between blocks are in fp32: barely more than the error of rounding the results once."""
     body = "y, (h, c) = self.net(x, (h, c))\nreturn torch.relu(y), h, c"
     init = "self.net = nn.LSTM(8, 12, 2, batch_first=True)"
     source = task(body, "torch.randn(3, 4, 8), torch.randn(2, 3, 12), torch.randn(2, 3, 12)", init, "x, h, c")
@@ -142,7 +142,7 @@ NUMBERS = {"lstm": ("nn.LSTM(12, 20, 4)", 12), "gru": ("nn.GRU(8, 12, 3, bidirec
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "lstm" else pytest.mark.slow) for name in NUMBERS])
 def test_every_number_of_a_recurrence(compiled, task, name):
-    """Several at once; fewer layers at once where more do not fit."""
+    """Several at once; fewer layers at once if no more fit."""
     module, inputs = NUMBERS[name]
     source = task("return self.net(x)", f"torch.randn(3, 6, {inputs})", f"self.net = {module}")
     found = compiled(source, figures=DeviceFigures.h200().model_copy(update={"units": 15}))
@@ -167,7 +167,7 @@ def test_what_is_left_to_the_library_and_why(compiled, task):
 
 @pytest.mark.parametrize(("kind", "layer"), [("LSTM", "lstm"), ("GRU", "gru"), ("RNN", "rnn_tanh")])
 def test_recurrences_are_captured_by_shape_where_pytorch_would_go_through_their_steps(monkeypatch, task, kind, layer):
-    """As on every device but the CPU; there PyTorch 2.11 besides tells last states of an LSTM with an axis too many."""
+    """As on every device except the CPU; there, PyTorch 2.11 also reports an LSTM's last states with one axis too many."""
     own = "one_layer_lstm" if kind == "LSTM" else "one_layer_rnn"
     before = getattr(decompositions, own)
     monkeypatch.setattr(decompositions, "select_one_layer_lstm_function", lambda *args: decompositions.one_layer_lstm)

@@ -1,4 +1,4 @@
-"""Reductions with what surrounds them, over every choice of axes; losses, pools, norms, running sums."""
+"""Reductions with the operators around them, over every choice of axes; losses, pools, norms, running sums."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Operators that are planned as others: the same values, and fewer of them left to PyTorch."""
+"""Operators that are planned in terms of others: the same values, and fewer operators left to PyTorch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Loops whose passes are alike are captured as one pass and written out: the same operators as an export of every pass, in a fraction of its time."""
+"""Loops with similar passes are captured as one pass and written out: the same operators as an export of every pass, in a fraction of its time."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ PASS_BY_PASS = {
 
 def loops_of(source: str) -> int:
     names: dict = {"__name__": "task"}
-    exec(compile(source, "task.py", "exec"), names)  # a task of this test's own
+    exec(compile(source, "task.py", "exec"), names)  # a task that this test writes
     model, inputs = names["Model"](), names["get_inputs"]()
     with torch.no_grad(), capturing.quiet(), PlainState(model) as plain:
         try:

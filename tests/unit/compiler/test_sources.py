@@ -1,4 +1,4 @@
-"""Programs do not depend on how a task's source was typed: each form is captured, printed, and right."""
+"""Programs do not depend on how a task's source is written: each form is captured, printed, and correct."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""State that a kernel reads and writes: each thread reads it before another one stores it."""
+"""State that a kernel reads and writes: each thread reads it before another thread stores it."""
 
 import pytest
 
@@ -26,7 +26,8 @@ def test_state_of_rows(compiled, task, kind, rows, length):
 
 @pytest.mark.parametrize("figures", [None, DeviceFigures.h200()], ids=["cpp", "cuda"])
 def test_memory_that_an_earlier_store_writes_is_read_before(compiled, task, figures):
-    """A recurrence in several kernels: the first of them hands on a value that the last step of another reads, and that its first step overwrites."""
+    """A recurrence in several kernels: the first one passes on a value that the last step of another reads, and that its own first step
+    overwrites."""
     step = "delta = x[:, t] + 0.99 * y[:, t + 1] * (1 - z[:, t]) - y[:, t]\n    last = delta + 0.9405 * (1 - z[:, t]) * last"
     body = f"out = torch.zeros_like(x)\nlast = torch.zeros(4)\nfor t in reversed(range(29)):\n    {step}\n    out[:, t] = last\nreturn out"
     found = compiled(task(body, "torch.randn(4, 30), torch.randn(4, 30), torch.rand(4, 30)", arguments="x, y, z"), figures=figures)

@@ -1,4 +1,4 @@
-"""Branches on side streams: every section comes after what it needs, whatever the branches; what is printed gives the same results."""
+"""Branches on side streams: every section runs after what it depends on, whatever the branches; the printed program gives the same results."""
 
 import contextlib
 import random
@@ -14,7 +14,7 @@ from tests.emulator import as_cpp
 
 
 class Device:
-    """Streams and events that remember what comes before what."""
+    """Streams and events that record the order of work."""
 
     def __init__(self):
         self.current = self.main = self.stream()

@@ -1,4 +1,4 @@
-"""Targets: each is found by its language, and families print for no language that there is none for."""
+"""Targets: each is found by its language, and families print nothing for a language without one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a program takes over from the task's text, and what it leaves."""
+"""What a program copies from the task's text, and what it leaves out."""
 
 from compiler.program.task_text import TaskText
 

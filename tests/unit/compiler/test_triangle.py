@@ -1,4 +1,4 @@
-"""Products of which a triangle is kept, as printed for the GPU and run by the emulator."""
+"""Products of which only a triangle is kept, as printed for the GPU and run by the emulator."""
 
 import pytest
 

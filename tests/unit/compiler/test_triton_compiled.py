@@ -1,4 +1,4 @@
-"""Printed Triton programs compiled for sm_90 by Triton itself, which needs no GPU for it: no errors, no spills, tensor cores where they are meant."""
+"""Printed Triton programs compiled for sm_90 by Triton itself, which needs no GPU: no errors, no spills, tensor cores where intended."""
 
 import sys
 

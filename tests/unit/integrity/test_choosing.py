@@ -114,7 +114,7 @@ def test_the_parts_are_a_partition():
 
 
 class Git:
-    """Answers from a table; what it was compared with is in `base`."""
+    """Answers from a table; the compared commit is in `base`."""
 
     def __init__(self, **known: str):
         self.known = {"HEAD": "h"} | known

@@ -19,7 +19,7 @@ SET = cases()
 
 
 def kernel_source(program: str) -> str:
-    """The translation unit that the program's `load` compiles."""
+    """Returns the translation unit that the program's `load` compiles."""
     texts = {
         node.targets[0].id: node.value.value
         for node in ast.parse(program).body
@@ -84,7 +84,7 @@ def test_every_variant_compiles(tmp_path):
             sources.setdefault(kernel_source(case.program(variant)), f"{case.name} {variant}")
     includes: dict[str, None] = {}
     parts = []
-    for number, (source, name) in enumerate(sources.items()):  # in one unit: nvcc takes a second to begin
+    for number, (source, name) in enumerate(sources.items()):  # in one unit, because nvcc takes a second to start
         lines = source.splitlines()
         includes.update(dict.fromkeys(line for line in lines if line.startswith("#include")))
         body = "\n".join("" if line.startswith("#include") else line for line in lines).replace('extern "C" ', "")

@@ -1,4 +1,4 @@
-"""Reports to score: a real one of an H200 (examples/traces/rms_norm), as version 2 of the clock would have written it."""
+"""Reports to score: a real one from an H200 (examples/traces/rms_norm), as version 2 of the clock would have written it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sources() -> tuple[str, str]:
 
 
 def leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
-    """Every place of a report with what stands there; of long lists of samples the first."""
+    """Yields every location of a report with its value; only the first of long lists of samples."""
     items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*path, key), inner
@@ -50,7 +50,7 @@ def leaves(value: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
 
 
 def with_at(report: dict, path: tuple, put: Callable[[dict | list, Any], None]) -> dict:
-    """A copy in which `put(parent, key)` changed the place."""
+    """Returns a copy in which `put(parent, key)` changed the location."""
     made = copy.deepcopy(report)
     parent: Any = made
     for key in path[:-1]:

@@ -1,4 +1,4 @@
-"""A verifier whose programs say what becomes of them: `# status crashed`, `# low 1.4`, `# wait`."""
+"""A verifier whose programs declare their outcome: `# status crashed`, `# low 1.4`, `# wait`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets of the traces that the repository ships, and of changed copies of them."""
+"""Data sets from the traces that the repository ships, and from modified copies of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_rows_say_where_they_come_from():
 
 
 def with_report(name: str, candidate: int, change) -> RunTrace:
-    """The trace with the report of one candidate changed."""
+    """Returns the trace with one candidate's report modified."""
     one = trace(name)
     number = next(e for e in one.events if e.kind == "verification.finished" and e.payload.get("candidate") == candidate).payload["result"]["sha"]
 
@@ -96,7 +96,7 @@ def test_the_command_writes_files_that_can_be_read_back(tmp_path, capsys):
     fixed = dict.fromkeys(json.loads((tmp_path / "splits.json").read_text()), "test")
     (tmp_path / "fixed.json").write_text(json.dumps(fixed))
     command = ["export", "--traces", TRACES, "--agreed-by", "us", "--out", again, "--format", "jsonl", "--splits", tmp_path / "fixed.json"]
-    assert run(*command) == 0 and run(*command) == 2  # what is there is not mixed with something else
+    assert run(*command) == 0 and run(*command) == 2  # existing data are not mixed with other data
     assert set(json.loads((again / "splits.json").read_text()).values()) == {"test"}
 
 

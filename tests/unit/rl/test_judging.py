@@ -1,4 +1,4 @@
-"""A language model may fill in the rubric; what it reads was written by who is judged."""
+"""A language model may fill in the rubric; the judged party wrote the text that it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leak is found however its task was dressed up, and tasks that differ are not called leaks."""
+"""A leak is found however its task was disguised, and different tasks are not reported as leaks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def get_inputs():
 def get_init_inputs():
     return [64]
 """
-# The same with other names, definitions the other way round, constants changed, another way to import, comments and annotations.
+# The same with other names, reordered definitions, changed constants, another style of import, comments and annotations.
 DISGUISED = """
 from torch.nn import Module, Linear
 import torch as t
@@ -81,7 +81,7 @@ def get_inputs(): return [t.rand(BATCH, 1024)]
 
 
 def renamed(source: str, rng: random.Random) -> str:
-    """Every name that the source itself gives, but those that a task must have, becomes another."""
+    """Renames everything that the source itself names, except for the names that a task must have."""
     tree = ast.parse(source)
     kept = {"Model", "forward", "get_inputs", "get_init_inputs", "get_input_variants", "backward", "self", "__init__"}
     own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)} | {
@@ -209,7 +209,7 @@ def test_the_index_finds_what_comparing_all_pairs_finds():
     corpus = dict(TASKS)
     for name, source in TASKS.items():
         lines = source.splitlines()
-        for number in range(6):  # a line twice: alike, more or less
+        for number in range(6):  # a duplicated line: alike, more or less
             inside = [at for at, line in enumerate(lines) if line.startswith("        ") and not line.strip().startswith(("return", '"'))]
             at = rng.choice(inside)
             corpus[f"{name} {number}"] = "\n".join([*lines[: at + 1], *lines[at:]])

@@ -1,4 +1,4 @@
-"""The policy over plans: what it may not do, what it may not see, that it learns, and that a broken training goes on as if it had not been."""
+"""The policy over plans: what it may not do, what it may not see, that it learns, and that an interrupted training continues seamlessly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def one_thread():
 
 
 def planted(name: str, wrong: tuple[int, ...] = ()) -> Course:
-    """Unroll by 2 and vectors of 1 save much, all other changes cost. Points that differ in row-cache alone print the same program."""
+    """Unroll by 2 and vectors of 1 save much, all other changes cost. Points that differ only in row-cache print the same program."""
     count = 2 * 2 * 2 * 3 * 4
     shape = [len(axis.values) for axis in AXES]
     us, program = [], []
@@ -61,7 +61,7 @@ def planted(name: str, wrong: tuple[int, ...] = ()) -> Course:
 
 
 def played(course: Course, moves: int, seed: int = 1) -> Episode:
-    """A search some random moves in."""
+    """A search after some random moves."""
     draw, episode = random.Random(seed), Episode(course, str(seed), 24)
     for _ in range(moves):
         if targets := episode.see().targets:
@@ -118,7 +118,7 @@ def test_features_are_finite_and_of_the_stated_size():
 
 
 def test_features_are_those_of_a_task_that_is_twice_as_long():
-    """Times count by their ratios alone, so that a policy is not told tasks apart by them."""
+    """Only ratios of times matter, so a policy cannot distinguish tasks by them."""
     short = planted("a").landscape
     long = replace(short, us=[None if us is None else 2 * us for us in short.us], eager_us=300.0, floor_us=80.0)
     np.testing.assert_allclose(played(Course(short), 6).see().rows, played(Course(long), 6).see().rows, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Whatever a report says, the reward is a number between 0 and its cap, or none at all; and nothing but measured evidence moves it."""
+"""Whatever a report says, the reward is a number between 0 and its cap, or there is none; only measured evidence affects it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_nothing_is_converted():
             if type(other) is type(value):
                 continue
             found = scored(with_at(report, path, set_to(other)))
-            if isinstance(value, bool) and other is not None:  # null is what was not measured
+            if isinstance(value, bool) and other is not None:  # null means not measured
                 assert found.components["no_sample"] == "malformed", (path, other)
     assert scored(json.dumps(passed(faster="false"))).components["no_sample"] == "malformed"
 
@@ -77,7 +77,7 @@ def test_what_is_missing_is_never_taken_for_granted():
 
 
 def test_texts_of_a_report_move_nothing():
-    """Exception texts, names of kernels, notes of a compiler: what a program can say."""
+    """Exception texts, kernel names, compiler notes: everything that a program can say."""
     free = ("message", "detail", "compiler_output", "notes", "hint", "charged_for", "repeatability", "via")
     report, was = passed(), scored(passed()).reward
     for path, _ in leaves(report):
@@ -94,7 +94,7 @@ def with_value(report, path):
 
 
 def test_a_verdict_counts_for_its_own_program_alone():
-    """As where two programs shared one build folder, or two rollouts one socket."""
+    """As if two programs shared one build folder, or two rollouts one socket."""
     assert score(passed(), TASK, PROGRAM + "\n").components["no_sample"] == "other-program"
     assert score(passed(), TASK + " ", PROGRAM).components["no_sample"] == "other-program"
     assert score(failed("crashed"), TASK, "another").components["no_sample"] == "other-program"

@@ -1,4 +1,4 @@
-"""Synthetic tasks are the same for the same seed, run, and are none of a benchmark's; what is made of them goes by the verdict."""
+"""Synthetic tasks are the same for the same seed, run, and are not in a benchmark; the verdict decides what becomes of them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def captured(source: str):
 
 
 def first_compiled():
-    """The first small task that the compiler has kernels for, with its capture."""
+    """Returns the first small task for which the compiler has kernels, with its capture."""
     for task in (task for task in TASKS if len(task.chain.steps) <= 3):
         found = captured(task.source)
         if honest(task.source, found, CPU, random.Random(0)):
@@ -132,7 +132,7 @@ def test_a_label_is_kept_where_the_verdict_bears_it_out():
 
 
 class Client:
-    """A verifier that finds whatever programs say of themselves: a wrong one is the one whose text is told to it."""
+    """A verifier that finds what programs declare; the program whose text it is given is wrong."""
 
     def __init__(self):
         self.jobs, self.busy = [], False

@@ -1,4 +1,4 @@
-"""The trainer learns, continues as if it had never stopped, and does the arithmetic that it claims. CPU, a tiny model of our own."""
+"""The trainer learns, continues as if it had never stopped, and does the arithmetic that it claims. On the CPU, with a tiny model of our own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agents.rl.training import CannotTrain, Config, Sample, Trainer, summary, we
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """So small a model is slower on more."""
+    """A model this small is slower on more threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -33,7 +33,7 @@ ASKED = {"a": "write a:", "b": "write b:"}
 
 
 class Letters:
-    """Problems that want as many of one letter as can be; every fifth answer is no sample."""
+    """Problems that reward as many of one letter as possible; every fifth answer is not a sample."""
 
     def __init__(self, turns: int = 1, faults: bool = False):
         self.turns, self.faults, self.episodes, self.asked = turns, faults, {}, 0
@@ -85,7 +85,7 @@ def test_interrupted_and_continued_is_the_same_curve(tmp_path, changed):
 
     with pytest.raises(Interrupted):
         Trainer(TinyPolicy(SMALL), config(**changed), tmp_path / "parts", stop).reinforce(Letters(turns, faults=True))
-    assert len(curve(tmp_path / "parts")) == 3  # of which the third is not in the checkpoint, and is made again
+    assert len(curve(tmp_path / "parts")) == 3  # the third of which is not in the checkpoint, and is made again
     with (tmp_path / "parts" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "torn')
     again = Trainer(TinyPolicy(SMALL), config(**changed), tmp_path / "parts")

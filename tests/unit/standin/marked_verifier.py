@@ -1,4 +1,4 @@
-"""A verifier client that knows the stand-in's mistakes by the marks that they leave in a program, and says of them what the real one says."""
+"""A verifier client that recognises the stand-in's mistakes by the marks that they leave in a program, and reports them as the real one does."""
 
 from __future__ import annotations
 

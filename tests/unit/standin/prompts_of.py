@@ -1,4 +1,4 @@
-"""Prompts of the product with a small task in them, as the stand-in gets them."""
+"""Prompts of the product with a small task in them, as the stand-in receives them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NEXT = {"id": "s2", "title": "Own kernels for g3", "operators": ["g3: add, ReLU"
 
 
 def messages(purpose: str, **values: str) -> list[Message]:
-    """The prompt's messages; variables that are not given are empty."""
+    """Returns the prompt's messages; variables that are not given are empty."""
     asked = prompt(purpose)
     known = {
         "task": "Name: small\nTarget language: cpp\nDevice: cpu\nMode: train",
@@ -53,7 +53,7 @@ def turns(purpose: str, **values: str) -> list[tuple[str, str]]:
 
 
 def again(said: list[tuple[str, str]], reply: str, problem: str) -> list[tuple[str, str]]:
-    """The conversation after a reply that could not be used."""
+    """Returns the conversation after a reply that could not be used."""
     mended = prompt("any/reply").messages({"asked": "coder/first", "problem": problem, "form": "", "left": ""})
     return [*said, ("assistant", reply), *((message.role, message.content) for message in mended)]
 

@@ -1,4 +1,5 @@
-"""A task whose memory can be counted in units of its input: one input, one output as large, one temporary as large while the mean is taken."""
+"""A task whose memory can be counted in units of its input: one input, one output of the same size, and one temporary of the same size while the mean
+is taken."""
 
 from __future__ import annotations
 

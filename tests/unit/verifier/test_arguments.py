@@ -1,4 +1,4 @@
-"""Arguments of any class on their way from a task to a program, state outside of the state dict, and the door in words."""
+"""Arguments of any class on their way from a task to a program, state outside the state dict, and the admission messages."""
 
 import sys
 from collections import OrderedDict, namedtuple
@@ -33,7 +33,7 @@ class Conf:
 
 @pytest.fixture
 def own(monkeypatch):
-    """This module's classes as those of a task."""
+    """Returns this module's classes as those of a task."""
     task = ModuleType("task")
     task.Pair, task.Conf = Pair, Conf
     for cls in (Pair, Conf):
@@ -45,7 +45,7 @@ def own(monkeypatch):
 def across(value, module):
     tensors: list[torch.Tensor] = []
     tree = encode(value, tensors, whole=True)
-    decode(tree, tensors)  # the judge's look, which resolves no names
+    decode(tree, tensors)  # the judge's view, which resolves no names
     return decode(tree, tensors, resolve=resolver(module))
 
 
@@ -205,7 +205,7 @@ UNCLEAR = {
     "set": (CLASS.format("pass", "pass") + "setattr(Model, 'forward', print)\n" + REST, 7, "`forward` of `Model` is assigned"),
     "on a condition": (CLASS.format("pass", "if 1:\n        def forward(self): pass") + REST, 7, "`forward` of `Model` is defined within"),
     "missing": (CLASS.format("pass", "pass") + REST, 2, "`Model` has no method `forward`"),
-    "another class": ("import torch.nn as nn\nModel = nn.Linear\n" + REST, 2, "`Model` is only a name for what is defined elsewhere"),
+    "another class": ("import torch.nn as nn\nModel = nn.Linear\n" + REST, 2, "`Model` is only a name for a class that is defined elsewhere"),
     "a class on a condition": ("if 1:\n    class Model:\n        def forward(self): pass\n" + REST, 2, "`class Model` is defined within"),
     "inputs on a condition": (CLASS.format("pass", "def forward(self): pass") + "if 1:\n    def get_inputs(): 0\nget_init_inputs = lambda: []\n", 8,
                               "`get_inputs` is defined within another statement"),

@@ -1,4 +1,4 @@
-"""Many small tensors get the same judgements as each would alone."""
+"""Many small tensors get the same judgements as each would get separately."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A host that is busy is named, and a program is not called faster on it."""
+"""A busy host is named, and a program is not called faster on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def call(inner: int, queued: int = 0) -> Call:
 
 
 def side(inner: float, preempted: float = 0.0, slow: float = 0.0, seed: int = 0) -> Side:
-    """Microseconds in: calls of which a share was preempted, or slowed down without the kernel having noticed."""
+    """From microseconds: calls of which a share was preempted, or was slowed down without the kernel noticing."""
     draws = random.Random(seed)
     made = Side(None, None)  # type: ignore[arg-type]
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""Byte code that is made where the interpreter has none of its own: written once, read by every party."""
+"""Byte code that is made if the interpreter has none of its own: written once, read by every party."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.parties.pa
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory) -> Path:
-    """A data directory with byte code, made once: what says where it lies is relative to it."""
+    """A data directory with byte code, made once: the references to its location are relative to it."""
     place = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(bytecode, "lacking", lambda: True)
@@ -67,7 +67,7 @@ def test_a_party_reads_it_and_writes_nothing(made, tmp_path, monkeypatch):
         party = pool.spawn("builder", bare=True)
         party.become("compiler")
         party.end()
-        broken.write_bytes(whole[:16] + b"no code")  # with date and size of its source
+        broken.write_bytes(whole[:16] + b"no code")  # with its source's date and size
         party = pool.spawn("builder", bare=True)
         assert party.spawned.exit_status(20.0) not in (None, 0)
         party.end()
@@ -93,7 +93,7 @@ def test_what_was_made_for_another_version_is_made_anew(made, tmp_path, monkeypa
     assert bytecode.options(tmp_path) == []
     bytecode.make(tmp_path)
     assert bytecode.options(tmp_path) == ["-X", f"pycache_prefix={made}"]
-    monkeypatch.setattr(bytecode, "lacking", lambda: False)  # an upgrade that brought its own
+    monkeypatch.setattr(bytecode, "lacking", lambda: False)  # an upgrade that included its own
     assert bytecode.options(tmp_path) == []
 
 

@@ -1,4 +1,4 @@
-"""A calibration is kept for every later verification: it is made with the device for itself."""
+"""A calibration is kept for every later verification: it is made with exclusive use of the device."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace

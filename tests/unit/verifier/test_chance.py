@@ -10,7 +10,7 @@ def test_last_bits_are_no_chance():
     two = one * (1 + 1e-6 * torch.randn(4000))
     assert not stochastic([one], [two], drew=False)
     assert stochastic([one], [two], drew=True)  # random numbers, however small
-    assert not stochastic([one], [one.clone()], drew=True)  # drawn, and not used
+    assert not stochastic([one], [one.clone()], drew=True)  # drawn but not used
 
 
 def test_a_generator_of_the_models_own_is_told_by_its_outputs():

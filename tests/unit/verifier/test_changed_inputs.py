@@ -1,4 +1,4 @@
-"""An input that the task changes, such as a cache that the caller owns, has to be changed as the task does."""
+"""An input that the task changes, such as a cache that the caller owns, must be changed in the same way as by the task."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_same_change_is_right_within_rounding():
 
 @pytest.mark.parametrize("after", [{}, {1: torch.zeros(3, 4)}, {1: WANTED * 1.001}])
 def test_no_change_and_other_ones_are_wrong(after):
-    assert "input 1, which the task changes, is not changed as the task does" in changes_off(call(after), expected())
+    assert "input 1, which the task changes, is not changed in the same way" in changes_off(call(after), expected())
 
 
 def test_whole_numbers_change_exactly():

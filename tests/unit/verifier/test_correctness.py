@@ -78,7 +78,7 @@ def test_distributions_and_weights():
     assert bool((other > 0).all()) and len(other.unique()) > 1
     assert randomised("mask", torch.tril(torch.ones(8, 8)), False, generator) is None
     assert randomised("count", torch.zeros((), dtype=torch.int64), False, generator) is None
-    for constant in (torch.zeros(64), torch.full((64,), 1e-6)):  # a gate that begins shut: what is behind it shows
+    for constant in (torch.zeros(64), torch.full((64,), 1e-6)):  # a gate that starts closed: what is behind it becomes visible
         assert float(randomised("gate", constant, True, generator).abs().max()) > 1e-2
     turned = randomised("rotation", torch.eye(8), False, generator)
     assert bool((turned != torch.eye(8)).all())

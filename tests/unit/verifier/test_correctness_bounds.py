@@ -50,7 +50,7 @@ def test_a_sequential_product_is_within_and_tf32_is_beyond(draw, length):
 def test_plain_errors_grow_with_the_length_of_a_sum():
     torch.manual_seed(0)
     short, long = (rough(lambda x: x.sum(-1), torch.rand(256, n)) for n in (16, 4096))
-    assert 4 < max(long) / max(short) < 40  # as the root of the length, beside one rounding of the result
+    assert 4 < max(long) / max(short) < 40  # like the root of the length, in addition to one rounding of the result
 
 
 def test_the_policy_tf32_allows_tf32_operands_even_where_pytorch_does_not_use_them():
@@ -117,7 +117,7 @@ def test_complex_numbers_are_two():
 
 
 class Named(torch.nn.Module):
-    """Asks for fp32 by name, mixes it in, and keeps it as a plain attribute."""
+    """Requests fp32 by name, mixes it in, and keeps it as a plain attribute."""
 
     def __init__(self):
         super().__init__()
@@ -157,7 +157,7 @@ def test_random_numbers_are_those_of_the_fp32_run():
 
 
 class Dequantised(torch.nn.Module):
-    """A product of 16 bit: one side by name, the other because its scales are of that type."""
+    """A 16-bit product: one side by name, the other because its scales are of that type."""
 
     def __init__(self, dtype: torch.dtype):
         super().__init__()
@@ -174,7 +174,7 @@ class Dequantised(torch.nn.Module):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_product_of_16_bit_that_is_named_on_one_side_has_an_oracle(dtype):
-    """The side that is named keeps numbers of 16 bit; a single number beside it does not make it fp64."""
+    """The named side keeps 16-bit numbers; a single number next to it does not make it fp64."""
     x, model = torch.randn(3, 12, generator=torch.Generator().manual_seed(2)), Dequantised(dtype)
     eager = model(x)
     with torch.no_grad(), default_double(), Wide():

@@ -1,4 +1,4 @@
-"""Outputs of a few early timed calls are held to the end, so that a ring of buffers is seen, however long it is."""
+"""Outputs of a few early timed calls are held to the end, so that a ring of buffers is noticed, however long it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = torch.rand(8)
 
 
 class Program(Caller):
-    """A party of a program that hands out `buffers` in turn, or new memory where there are none."""
+    """A program's party that returns `buffers` in turn, or new memory if there are none."""
 
     def __init__(self, buffers: int, has_program: bool = True):
         super().__init__(SimpleNamespace(has_program=has_program), [Spec.of(X)], 1.0)

@@ -1,4 +1,4 @@
-"""Whether memory has changed, from two sums over it."""
+"""Detects whether memory has changed, from two sums over it."""
 
 import pytest
 import torch

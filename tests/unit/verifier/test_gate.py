@@ -1,4 +1,4 @@
-"""Judges share a device: one measures, the others are frozen, nobody waits for ever."""
+"""Judges share a device: one measures, the others are frozen, and nothing waits for ever."""
 
 import os
 import signal
@@ -131,7 +131,7 @@ def test_one_that_never_lets_go_is_an_error(tmp_path, monkeypatch):
     holder, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
     with holder.alone(), pytest.raises(DeviceError, match="kept the device busy"), other.alone():
         pass
-    with other.alone():  # and then it can be had
+    with other.alone():  # and then it is available
         pass
 
 
@@ -205,7 +205,7 @@ def test_processes_stand_still_without_a_control_group_too(tmp_path):
 
 
 def test_a_request_that_is_let_come_to_its_end_is_not_frozen_meanwhile(judges):
-    """Otherwise a hanging request's time limit would never expire while somebody waits for it."""
+    """Otherwise a hanging request's time limit would never expire while another judge waits for it."""
     (mine, _), (other, its_party) = judges
     until(lambda: other._floor.held)
     done, seen = threading.Event(), []
@@ -230,13 +230,13 @@ def test_a_request_that_is_let_come_to_its_end_is_not_frozen_meanwhile(judges):
 
 
 def at_work(gate, match):
-    """A thread of a judge that is at work and then asks for the device; `ended` is set when that was refused in words like `match`."""
+    """A judge's thread that is at work and then requests the device; `ended` is set when the request is refused with a message like `match`."""
     begun, ended = threading.Event(), threading.Event()
 
     def work():
         with gate.working():
             begun.set()
-            until(lambda: not gate._open)  # somebody else has asked before
+            until(lambda: not gate._open)  # another judge has asked before
             with pytest.raises(DeviceError, match=match), gate.alone():
                 pass
             ended.set()
@@ -341,7 +341,7 @@ def test_what_a_party_starts_while_it_is_stopped_stands_still_too(monkeypatch):
 
 
 def test_a_full_disk_stops_nobody(judges, monkeypatch):
-    """The holder of the turn is written down only as information for those who wait."""
+    """The holder of the turn is recorded only as information for waiting judges."""
     (first, _), (second, _) = judges
 
     def full(*arguments):

@@ -58,13 +58,13 @@ def test_the_time_of_an_inspected_call_does_not_count_beside_others():
 def test_which_calls_are_inspected_is_chosen_anew_for_each_series():
     glancing = Glancing(SimpleNamespace(mapped=None, sampler=SimpleNamespace(error=0), refresh=lambda seen: None), random.Random(3))
     counted = range(2, 8)
-    assert glancing.choose(counted) is None  # it is not known how long a call takes
+    assert glancing.choose(counted) is None  # the duration of a call is unknown
     glancing.add([call(1000)] * 8, None)
     chosen = [glancing.choose(counted) for _ in range(60)]
     assert {number for one in chosen for number in one.calls} == set(counted) and {len(one.calls) for one in chosen} == {2}
     assert all(0 <= delay < 1000 for one in chosen for delay in one.delays.values())
     alone = [glancing.choose([1]) for _ in range(60)]
-    assert 5 < sum(one is not None for one in alone) < 40  # its time is disturbed, so not every one
+    assert 5 < sum(one is not None for one in alone) < 40  # its time is disturbed, so not every call is inspected
 
 
 def test_what_was_seen_in_inspected_calls_is_kept_until_it_is_enough():

@@ -1,4 +1,4 @@
-"""Tests when a runner counts as burning the machine while others are timed."""
+"""Tests when a runner counts as keeping the machine busy while others are timed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_one_late_tick_is_no_crime(clock):
 
 @pytest.mark.parametrize("phase", [at / 10 for at in range(10)])
 def test_a_thread_whose_time_is_counted_by_the_tick_is_found(clock, phase):
-    """All checks may begin at the same place between two ticks, and a shorter check may contain no tick."""
+    """All checks may begin at the same point between two ticks, and a shorter check may contain no tick."""
     tick, look = round(idleness.TICK_SECONDS * 1e9), round(idleness.LOOK_SECONDS * 1e9)
     begins = [(at * 7 + phase) * tick for at in range(8)]
     counts = [int(moment // tick) * tick for begin in begins for moment in (begin, begin + look)]
@@ -78,7 +78,7 @@ def test_what_runs_between_the_windows_does_not_count(clock):
     watch = watched(used)
     windows(watch, clock, 20, 1_000_000)
     assert watch.finding()
-    watch = watched([at // 2 * 10_000_000 for at in range(40)])  # 0, 0, 10, 10: grows while none is
+    watch = watched([at // 2 * 10_000_000 for at in range(40)])  # 0, 0, 10, 10: grows while none is open
     windows(watch, clock, 20, 1_000_000)
     assert watch.finding() == ""
 
@@ -106,7 +106,7 @@ def test_a_party_stands_still_from_the_look_to_its_turn(clock):
     watch = watched([0, 5_000_000, 7_000_000, 9_000_000])
     done = []
     watch.party.spawned.freeze, watch.party.spawned.thaw = (lambda: done.append("freeze")), (lambda: done.append("thaw"))
-    watch.go()  # it does not stand still
+    watch.go()  # it does not stay frozen
     watch.open()
     clock.now += 2_000_000
     watch.stop()

@@ -36,7 +36,7 @@ def test_kernels_of_a_cuda_library(tmp_path):
     assert library.cuda and "run" in library.exports
     assert "_ZN2ns3fooILi4EEEvPK6float4PS1_" in library.kernels
     assert any("hidden" in name for name in library.kernels) and any("relu_made" in name for name in library.kernels)
-    assert library.compute_imports == []  # that the CUDA runtime looks its driver up is not the program's doing
+    assert library.compute_imports == []  # the CUDA runtime's lookup of its driver is not the program's doing
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on this machine")

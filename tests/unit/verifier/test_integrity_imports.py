@@ -1,4 +1,4 @@
-"""Watching a program imports no compiler: torch's own profiler class, and its dispatch modes, would bring torch._dynamo and torch._inductor along."""
+"""Watching a program imports no compiler: torch's own profiler class and its dispatch modes would import torch._dynamo and torch._inductor."""
 
 from __future__ import annotations
 

@@ -44,24 +44,24 @@ def test_the_class_is_by_the_share_of_own_kernels():
 
 
 def test_a_kernel_that_was_only_launched_makes_nothing_mixed():
-    """As recorded on an H200: an own kernel over 64 elements beside the reference under torch.compile, 19 % of a call of 6 us."""
+    """As recorded on an H200: an own kernel over 64 elements next to the reference under torch.compile, 19 % of a call of 6 us."""
     compiled = kernel("triton_red_fused__softmax_exp_mul_prepare_softmax_online_sub_0", 0.0049)
     needless = kernel("mine(float*)", 0.00115)
     result = judged(compiled, needless, program_ms=0.02, compiled=1)
     assert result.program_class == "orchestration" and result.own_share == 0
     assert "mine(float*) 1.1 us" in next(f.message for f in result.findings if f.rule == "bare-launch")
     assert any(f.rule == "library-share" and "triton_" in f.message for f in result.findings)
-    # A longer kernel has done something, many launches are not work, and real own work beside them counts as before.
+    # A longer kernel has done something, many launches are not work, and real own work next to them counts as before.
     assert judged(compiled, kernel("mine(float*)", 0.003), program_ms=0.02).program_class == "mixed"
     many = kernel("mine(float*)", 0.0046).model_copy(update={"calls": 4.0})
     assert judged(compiled, many, program_ms=0.02).program_class == "orchestration"
     assert judged(compiled, needless, kernel("other(float*)", 0.003), program_ms=0.02).program_class == "mixed"
-    # Enough of them are half of the time and still no work; nor is one where the compiler's own kernels are as short.
+    # If there are enough of them, they are half of the time and still no work; neither is one if the compiler's own kernels are as short.
     many = kernel("mine(float*)", 0.0062).model_copy(update={"calls": 6.0})
     assert judged(kernel("triton_poi_fused_0", 0.006), many, program_ms=0.02, compiled=1).program_class == "orchestration"
     assert judged(kernel("triton_poi_fused_0", 0.0019), needless, program_ms=0.02, compiled=1).program_class == "orchestration"
-    assert judged(kernel("mine(float*)", 0.001).model_copy(update={"calls": 0.0}), compiled, program_ms=0.02).program_class  # forged, no crash
-    # Beside a library's products a fused kernel of two microseconds is work, as in a recurrent cell.
+    assert judged(kernel("mine(float*)", 0.001).model_copy(update={"calls": 0.0}), compiled, program_ms=0.02).program_class  # forged, not a crash
+    # Next to a library's products, a fused kernel of two microseconds is work, as in a recurrent cell.
     assert judged(kernel("gemm", 0.005, "aten::mm"), kernel("other(float*)", 0.0019), program_ms=0.02).program_class == "mixed"
 
 
@@ -88,7 +88,7 @@ def test_observed_calls_that_are_not_the_timed_ones_count_for_nothing():
 
 def test_device_work_explains_the_timed_call():
     mine = kernel("mine(float*)", 0.9)
-    assert judged(mine, program_ms=0.85).program_class == "custom"  # a tenth more, and what a launch takes
+    assert judged(mine, program_ms=0.85).program_class == "custom"  # a tenth more, plus the launch overhead
     assert "two-faced" in rules(judged(mine, program_ms=0.75))
     assert judged(mine, program_ms=1.2, recorded=3, host_ms=0.0).program_class == "custom"  # an exchange around the call
     assert judged(mine, program_ms=3.0, recorded=3, host_ms=2.0).program_class == "custom"
@@ -138,7 +138,7 @@ def seen_timed(own: float, moments: int, busy: bool = False):
     [
         (0.55, 40, "custom"),
         (0.45, 16, "custom"),  # chance explains it
-        (0.0, 16, "orchestration"),  # a library's work when it was timed
+        (0.0, 16, "orchestration"),  # a library's work while it was timed
         (0.1, 40, "orchestration"),
         (0.0, 6, "custom"),  # hardly anything was seen
     ],
@@ -150,7 +150,7 @@ def test_own_code_must_have_been_at_work_in_the_timed_calls_too(own, moments, of
 
 
 def test_a_class_that_a_busy_host_did_not_let_the_judge_see_is_none():
-    assert seen_timed(0.7, 3, busy=True).status == ""  # its own code was seen at work
+    assert seen_timed(0.7, 3, busy=True).status == ""  # its own code was seen running
     found = seen_timed(0.2, 3, busy=True)
     assert found.status == "inconclusive" and found.message.startswith("this host is busy")
     assert seen_timed(0.6, 8, busy=True).status == ""
@@ -184,7 +184,7 @@ def test_on_the_cpu_only_what_the_builder_made_is_own():
 
 
 def test_calls_are_observed_while_nobody_else_uses_the_device():
-    """Beside other judges' work on the same GPU honest programs seemed to do twice the work of a timed call, and lost their class."""
+    """Next to other judges' work on the same GPU, honest programs seemed to do twice the work of a timed call, and lost their class."""
     held = []
 
     class Runner:

@@ -1,4 +1,4 @@
-"""Tests which functions are made to do nothing, in which order, and with which findings."""
+"""Which functions are made to do nothing, in which order, and with which findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs in which some kernels do nothing: in machine code, in Triton's Python, in CUDA text that is compiled at run time."""
+"""Programs in which some kernels do nothing: in machine code, in Triton's Python, and in CUDA text that is compiled at run time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOP = struct.pack("<QQ", 0x7918, 0)
 
 
 def cubin(*kernels: str, machine: int = 190, code: bytes = NOP * 3 + EXIT) -> bytes:
-    """A file of sections `.text.<kernel>`."""
+    """Returns a file with sections `.text.<kernel>`."""
     names = b"\0.shstrtab\0" + b"".join(f".text.{kernel}\0".encode() for kernel in kernels)
     body, rows, at = b"", [(0,) * 10], 64
     for kernel in kernels:

@@ -1,4 +1,4 @@
-"""Intervals of a speedup hold the truth as often as they claim, and are not wider than that needs."""
+"""Intervals of a speedup contain the truth as often as they claim, and are not wider than necessary."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_an_interval_of_the_same_code_holds_one(processes, variation, spread):
     for index in range(120):
         found = estimate(draws(rng, processes, 16, variation, spread), draws(rng, processes, 16, variation, spread), KNOWN, index).interval
         hits += found.low <= 1 <= found.high
-    assert hits >= 107  # 95 % of 120, less three standard deviations of the count
+    assert hits >= 107  # 95 % of 120, minus three standard deviations of the count
 
 
 def test_three_percent_are_seen_where_calls_are_long():
@@ -41,12 +41,12 @@ def test_three_percent_are_seen_where_calls_are_long():
 
 
 def test_two_places_of_a_block_are_two_medians():
-    """A call that takes 6.2 ms where its tensors lie at one place and 6.8 ms at the other: the same code, and a narrow interval."""
+    """A call that takes 6.2 ms with its tensors at one location and 6.8 ms at the other: the same code, and a narrow interval."""
     rng = np.random.default_rng(5)
     widths = []
     for index in range(40):
         sides = [[np.stack([rng.normal(6.2, 0.02, 8), rng.normal(6.8, 0.02, 8)], axis=1) for _ in range(3)] for _ in range(2)]
-        for side in sides:  # which place comes first is a process's own matter
+        for side in sides:  # each process has its own order of locations
             side[:] = [blocks[:, ::-1] if rng.random() < 0.5 else blocks for blocks in side]
         found = estimate(sides[0], sides[1], KNOWN, index).interval
         widths.append(found.high - found.low)
@@ -63,7 +63,7 @@ def test_disturbed_calls_do_not_move_the_ratio():
 
 
 def in_turn(rng, processes, blocks, common, own, spread, scales):
-    """The same, where most of what disturbs a call disturbs its whole turn: lists of samples, one for each of `scales`."""
+    """The same, if most disturbances of a call affect its whole turn: lists of samples, one for each of `scales`."""
     turns = np.abs(rng.standard_t(3, size=(blocks, 2))) * common
     sides = []
     for scale in scales:
@@ -83,14 +83,14 @@ def test_what_disturbs_a_whole_turn_widens_no_interval(processes, ratio):
         found = estimate(program, baseline, KNOWN, index)
         hits += found.interval.low <= ratio <= found.interval.high
         halves.append(found.half)
-    assert hits >= 88  # 95, less three standard deviations of the count
+    assert hits >= 88  # 95, minus three standard deviations of the count
     assert np.median(halves) < 0.03, "calls by themselves vary by 20 %"
 
 
 @pytest.mark.slow
 def test_what_disturbs_one_kind_in_a_turn_is_in_the_error():
-    """The turns of either kind lie side by side, a pause between them: a host may be slow for three calls of the program and not for eager's. That
-    pulls at what is taken for the turn's, so turns are fitted anew to every draw of blocks."""
+    """The turns of both kinds are adjacent, with a pause between them: a host may be slow for three calls of the program and not for eager's. That
+    biases the estimate of the turn's common part, so turns are refitted to every draw of blocks."""
     rng = np.random.default_rng(13)
     ratios, errors = [], []
     for index in range(60):
@@ -105,7 +105,7 @@ def test_what_disturbs_one_kind_in_a_turn_is_in_the_error():
 
 
 def test_a_program_that_is_slow_in_less_than_half_of_its_turns_has_the_time_of_the_others():
-    """This holds as for any median, but for all its processes at once, so that their common part is not attributed to the host."""
+    """This is true of any median, but here for all its processes at once, so their common part is not attributed to the host."""
     rng = np.random.default_rng(9)
     program, baseline = in_turn(rng, 3, 60, 0.05, 0.01, 0.001, (1.0, 2.0))
     turns = rng.random((60, 2))
@@ -128,7 +128,7 @@ def test_pairs_that_were_not_timed_together_have_no_turns_in_common():
 
 @pytest.mark.parametrize("together", [3, 1])
 def test_a_host_that_is_slower_in_a_later_round_widens_no_interval(together):
-    """Rounds of three pairs, or of one where the device holds no more: what is common to a round is in no ratio."""
+    """Rounds of three pairs, or of one if the device holds no more: what is common to a round affects no ratio."""
     rng = np.random.default_rng(12)
     program, baseline, rounds = [], [], []
     for number in range(6 // together):
@@ -151,7 +151,7 @@ def test_the_level_of_a_process_stays_its_time():
 
 @pytest.mark.parametrize("together", [3, 1])
 def test_processes_that_differ_more_than_the_host_was_known_for(together):
-    """A program may be another case than those that the host was calibrated with: what three pairs show outweighs that then."""
+    """A program may behave unlike those with which the host was calibrated: the evidence of three pairs then outweighs the calibration."""
     rng = np.random.default_rng(14)
     hits, rounds = 0, [0, 0, 0] if together == 3 else [0, 1, 2]
     for index in range(120):

@@ -1,4 +1,4 @@
-"""Landlock's rules on a process of its own, without a sandbox around it."""
+"""Landlock's rules on a separate process, without a sandbox around it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ pytestmark = pytest.mark.skipif(not landlock.supported(), reason=landlock.lack()
 
 
 def confined(rules: dict, body: str) -> dict:
-    """What `body` leaves in `seen`, in a process that put `rules` on itself. `tried(action)` is None where it worked, else the error's name."""
+    """Returns what `body` leaves in `seen`, in a process that applied `rules` to itself. `tried(action)` is None if it worked, otherwise the error's
+    name."""
     source = f"""
 import json, os, socket, signal, subprocess, sys
 from verifier.confinement import landlock
@@ -65,7 +66,7 @@ def test_reads_and_writes_only_where_it_may(tmp_path):
     assert [seen.pop(name) for name in ("own write", "own rename between folders", "own remove")] == [None, None, None]
     assert seen.pop("child") != 0
     if landlock.abi() < 3:
-        seen.pop("truncate")  # this kernel cannot rule it
+        seen.pop("truncate")  # this kernel cannot restrict it
     assert None not in seen.values(), seen
     assert (other / "file").read_text() == "x"
 

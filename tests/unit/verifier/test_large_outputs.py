@@ -1,4 +1,4 @@
-"""Outputs of gigabytes have one place in a party's memory: they are copied before the previous call's outputs are put there."""
+"""Outputs of gigabytes have a single place in a party's memory: they are copied before the previous call's outputs are put there."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Where rounding decides, the state after the timed calls is distinguished from a skipped update."""
+"""If rounding decides, the state after the timed calls is still distinguished from a skipped update."""
 
 import random
 import time
@@ -17,7 +17,7 @@ COLUMNS, UNDECIDED = 80, 4
 
 
 class Voting(torch.nn.Module):
-    """Averages of which of two sums is larger; in four columns they are the same sum."""
+    """Averages of which of two sums is larger; in four columns the sums are equal."""
 
     def __init__(self, backwards: bool = False):
         super().__init__()

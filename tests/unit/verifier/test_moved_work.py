@@ -1,4 +1,4 @@
-"""Work that a program does outside its interval is charged to it, and where it is most of the call, the measurement is not believed."""
+"""Work that a program does outside its interval is charged to it; if it is most of the call, the measurement is not believed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ US = 1000
 
 
 def side(inner: int, ahead: int, copied: int, jitter: int = 20 * US, extra: int = 0, unsteady: int = 1, calls: int = 40) -> Side:
-    """Microseconds in, a side with its calls out. `extra`: what the judge's clock counts beyond the shim's and the round trip, by up to `unsteady`
+    """Builds a side with its calls from microseconds. `extra`: the judge's excess over the shim's clock and the round trip, by up to `unsteady`
     more."""
     draws = random.Random(inner + ahead + copied)
     made = Side(None, None)  # type: ignore[arg-type]
@@ -31,7 +31,7 @@ def side(inner: int, ahead: int, copied: int, jitter: int = 20 * US, extra: int 
 
 
 def lying(side: Side, count: Callable[[int], int], ahead: Callable[[int], int] = lambda at: 0, after: Callable[[int], int] = lambda at: 0) -> Side:
-    """The same calls, of which the clock beside the program counts `count` microseconds less, and others begin ahead or end after it."""
+    """The same calls, which the program-side clock undercounts by `count` microseconds, and others that begin early or end late."""
     for at in range(len(side.laps.inner)):
         side.laps.inner[at] -= (count(at) + ahead(at) + after(at)) * US
         side.laps.wall[at] -= (ahead(at) + after(at)) * US
@@ -52,12 +52,12 @@ EAGER = side(inner=800, ahead=12_000, copied=300)
 def test_a_program_that_is_faster_is_believed():
     assert clock_finding(side(400, 12_000, 300), EAGER) == ""
     assert clock_finding(side(400, 12_050, 420), EAGER) == ""  # colder outputs
-    assert clock_finding(side(1600, 12_400, 300), EAGER) == ""  # slower, and nothing gained
+    assert clock_finding(side(1600, 12_400, 300), EAGER) == ""  # slower, without a gain
 
 
 @pytest.mark.parametrize(("ahead", "copied", "between"), [(200, 0, 0), (0, 200, 0), (0, 0, 200), (70, 70, 70)])
 def test_what_is_needed_outside_is_added_to_the_call(ahead, copied, between):
-    """A quarter of eager's time, hidden: less than what would be called moved."""
+    """A quarter of eager's time is hidden: less than what would be called moved."""
     eager = in_series(side(800, 100, 300), 50)
     found = charge(in_series(side(200, 100 + ahead, 300 + copied), 50 + between), eager)
     assert 0.8 * 200 < found.ns / US < 1.2 * 210 and found.part
@@ -76,7 +76,8 @@ def test_a_call_that_was_only_moved_is_not(program, words):
 
 
 def test_a_clock_that_counts_too_little_is_seen_on_a_busy_machine():
-    """What a busy machine adds to eager's round trip is allowed to the program half as much again: here a clock that counts half would be within."""
+    """Half as much again as a busy machine adds to eager's round trip is allowed to the program: here a clock that counts half would be within
+    that."""
     busy = side(800, 12_000, 300, extra=1000)
     assert "counts" in clock_finding(side(400, 12_000, 300, extra=1400), busy)
     assert clock_finding(side(400, 12_000, 300, extra=1010), busy) == ""
@@ -102,7 +103,7 @@ def test_a_round_trip_that_the_program_draws_out_buys_no_time(calls):
 
 @pytest.mark.parametrize("calls", [16, 40])
 def test_a_clock_that_lies_at_one_of_two_places(calls):
-    """The score is the mean over both places of a call's tensors: lies in two fifths of all calls halve it."""
+    """The score is the mean over both locations of a call's tensors: lies in two fifths of all calls halve it."""
     eager = side(5_000, 12_000, 300, calls=calls)
     program = lying(side(5_000, 12_000, 300, calls=calls), count=lambda at: 4_980 if at % 2 and at % 10 != 1 else 0)
     assert clock_finding(program, eager) != ""
@@ -116,7 +117,7 @@ def test_work_that_hides_in_another_place_each_time(calls):
 
 
 def test_a_busy_machine_hides_no_lie_that_the_judges_clock_could_see():
-    """What is unsteady before a call, where caches are flushed, says nothing of the interval itself."""
+    """Unsteadiness before a call, while caches are flushed, says nothing about the interval itself."""
     eager = side(300, 12_000, 300, jitter=900 * US, extra=1_000, unsteady=30, calls=16)
     eager.laps.inner = [300 * US] * 16
     eager.laps.wall = [inner + (1_040 + at % 7) * US for at, inner in enumerate(eager.laps.inner)]
@@ -133,7 +134,7 @@ def test_small_calls_of_an_honest_program_are_believed(slow, fast):
 
 
 def remembering(side: Side, shorter: int, turns: int = 40) -> Side:
-    """The same calls, of which those with inputs that it has seen are so many microseconds shorter than those with new ones."""
+    """The same calls, but those with inputs that it has seen are this many microseconds shorter than those with new ones."""
     draws = random.Random(shorter * 1000 + turns)
     side.laps.remembered = [shorter * US + draws.randrange(-20 * US, 20 * US) for _ in range(turns)]
     return side
@@ -161,7 +162,7 @@ def test_an_honest_program_is_hardly_ever_charged_for_remembering():
 
 
 def around(side: Side, once: int, lead: int) -> Side:
-    """The same calls in series: microseconds a call of what is done once a series, and of what lead-in calls take longer."""
+    """The same calls in series: microseconds per call of once-per-series work, and of the extra time of lead-in calls."""
     draws = random.Random(once + lead)
     side = in_series(side, 50)
     side.laps.around = [once * US + draws.randrange(20 * US) for _ in side.laps.inner]
@@ -173,14 +174,14 @@ def around(side: Side, once: int, lead: int) -> Side:
     ("once", "lead", "least", "words"),
     [
         (200, 30, 0, ""),
-        (230, 40, 0, ""),  # colder caches, after all that the process did before
+        (230, 40, 0, ""),  # colder caches, after everything that the process did before
         (500, 30, 200, "before the inputs are handed over"),
         (200, 330, 250, "in calls that do not count"),
         (200, -50, 0, ""),
     ],
 )
 def test_nor_is_work_free_in_what_a_series_does_once(once, lead, least, words):
-    """A finaliser runs when the process collects garbage; a lead-in call is told by what was done just before it."""
+    """A finaliser runs when the process collects garbage; a lead-in call is recognised by what was done just before it."""
     eager, program = around(side(800, 100, 300), 200, 30), around(side(400, 100, 300), once, lead)
     found = charge(program, eager)
     assert (found.ns == 0) is (not words) and found.ns >= least * US and words in found.message()
@@ -196,13 +197,13 @@ def test_a_call_that_is_shorter_after_a_flush_than_without_one_was_begun_during_
     eager, program = in_series(side(800, 100, 300), 50), in_series(side(100, 100, 300), 50)
     eager.laps.early, program.laps.early = [-200 * US] * 6, [(400 + at) * US for at in range(6)]
     found = charge(program, eager)
-    assert 390 * US < found.ns < 410 * US and "flush of the caches" in found.message()
+    assert 390 * US < found.ns < 410 * US and "cache flush" in found.message()
     program.laps.early = [-at * US for at in range(6)]
     assert not charge(program, eager).ns
 
 
 def test_what_a_program_remembers_shows_in_inspected_calls_too():
-    """One of two counted calls may be inspected, and the other then has nothing beside it."""
+    """One of two counted calls may be inspected, which leaves the other without a comparison."""
     made = Side(None, None)  # type: ignore[arg-type]
     for looked in (True, False):
         uses = [Use(None, None, True, new=new) for new in (True, False)]

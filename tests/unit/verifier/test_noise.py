@@ -1,4 +1,4 @@
-"""Averages that are rounding noise, and what follows a decision by rounding: how far they may be from fp64's."""
+"""Averages that are rounding noise, and the consequences of a decision by rounding: how far they may be from fp64."""
 
 import time
 
@@ -32,7 +32,7 @@ def test_a_size_is_measured_without_changing_the_tensor():
 @pytest.mark.parametrize("exact", [noise(1, 1e-17), torch.zeros(SIZE, dtype=torch.float64)])
 @pytest.mark.parametrize("eager", [1e-7, 0.0])
 def test_noise_of_any_size_passes_and_a_value_does_not(exact, eager):
-    """Also where fp64 or eager happens to cancel to nothing at all."""
+    """Also if fp64 or eager happens to cancel out completely."""
     size = max(root_mean_square(exact), 1e-300)
     allowed = allowance(noise(2, eager).float(), exact, [1e-9 / size], 0.0, "fp32-strict", decided=True)
     assert allowed.noise
@@ -53,7 +53,7 @@ def test_what_follows_a_decision_has_room_and_an_update_left_out_shows():
 
 
 def test_few_decided_elements_are_no_noise():
-    """Eager decides 8 % otherwise, plain arithmetic 4 %: on both sides of the share up to which decisions are left out elsewhere."""
+    """Eager decides 8 % differently, plain arithmetic 4 %: on both sides of the share up to which decisions are left out elsewhere."""
     exact = 1 + noise(1, 0.1)
     eager = exact.clone()
     eager[:4] += 0.4
@@ -67,7 +67,9 @@ def test_without_a_decision_nothing_changes():
     exact = 1 + noise(1, 0.1)
     allowed = allowance((exact * (1 + 1e-7)).float(), exact, [2e-7] * 8, 0.0, "fp32-strict", decided=True)
     assert allowed.limit < 4e-6 and allowed.tolerated == 0
-    assert allowance((exact * 1.5).float(), exact, [2e-7] * 8, 0.0, "fp32-strict", decided=False) is None  # eager alone is far: nobody knows why
+    assert (
+        allowance((exact * 1.5).float(), exact, [2e-7] * 8, 0.0, "fp32-strict", decided=False) is None
+    )  # only eager is far off, for no known reason
 
 
 def test_errors_are_inherited_by_their_size():
@@ -79,7 +81,7 @@ def test_errors_are_inherited_by_their_size():
 
 
 class Pair(torch.nn.Module):
-    """Batch norms of two rows, so that the second one's running mean is noise."""
+    """Batch norms of two rows, so the second one's running mean is noise."""
 
     def __init__(self, norm=torch.nn.BatchNorm1d):
         super().__init__()
@@ -100,7 +102,7 @@ class Exact(torch.nn.BatchNorm1d):
 
 
 class Session:
-    """What `Expectations` asks of a reference, in this process."""
+    """The part of a reference that `Expectations` uses, in this process."""
 
     clock = staticmethod(time.monotonic)
 
@@ -141,7 +143,7 @@ class Session:
 
 @pytest.fixture
 def calls():
-    """Two calls of a task, each as (`Expectations`, what is expected, the state of a more exact program after it)."""
+    """Two calls of a task, each as (`Expectations`, the expected result, the state of a more exact program after it)."""
 
     def run(change=lambda program: None, count=2):
         import random
@@ -167,7 +169,7 @@ def refused(found) -> list[str]:
 
 def test_a_more_exact_program_passes_call_after_call(calls):
     for number, (expectations, expected, found) in enumerate(calls()):
-        assert refused(found) == ["second.running_mean"], number  # eager's own noise is what is compared with at first
+        assert refused(found) == ["second.running_mean"], number  # at first, the comparison is with eager's own noise
         expectations.appeal(expected)
         assert refused(found) == [], number
 

@@ -17,7 +17,7 @@ TASK = l1_norm(UNIT // 4096, 1024)
 
 
 class Counted:
-    """Units of memory that were allocated and not freed: at most, and in the end."""
+    """Units of memory that were allocated and not freed: the maximum, and the final value."""
 
     def __enter__(self):
         self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
@@ -71,7 +71,7 @@ def test_the_reference(tmp_path):
 
 @pytest.mark.parametrize(("kept", "left"), [(False, 0), (True, 1), ("both", 1)])
 def test_a_call(tmp_path, kept, left):
-    """Outputs of gigabytes stay only where they are read again; of two calls, the earlier's go with the question for them."""
+    """Outputs of gigabytes stay only if they are read again; of two calls, the earlier one's are released by the request for them."""
     runner = party(Role, tmp_path)
     runner.model = lambda x: x + 1
     runner.arenas = {name: torch.zeros(UNIT, dtype=torch.uint8) for name in ("in", "out")}

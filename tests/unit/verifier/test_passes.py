@@ -1,4 +1,4 @@
-"""The judge's kernels for large tensors, run by the emulator, against what PyTorch's operators say."""
+"""The judge's kernels for large tensors, run by the emulator and compared with PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def with_kernels(library, monkeypatch):
-    """Calls a function first by operators, then by kernels, which must be asked."""
+    """Calls a function first with operators, then with kernels, which must be used."""
 
     def both(function, *arguments):
         monkeypatch.setattr(native, "_passes", None)

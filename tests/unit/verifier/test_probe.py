@@ -1,4 +1,4 @@
-"""Where a host cannot confine a stranger's source, or does not answer in time, none of it runs; the next probe may find the host changed."""
+"""If a host cannot confine a stranger's source, or does not answer in time, none of it runs; the next probe may find the host changed."""
 
 import subprocess
 import sys
@@ -65,11 +65,11 @@ def test_a_probe_that_takes_too_long_is_no_answer_and_is_not_kept(tmp_path, monk
     with pytest.raises(probe.NoSandbox, match="too busy to say whether it works"):
         spawn()
     bwrap(tmp_path, monkeypatch, "exit 0")
-    assert not probe.probe().path  # until the next look
+    assert not probe.probe().path  # until the next probe
     monkeypatch.setattr(probe, "AGAIN", -1.0)
     assert probe.required() == str(tmp_path / "bwrap")
     bwrap(tmp_path, monkeypatch, "exit 1")
-    assert probe.required() == str(tmp_path / "bwrap")  # what worked is not tried out again
+    assert probe.required() == str(tmp_path / "bwrap")  # what worked is not probed again
 
 
 def test_going_without_is_a_choice_that_is_said(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Other weights open every gate: what a zero, a faint or a closed gate hides would otherwise never be needed."""
+"""Other weights open every gate: whatever a zero, a faint or a closed gate hides would otherwise never be needed."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Gate:
         return not self.works_for_others
 
     def frozen_seconds(self) -> float:
-        self.frozen += 2.0  # stood still while a baseline was prepared
+        self.frozen += 2.0  # frozen while a baseline was prepared
         return self.frozen
 
     @contextlib.contextmanager
@@ -79,14 +79,14 @@ class Pool:
 
 
 class Timed(Tournament):
-    """Everything but the processes and their calls."""
+    """Everything except the processes and their calls."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.made, self.stated, self.measured, self.slow, self.waits = [], [], [], set(), []
         self.broken = set()
-        self.failing, self.request, self.before_that = [], "call", 0  # who fails in measurements, in what, and after how many
-        self.luck = [1.0]  # of program processes: what they take, one after another
+        self.failing, self.request, self.before_that = [], "call", 0  # who fails in measurements, in which, and after how many
+        self.luck = [1.0]  # times of program processes, one after another
 
     def _program(self, runner):
         return self._side(None, runner)

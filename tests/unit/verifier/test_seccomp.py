@@ -1,4 +1,4 @@
-"""What the filter ignores: priorities, and processors where the judge binds a party."""
+"""What the filter ignores: priorities, and processors if the judge binds a party."""
 
 import json
 import os

@@ -33,8 +33,8 @@ def library(tmp_path_factory):
         (300 * MIB, 0.02, 0.1, Form(0, 1)),  # memory holds no second call
         (200 * MIB, 0.02, 0.1, Form(1, 1)),
         (1 * MIB, 5.0, 8.0, Form(1, 2)),
-        (1 * MIB, 50.0, 80.0, Form(0, 1)),  # waking is nothing beside it
-        (1 * MIB, 0.3, 30.0, Form(1, 1)),  # a slow baseline sets how many there are
+        (1 * MIB, 50.0, 80.0, Form(0, 1)),  # waking is negligible beside it
+        (1 * MIB, 0.3, 30.0, Form(1, 1)),  # a slow baseline determines their number
         (MOST_BYTES + 1, 0.02, 0.1, None),
     ],
 )
@@ -66,7 +66,7 @@ def test_no_two_uses_have_the_same_inputs_and_draws_stay_as_they_were():
 
 @pytest.mark.parametrize("shape", [Form(2, 6), Form(0, 2), Form(1, 1)])
 def test_one_counted_call_of_a_series_has_inputs_of_a_new_draw(shape):
-    """What a program remembers of earlier inputs does not help it there."""
+    """What a program remembers of earlier inputs does not help it in that call."""
     uses, seen, places = Uses(drawn, random.Random(1), shape), set(), set()
     for number in range(40):
         given = uses.next(number)
@@ -89,7 +89,7 @@ def test_draws_of_any_size_are_used_again(monkeypatch):
 
 
 def led(library, party, count=3, seconds=20.0, warm=()):
-    """The judge's side of a series, with `party(clock, fd, inputs)` in a process of its own; inputs lie masked. What the judge stamped."""
+    """The judge's side of a series, with `party(clock, fd, inputs)` in a separate process and masked inputs. Returns the judge's timestamps."""
     native = Native(library)
     leader, page = Leader(native, spins=False), SharedPage()
     leader.begin(page.address)
@@ -167,7 +167,7 @@ def test_a_series_that_ends_early_says_how(library):
 
 
 def test_inputs_are_masked_before_they_are_shared(library):
-    """A thread of the program may watch the memory into which they are written while the judge writes."""
+    """A thread of the program may watch the inputs' memory while the judge writes to it."""
     native, seen = Native(library), []
     values, _ = drawn(5)
     plain = Leader(native, spins=False)

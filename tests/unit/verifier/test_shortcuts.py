@@ -1,4 +1,4 @@
-"""When a program counts as quick only with what never varies while it is timed."""
+"""When a program counts as quick only because of things that never vary while it is timed."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_calls_of_the_quickest_turn_are_kept_and_all_uses_in_order():
 
 
 class Inputs(Shortcuts):
-    """The task refuses what `refuses` says of its inputs."""
+    """The task rejects inputs for which `refuses` is true."""
 
     def __init__(self, tensors, refuses=lambda tensors: False, logs=False):
         def eager(values, rng):

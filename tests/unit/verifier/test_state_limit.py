@@ -8,7 +8,7 @@ from verifier.correctness.moved_state import GRANTED, STATE_OFF, state_limit
 
 
 def averaged(dtype: torch.dtype, means: list[torch.Tensor], skipped: int = 0) -> torch.Tensor:
-    """A running mean with momentum 0.1, kept in `dtype`, that leaves the first `skipped` calls out."""
+    """A running mean with momentum 0.1, kept in `dtype`, that skips the first `skipped` calls."""
     value = torch.zeros_like(means[0]).to(dtype)
     for mean in means[skipped:]:
         value = (0.9 * value.float() + 0.1 * mean).to(dtype)
@@ -20,7 +20,7 @@ def test_rounding_is_told_from_updates_that_are_left_out(dtype):
     generator = torch.Generator().manual_seed(3)
     true = torch.randn(64, generator=generator)
     means = [true * (1 + 0.05 * torch.randn(64, generator=generator)) for _ in range(60)]
-    sound = averaged(dtype, [mean.to(dtype).float() for mean in means])  # rounds the statistics of a batch first
+    sound = averaged(dtype, [mean.to(dtype).float() for mean in means])  # rounds the batch statistics first
     expected = averaged(dtype, means)
     assert judge(sound, expected, state_limit(dtype)).ok
     assert not judge(averaged(dtype, means, skipped=len(means)), expected, state_limit(dtype)).ok

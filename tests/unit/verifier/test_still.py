@@ -57,7 +57,7 @@ def test_only_what_may_use_the_device(monkeypatch):
 
 
 class Stopped:
-    """A party whose processes write down what they are told. `permit`: where the judge finds it."""
+    """A party whose processes record what they are told. `permit`: where the judge finds it."""
 
     def __init__(self, monkeypatch, role, permit):
         self.role, self.told = role, []
@@ -75,7 +75,7 @@ def test_what_has_put_its_permit_back_goes_on_without_it(monkeypatch, role):
     party = Stopped(monkeypatch, role, "there")
     party.still.freeze()
     assert party.told == [] and not party.permit.take_now()
-    party.role = "runner"  # its judge has named its role meanwhile, and waits before it says so
+    party.role = "runner"  # its judge has assigned its role in the meantime, and waits before it says so
     party.still.thaw()
     assert party.told == [] and party.permit.take_now()
 
@@ -195,7 +195,7 @@ def state(pid):
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_the_interpreter_stops_and_what_it_started_goes_on(wrapped):
-    """`wrapped`: behind two processes, as bubblewrap puts them."""
+    """`wrapped`: below two processes, as in bubblewrap."""
     outer = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], *sys.argv[2:]])"
     command = [sys.executable, "-c", outer, outer, TALKATIVE] if wrapped else [sys.executable, "-c", TALKATIVE]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)

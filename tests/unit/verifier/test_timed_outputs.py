@@ -1,4 +1,4 @@
-"""Each program's timed calls are compared with its own eager's for the same input, whichever comes first."""
+"""Each program's timed calls are compared with those of its own eager process for the same input, whichever comes first."""
 
 from types import SimpleNamespace
 

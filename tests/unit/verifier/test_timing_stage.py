@@ -1,4 +1,4 @@
-"""How the stage `timing` ends: what is the program's doing, and what is a busy host's."""
+"""How the stage `timing` ends: what is attributed to the program, and what to a busy host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUSY = "this host is busy: other work took the processors in 60% of the calls"
 
 
 class Measured:
-    """A tournament that says the same each time."""
+    """A tournament that gives the same result each time."""
 
     def __init__(self, problem="", **said):
         self.__dict__ |= {"burning": "", "crowded": "", "disturbed": "", "busy": "", "wide": "", **said}

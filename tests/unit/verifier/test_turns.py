@@ -1,5 +1,5 @@
-"""All sides of a block call from the same processor, each block from the next; programs are frozen while others are timed, and every change of turns
-is followed by the same pause."""
+"""All sides of a block call from the same processor, each block from the next; programs are frozen while others are timed, and the same pause follows
+every change of turns."""
 
 import random
 from functools import partial
@@ -13,8 +13,8 @@ from verifier.timing.call import Call
 
 
 def sides_of(count, processors, programs=0, fails=None):
-    """`calls`: name of the side, number of the input, processor, and which programs stand still meanwhile; `pauses`: before which of them, and how
-    many programs stood still when it began."""
+    """`calls`: name of the side, number of the input, processor, and which programs are frozen meanwhile; `pauses`: before which of them, and how
+    many programs were frozen when it began."""
     calls, still, pauses = [], set(), []
     device = SimpleNamespace(
         timed_on=list(range(processors)),
@@ -89,7 +89,7 @@ def test_nobody_is_left_standing_where_a_party_fails(fails):
 
 @pytest.fixture
 def diary(monkeypatch):
-    """What `idleness.pause` does, in its order, with two programs that use a millisecond while they are looked at."""
+    """The steps of `idleness.pause`, in order, with two programs that use a millisecond while they are watched."""
     done, used = [], iter(range(0, 100_000_000, 1_000_000))
     monkeypatch.setattr(idleness, "time", SimpleNamespace(sleep=lambda seconds: done.append(seconds), monotonic_ns=lambda: 0))
     device = SimpleNamespace(settle=lambda: done.append("settle"), wait_ns=lambda: done.append("wait") or 7, usual_wait_ns=lambda: 5)

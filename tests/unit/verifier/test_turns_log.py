@@ -1,4 +1,4 @@
-"""The log of a device's turns, for those who ask for it."""
+"""The log of a device's turns, which is written on request."""
 
 import json
 import time

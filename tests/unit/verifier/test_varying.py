@@ -1,4 +1,4 @@
-"""Constructors under `varying`: what is set to fixed values is random, the same in two that set up the same; what is derived from it follows."""
+"""Constructors under `varying`: fixed values become random, the same in two constructors with equal set-up; derived values follow."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_compiler_text_is_cut_to_errors_with_the_program_line():
 
 
 def test_errors_without_a_place_are_said_once_and_first():
-    """The assembler says the same of every instruction, and the linker names no line."""
+    """The assembler repeats the same message for every instruction, and the linker names no line."""
     feature = "ptxas /tmp/k.ptx, line {}; error   : Feature 'cp.async' requires .target sm_80 or higher"
     text = "\n".join(["nvcc failed:", *(feature.format(n) for n in range(221, 260)), "ptxas fatal   : Ptx assembly aborted due to errors"])
     kept = trimmed(text)

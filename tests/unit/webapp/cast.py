@@ -1,4 +1,4 @@
-"""A small cast for the tests: people with teams, and runs of theirs."""
+"""A small cast for the tests: people with teams, and their runs."""
 
 from __future__ import annotations
 

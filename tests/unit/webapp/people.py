@@ -1,4 +1,4 @@
-"""Alice owns a run, Bob is in her team and works in it, Charlie is not: what each of them sees is what the tests of the pages ask."""
+"""Alice owns a run, Bob is in her team and works on it, and Charlie is not in the team: the tests of the pages check what each of them sees."""
 
 from __future__ import annotations
 

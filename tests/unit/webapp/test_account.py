@@ -1,4 +1,4 @@
-"""Signing in by a link and by a password, and setting one."""
+"""Signing in with a link and with a password, and setting one."""
 
 from __future__ import annotations
 

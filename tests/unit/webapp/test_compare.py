@@ -1,4 +1,4 @@
-"""Runs beside each other: what the figures say, what is marked the best, how steps and kernels line up, who may see it."""
+"""Runs side by side: the figures, the marked best, how steps and kernels are aligned, and who may see the page."""
 
 from urllib.parse import urlencode
 
@@ -42,7 +42,7 @@ def test_attempts_of_each_run_once_with_intervals_and_verdicts(people):
     run, other = sample_run.create_run(people.alice), make_ranked(people.alice, "softmax", ratio=2.0)
     sample_run.play(run)
     drawn = page(people, run.pk, f"{run.pk}:2", other.pk).context["pictures"]["attempts"]
-    assert [one["letter"] for one in drawn] == ["A"]  # the other run tried one program only
+    assert [one["letter"] for one in drawn] == ["A"]  # the other run tried only one program
     points = drawn[0]["points"]
     assert [point["number"] for point in points] == [1, 2, 3, 4] and points[3]["speedup"]["low"] < points[3]["speedup"]["ratio"]
     assert any(point["speedup"] is None and point["status"] == "wrong_result" for point in points)

@@ -1,4 +1,4 @@
-"""Least privilege: what web, orchestrator and verifier may do in the database, each refusal with Postgres's own reason."""
+"""Least privilege: what web, orchestrator and verifier may do in the database, with Postgres's own reason for each refusal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def granted(db):
 
 @contextlib.contextmanager
 def being(role: str):
-    """Everything by the connection of the tests as this role."""
+    """Runs everything over the tests' connection in this role."""
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION AUTHORIZATION DEFAULT")
         cursor.execute(f"SET ROLE {role_name(role)}")
@@ -95,7 +95,7 @@ def test_what_no_role_may(granted):
 
 @pytest.fixture
 def asked(granted, people):
-    """A run with one verification that waits, as an orchestrator leaves it."""
+    """A run with one pending verification, as an orchestrator leaves it."""
     run = make_run(people.alice, state="running")
     enqueue_run(run.pk)
     with being("orchestrator"):

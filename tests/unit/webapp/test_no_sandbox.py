@@ -1,4 +1,4 @@
-"""`SANDBOX=none` is for one account on loopback; every refusal says why."""
+"""`SANDBOX=none` is for a single account on loopback; every refusal says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of another origin, port included, follow nobody's run; and a stream carries what pages carry."""
+"""Pages of another origin, port included, cannot follow a run; and a stream has the same headers as pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_origin_is_scheme_name_and_port(settings, host, origin, https, same)
 
 
 def test_a_websocket_of_another_port_is_denied():
-    """The victim's browser brings its session along; what decides is where the page came from."""
+    """The victim's browser sends its session along; the page's origin decides."""
 
     async def run() -> list[bool]:
         async def accepting(scope, receive, send):

@@ -1,4 +1,4 @@
-"""While the database does not answer every page says so, with 503 and without anything of it: over ASGI, as Daphne serves them."""
+"""While the database does not respond, every page says so, with 503 and without revealing anything about it: over ASGI, as Daphne serves them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webapp.outage import away
 from webapp.review.guests import protected
 
 pytestmark = pytest.mark.django_db
-# They ask the database nothing: health, documents of the API, and what is there for nobody in particular.
+# They do not query the database: health, and documents of the API, which are the same for everyone.
 NEEDS_NOTHING = {"healthz", "openapi", "api_reference"}
 
 

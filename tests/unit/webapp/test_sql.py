@@ -1,4 +1,4 @@
-"""SQL in files of its own: statements by name, without the comments at their heads."""
+"""SQL in separate files: statements by name, without the comments at their heads."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Downloads under ASGI: piece by piece, all of them made in one thread, whose generator is closed also when nobody reads on."""
+"""Downloads under ASGI: piece by piece, all made in one thread, whose generator is closed even if the client stops reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The design system keeps itself in order: no dead class, no colour beside the tokens, no token that nobody defines, no endless file."""
+"""The design system stays in order: no dead class, no colour outside the tokens, no undefined token, no overlong file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SELECTOR = re.compile(r"([^{};]+)\{")
 CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b|\b(?:rgb|hsl|oklch|light-dark)a?\(")
 MOST_LINES = 350
-# Written by libraries, never by us.
+# Written by libraries, never by this project.
 FOREIGN = re.compile(r"cm-|htmx-|plotly|js-plotly|modebar|hoverlayer|legendtext|xtick|ytick|gtitle")
 
 
@@ -33,13 +33,13 @@ def sources() -> str:
 
 @cache
 def used_words() -> frozenset[str]:
-    """Every word of templates, modules and Python that could name a class, and those of Pygments."""
+    """Every word in templates, modules and Python that could name a class, and those of Pygments."""
     return frozenset(re.findall(r"[A-Za-z_][\w-]*", sources())) | frozenset(STANDARD_TYPES.values())
 
 
 @cache
 def stems() -> tuple[str, ...]:
-    """What a value is written behind to make a class: `class-{{ name }}`, `depth-${level}`."""
+    """The text before a value that forms a class with it: `class-{{ name }}`, `depth-${level}`."""
     return tuple(set(re.findall(r"([A-Za-z_][\w-]*)(?=\{\{|\$\{|\{\w+\})", sources())))
 
 
@@ -71,7 +71,7 @@ def test_every_token_that_is_used_is_defined():
 
 
 def test_no_tag_spans_lines():
-    """A tag that is broken over lines is shown as text."""
+    """A tag that is broken across lines is shown as text."""
     broken = re.compile(r"\{%(?:(?!%\}).)*\n(?:(?!\{%).)*%\}")
     found = [str(file.relative_to(ROOT)) for file in (ROOT / "templates").rglob("*.html") if broken.search(file.read_text())]
     assert not found, f"a template tag has to stand on one line: {found}"

@@ -1,4 +1,4 @@
-"""Submitting a model and verifying one's own program. Sources are parsed, never run."""
+"""Submitting a model, and verifying one's own program. Sources are parsed, never run."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_what_a_plain_module_lacks_is_said_once_and_what_was_filled_in_stays(peo
 
 
 def arena_of(user, gains: dict[str, float], tasks: int = 8, **settings) -> None:
-    """An arena whose workflows have ended on so many tasks, each with the same lower bound."""
+    """An arena whose workflows have finished this many tasks, each with the same lower bound."""
     arena = Arena.objects.create(team=user.personal_team, name="a", created_by=user)
     for number in range(tasks):
         task = Task.objects.create(team=user.personal_team, sha=f"{number}{settings}{len(gains)}{tasks}"[:64], name=f"t{number}", source=SOURCE)

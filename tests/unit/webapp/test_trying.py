@@ -1,4 +1,5 @@
-"""Trying a source out while it is typed: asked once, dropped when its author types on, kept with stages; what a run will cost by what runs cost."""
+"""Checking a source while it is typed: requested once, dropped when its author types on, stored with stages; the estimated cost of a run from the
+cost of earlier runs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ PROBLEM = Problem(line=7, message="forward raised RuntimeError", hint="look at t
 
 
 class Answering:
-    """A verifier's client that tells two stages and gives what it was made with."""
+    """A verifier's client that reports two stages and returns the given result."""
 
     def __init__(self, result: JobResult | Exception):
         self.result = result

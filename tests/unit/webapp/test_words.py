@@ -1,4 +1,4 @@
-"""Texts of pages and messages read as a native speaker would write them: none of the phrases that had to be read twice, and none of their kind."""
+"""Texts of pages and messages read like a native speaker's: they contain none of the phrases that had to be read twice, nor similar ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.webapp.texts import Text, everything
 
-# The phrase, and what to write in its place.
+# The phrase, and its replacement.
 REFUSED = {
-    # As they stood on the pages.
+    # As they appeared on the pages.
     r"catalogue allows|rules allow\b|left to write": "No applicable optimization left; stopped early.",
     r"told apart": "no significant difference",
     r"\bcame\b": "you signed in with; measured",

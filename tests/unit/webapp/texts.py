@@ -1,4 +1,5 @@
-"""What people read: texts of templates, of the pages' modules and of messages, each with its place. Comments and docstrings are for us alone."""
+"""The texts that people read: in templates, in the pages' modules and in messages, each with its location. Comments and docstrings are for developers
+only."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ INLINE = re.compile(r"</?(?:b|strong|code|em|a|span|kbd|q|i)\b[^>]*>")
 HIDDEN = re.compile(r"\{%\s*comment.*?endcomment\s*%\}|\{#.*?#\}|<script\b.*?</script>|<!--.*?-->", re.S)
 COMMENTS = re.compile(r"/\*(?:[^*]|\*(?!/))*\*/|^[ \t]*//.*$|[ \t]// .*$", re.M)
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
-LEFT_OUT = ("migrations", "webapp/roles.py")  # SQL, and labels as they were
+LEFT_OUT = ("migrations", "webapp/roles.py")  # SQL, and labels as they used to be
 SQL = re.compile(r"\b(SELECT|UPDATE|INSERT|CREATE|DELETE|GRANT|REVOKE|ALTER|WHERE)\b")
 LEAST_WORDS = 2
 
@@ -51,7 +52,7 @@ def _of(path: Path, found: Iterator[tuple[int, str]]) -> Iterator[Text]:
 
 
 def _template(source: str) -> Iterator[tuple[int, str]]:
-    """Sentences between blocks of markup, with "◦" for what is filled in; and what attributes say."""
+    """Yields sentences between blocks of markup, with "◦" for inserted values, and the text of attributes."""
     shown = HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), source)
     for found in ATTRIBUTES.finditer(shown):
         yield shown.count("\n", 0, found.start()) + 1, unescape(TAGS.sub("◦", found[1]))

@@ -1,7 +1,7 @@
 """On the CPU: inspects the timed process at one instant in each of several timed calls, so the inspected calls are themselves timed calls.
 
 Calls made only for inspection could differ from the timed calls in any way that a program can notice: their spacing, their number, or the time of
-day. No program can distinguish a timed call that will be inspected from any other call. By the time that the program is stopped, the judge has seen
+day. No program can distinguish a timed call that will be inspected from any other call. By the time the program is stopped, the judge has seen
 everything that it needs. The time of an inspected call is discarded if other calls in its series were not inspected.
 """
 

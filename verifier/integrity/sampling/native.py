@@ -89,7 +89,7 @@ def build_sampler(folder: Path) -> Path:
         return library
     compiler = shutil.which("gcc") or shutil.which("g++") or shutil.which("cc")
     if compiler is None:
-        raise SamplerError("inspecting a process needs a C compiler: apt-get install g++")
+        raise SamplerError("inspecting a process requires a C compiler: apt-get install g++")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         built = Path(scratch) / "sampler.so"

@@ -56,7 +56,7 @@ class Observing:
         """Attaches to the process. Raises `SamplerError` if this host forbids sampling."""
         pid = party.spawned.main_pid()
         if pid is None:
-            raise SamplerError("the host does not say in which process the program runs")
+            raise SamplerError("the host does not reveal in which process the program runs")
         spawned = party.spawned
         self.mapped = Mapped(pid, "/tmp" if spawned.wrapped else os.path.realpath(spawned.folder), spawned.wrapped, artefacts)
         self.sampler = Sampler(build_sampler(folder), pid, seed)

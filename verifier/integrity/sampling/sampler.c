@@ -1,10 +1,10 @@
-/* Inspects a running process from outside, by ptrace, and writes single instructions into it. Runs in the judge.
+/* Inspects a running process from outside, through ptrace, and writes single instructions into it. Runs in the judge.
  *
- * `stitch_watch` runs in a thread of its own while a call is being made. At random moments it stops each running thread of the process, reads its
+ * `stitch_watch` runs in a separate thread while a call is being made. At random moments it stops each running thread of the process, reads its
  * position, and releases it at once, so that nothing stays attached between two moments. Waiting threads (a futex, a pipe) are not inspected. An
  * address in a library that works for its callers (`NEUTRAL`: libc, libm) counts for the nearest caller on the stack.
  *
- * `stitch_glance` does so once in some calls of a series that is being timed, at an instant chosen beforehand. */
+ * `stitch_glance` does the same once in some calls of a series that is being timed, at an instant chosen in advance. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <elf.h>
@@ -31,9 +31,9 @@ struct range {
 };
 
 struct sample {
-    int64_t moment;  /* samples of one moment share it */
+    int64_t moment;  /* the same for all samples of one moment */
     int64_t at;      /* ns by the judge's clock */
-    uint64_t address; /* resolved to the caller where it was neutral */
+    uint64_t address; /* resolved to the caller if it was neutral */
     int64_t kind;
 };
 
@@ -51,7 +51,7 @@ struct watch {
     volatile int ready, stop;
 };
 
-/* The clock by which series are stamped. */
+/* The clock that timestamps series. */
 static int64_t now(void) {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC_RAW, &at);
@@ -80,14 +80,14 @@ static int64_t kind_of(const struct watch *watch, uint64_t address) {
     return low < watch->count && address >= watch->ranges[low].begin ? watch->ranges[low].kind : UNKNOWN;
 }
 
-/* Opens the file in which the kernel reports a thread's state. Returns it, or -1. */
+/* Opens the file in which the kernel reports a thread's state. Returns its descriptor, or -1. */
 static int state_file(int pid, int tid) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, tid);
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Returns the state of the thread behind such a file, 'R' where it runs; 0 where it is gone. */
+/* Returns the state of the thread behind such a file: 'R' if it is running, 0 if it is gone. */
 static char state_in(int fd) {
     char text[512];
     ssize_t got = pread(fd, text, sizeof text - 1, 0);
@@ -105,7 +105,8 @@ static char state_of(int pid, int tid) {
     return state;
 }
 
-/* Notes why a thread could not be inspected, unless it ended meanwhile: the errors of one that ends are those of one that may not be inspected. */
+/* Notes why a thread could not be inspected, unless it has ended in the meantime: a thread that ends causes the same errors as one that may not be
+ * inspected. */
 static void refused(struct watch *watch, int tid, int failure) {
     char state = state_of(watch->pid, tid);
     if (!watch->error && failure != ESRCH && state && state != 'Z' && state != 'X') watch->error = failure;
@@ -117,8 +118,8 @@ static int seize(int tid) {
     return ptrace(PTRACE_INTERRUPT, tid, 0, 0) ? errno : 0;
 }
 
-/* Waits until it has stopped. Returns 0, with the signal in `signal` that it was about to get, or an error. On a busy host a thread stops only when
- * it gets a processor, and only a stopped thread can be released. */
+/* Waits until the thread has stopped. Returns 0 and stores in `signal` the signal that the thread was about to receive, or returns an error. On a
+ * busy host a thread stops only when it gets a processor, and only a stopped thread can be released. */
 static int stopped(int tid, int *signal) {
     for (long waited = 0;; waited++) {
         int status = 0;
@@ -148,14 +149,14 @@ static int registers(int tid, uint64_t *address, uint64_t *stack, uint64_t *link
     return 0;
 }
 
-/* Returns the nearest return address on the stack that lies in code which is not neutral. */
+/* Returns the nearest return address on the stack that is not in neutral code. */
 static uint64_t caller(const struct watch *watch, uint64_t stack, uint64_t link, int64_t *kind) {
     uint64_t words[STACK / 8];
     struct iovec local = {words, sizeof words}, remote = {(void *)(uintptr_t)stack, sizeof words};
     int64_t found = kind_of(watch, link);
     if (link && found != UNKNOWN && found != NEUTRAL) return *kind = found, link;
     ssize_t got = process_vm_readv(watch->pid, &local, 1, &remote, 1, 0);
-    if (got <= 0) { /* the end of the stack is nearer than that */
+    if (got <= 0) { /* the stack ends before that */
         remote.iov_len = local.iov_len = 4096 - (stack & 4095);
         got = process_vm_readv(watch->pid, &local, 1, &remote, 1, 0);
     }
@@ -189,7 +190,7 @@ static void look(struct watch *watch, int tid) {
     ptrace(PTRACE_DETACH, tid, 0, (void *)(intptr_t)signal);
 }
 
-/* Asks all running threads to stop before it waits for the first. */
+/* Asks all running threads to stop, and only then waits for the first. */
 static void look_at_all(struct watch *watch, const char *folder) {
     int held[THREADS];
     long count = 0;
@@ -222,27 +223,27 @@ void stitch_watch(struct watch *watch) {
     }
 }
 
-/* One call of a series (`verifier/shim/series.c`), and when to look. */
+/* One call of a series (`verifier/shim/series.c`), and the instant at which to inspect it. */
 struct glance {
-    uint32_t go;      /* what both words are while it runs */
+    uint32_t go;      /* value of both words while the call runs */
     int64_t delay_ns; /* from the beginning of the call */
 };
 
 struct glances {
-    const volatile uint32_t *begun, *party; /* in the page in which judge and party meet: the call that has begun, and the party's step */
+    const volatile uint32_t *begun, *party; /* in the page that judge and party share: the call that has begun, and the party's step */
     int bell;                               /* an event that is signalled shortly before each of the calls, and at the end of the series */
     const struct glance *calls;             /* in their order */
     long count;
 };
 
-/* Waits until the call has begun, or should have, and its instant has come. Returns 0 where it has ended before. Once the party waits for its go, a
- * short wait is spent at work: a thread that sleeps would be late. */
+/* Waits until the call has begun, or should have, and its instant has come. Returns 0 if the call has ended before that. Once the party waits for its
+ * go, a short wait is spent spinning, because a thread that sleeps would be late. */
 static int comes(const struct watch *watch, const struct glances *glances, const struct glance *call) {
     int64_t ready = 0, left;
     while ((int32_t)(*glances->begun - call->go) < 0) {
         if (watch->stop) return 0;
         if (!ready && *glances->party == call->go) ready = now();
-        if (ready && now() - ready > LATE_NS) break; /* nothing depends on the party's word */
+        if (ready && now() - ready > LATE_NS) break; /* nothing depends on what the party reports */
         if (!ready || call->delay_ns > SPIN_NS || now() - ready > SPIN_NS) rest(POLL_NS);
     }
     int64_t moment = now() + call->delay_ns;
@@ -257,7 +258,7 @@ struct thread {
     int tid, file;
 };
 
-/* Opens the files of all threads beforehand: when the instant comes, each of them costs one read. */
+/* Opens the files of all threads in advance: when the instant comes, each of them costs one read. */
 static long threads_of(const struct watch *watch, struct thread *threads) {
     char folder[64];
     long known = 0;
@@ -272,7 +273,7 @@ static long threads_of(const struct watch *watch, struct thread *threads) {
     return known;
 }
 
-/* Inspects the process once in each of these calls. Nothing happens before and after, so the other calls of the series are not disturbed. */
+/* Inspects the process once in each of these calls. Nothing happens before or after, so the other calls of the series are not disturbed. */
 void stitch_glance(struct watch *watch, const struct glances *glances) {
     struct thread threads[THREADS];
     int held[THREADS];

@@ -91,14 +91,14 @@ def pieces(
 def told(refused: dict[tuple[str, int], str], file: str) -> list[str]:
     """Explains why loops that may iterate over experts stay in Python."""
     places = ((f"line {line}{'' if home == file else f' of {Path(home).name}'}", why) for (home, line), why in sorted(refused.items()))
-    return [f"{place}: the passes of the loop stay apart: {why}" for place, why in places]
+    return [f"{place}: the passes of the loop are not merged: {why}" for place, why in places]
 
 
 class StateOutside(ValueError):
     """Forward changes `names` outside the state dict, and its results depend on them."""
 
     def __init__(self, names: list[str]):
-        super().__init__(f"forward changes {', '.join(names[:4])} outside of the state dict, and what it returns depends on that")
+        super().__init__(f"forward changes {', '.join(names[:4])} outside the state dict, and its results depend on that")
         self.names = names
 
 

@@ -128,7 +128,7 @@ class Cutter:
             at = stop + 1
 
     def _behind_jumps(self, block: list[ast.stmt]) -> None:
-        """A statement behind a branch that was left by a jump begins with the same variables as the branch."""
+        """Gives a statement after a branch that a jump left the same variables at its start as the branch."""
         for branch, item in zip(block, block[1:], strict=False):
             jumped = isinstance(branch, ast.If) and not branch.orelse and isinstance(branch.body[-1], (ast.Return, ast.Raise, *JUMPS))
             if jumped and self.trace.at(item) is None and self.other.at(item) is None and (before := self.trace.at(branch)) is not None:
@@ -156,7 +156,7 @@ class Cutter:
         self._cover(block, stop + 1, end, loop)
 
     def _within(self, item: ast.stmt, loop: bool) -> None:
-        """Covers the branches of a statement that stays in Python, unless what is around them has rules that kernels do not know."""
+        """Covers the branches of a statement that stays in Python, unless the statement around them has rules that kernels do not know."""
         if isinstance(item, COMPOUND) and not is_ruled(item):
             for inner in blocks_of(item):
                 if self.trace.at(inner[0]) is None and not isinstance(item, LOOPS):
@@ -175,20 +175,20 @@ class Cutter:
             self._leave(item, str(Used(touched[0])))
             return True
         if self.frozen and (words & TABLES or any(node.attr == "__dict__" for node in attributes)):
-            self._leave(item, f"it may read {sorted(self.frozen)[0]} from a table of names, which forward changes outside of the state dict")
+            self._leave(item, f"it may read {sorted(self.frozen)[0]} from a table of names, which forward changes outside the state dict")
             return True
         if {node.attr for node in attributes} & GRADIENTS and not isinstance(item, COMPOUND):
             self._leave(item, IN_FORWARD)
             return True
         if (words | {node.attr for node in attributes}) & SIZED_BY_DATA and not isinstance(item, COMPOUND):
-            self._leave(item, "the size of a result depends on values of tensors")
+            self._leave(item, "the size of a result depends on tensor values")
             return True
         silent = (ast.Global, ast.Import, ast.ImportFrom, *JUMPS)
         if isinstance(item, (ast.Assert, ast.Raise, *silent)) or isinstance(item, ast.Expr) and _prints(item.value):
             if not isinstance(item, silent):
                 self._leave(
                     item,
-                    "an assertion on values" if isinstance(item, ast.Assert) else "it acts outside of tensors",
+                    "an assertion on values" if isinstance(item, ast.Assert) else "it has effects other than on tensors",
                     told=isinstance(item, ast.Assert),
                 )
             return True
@@ -237,7 +237,7 @@ class Cutter:
     def _exported(self, call: FlatCall) -> Found:
         changed: set[str] = set()
         frozen = {name for name in self.frozen if self.plain.place(name) is not None}
-        before = set(self.plain.changed())  # what cannot be brought back: a generator's progress
+        before = set(self.plain.changed())  # state that cannot be restored: a generator's progress
 
         def observe() -> None:
             changed.update(name for name in set(self.plain.changed()) - before if not (name in frozen and self.plain.place(name) is None))
@@ -252,21 +252,21 @@ class Cutter:
             raise Placed(str(Used(error.name)), _place(error, len(self.tree.body) + 1)) from None
         self.plain.restore()
         if changed:
-            raise ValueError(f"it changes {sorted(changed)[0]} outside of the state dict")
+            raise ValueError(f"it changes {sorted(changed)[0]} outside the state dict")
         graph = read_graph(exported, call, self.method.model, PART_FILE)
         if graph.mutated_inputs and shared(leaf.value for leaf in call.tensors):
-            raise ValueError("it changes a tensor in place that has another name as well")
+            raise ValueError("it changes in place a tensor that also has another name")
         return Found(exported, call, graph)
 
     def _tests(self, items: list[ast.stmt], before: dict[str, Any], given: list[str]) -> list[str]:
-        """Returns the conditions on the variables that a run reads. Raises `Placed` if there is none for one of them."""
+        """Returns the conditions on the variables that a run reads. Raises `Placed` if one of the variables has no condition."""
         held = [id(place[0][place[1]]) for name in self.frozen if (place := self.plain.place(name)) is not None]
         guards = Guards(self.method.model, self.tree, self.method.names)
         found: list[str] = []
         for name in given:
             at = next(n for n, item in enumerate(items) if name in loaded([item]))
             if callable(before[name]) and id(before[name]) in held:
-                raise Placed(f"it uses `{name}`, which forward changes outside of the state dict", at)
+                raise Placed(f"it uses `{name}`, which forward changes outside the state dict", at)
             try:
                 found += guards.conditions(name, before[name])
             except ValueError as error:
@@ -297,7 +297,7 @@ class Cutter:
     def _variables(self, item: ast.stmt) -> dict[str, Any]:
         found = self.trace.at(item) or self.other.at(item)
         if found is None:
-            raise ValueError("it was not reached with the task's inputs")
+            raise ValueError("the task's inputs did not reach it")
         return found
 
     def _constant(self, items: list[ast.stmt], given: list[str]) -> None:
@@ -308,7 +308,7 @@ class Cutter:
             shapes = [shape_of(visit[name]) for visit in visits if name in visit]
             if any(shape != shapes[0] for shape in shapes[1:]):
                 at = next(n for n, item in enumerate(items) if name in loaded([item]))
-                raise Placed(f"`{name}` has a size or a value that depends on data or on the pass of a loop", at)
+                raise Placed(f"`{name}` has a size or value that depends on data or on the loop pass", at)
 
     def _read_elsewhere(self, items: list[ast.stmt], loop: bool) -> set[str]:
         own = {id(node) for item in items for node in ast.walk(item)}
@@ -324,7 +324,7 @@ class Cutter:
     # -- taking apart -------------------------------------------------------------------------------------------------------
 
     def _take_apart(self) -> bool:
-        """Takes apart statements at which the exporter stopped. Returns whether there were any."""
+        """Takes apart the statements at which the exporter stopped. Returns whether any statement was taken apart."""
         done = False
         for block in list(all_blocks(self.tree.body)):
             for at in range(len(block) - 1, -1, -1):
@@ -448,7 +448,7 @@ class Cutter:
 
 
 class Placed(ValueError):
-    """A reason together with the number of its statement."""
+    """A reason and the number of its statement."""
 
     def __init__(self, message: str, at: int | None):
         super().__init__(message)
@@ -492,7 +492,7 @@ def _place(error: BaseException, count: int) -> int | None:
 
 
 def is_ruled(item: ast.stmt) -> bool:
-    """Returns whether a `with` or `try` statement changes what the statements in it compute, or goes on after an error in the midst of them."""
+    """Returns whether a `with` or `try` statement changes what its inner statements compute, or continues after one of them raises an error."""
     if isinstance(item, (ast.With, ast.AsyncWith)):
         return any(one.optional_vars is not None or not any(word in ast.unparse(one.context_expr) for word in HARMLESS) for one in item.items)
     return isinstance(item, (ast.Try, ast.TryStar)) and bool(item.handlers)

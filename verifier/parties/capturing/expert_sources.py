@@ -33,19 +33,19 @@ def targets_of(item: ast.For) -> set[str]:
 
 
 def items_of(item: ast.For, visit: Visit, before: dict[str, Any]) -> tuple[list[Any], bool]:
-    """Returns the items over which the passes run, and whether it is only known that they belong to experts that have rows. Raises `Unlike`."""
+    """Returns the items over which the loop iterates, and whether all that is known of them is that their experts have rows. Raises `Unlike`."""
     value = value_of(item.iter, visit.function.method.names, before)
     if isinstance(value, torch.Tensor) and (value.dim() > 2 or value.dim() == 2 and value.shape[1] != 1):
         raise Unlike("it goes over something else than numbers or experts")
     if isinstance(value, torch.Tensor) or not _is_fixed(item.iter, visit, 8):
         if isinstance(value, (range, enumerate, zip)) or not comes_of(item.iter, FIND, visit):
-            raise Unlike("how often it runs depends on values, by more than which experts have rows")
+            raise Unlike("the number of its passes depends on values other than which experts have rows")
         return [Number(0), Number(1)], True
     if hasattr(value, "__next__") and not isinstance(item.iter, ast.Call):
-        raise Unlike("it goes over something that can be gone over once")
+        raise Unlike("it iterates over something that can be iterated over only once")
     items = list(value)
     if not 2 <= len(items) <= MOST_EXPERTS:
-        raise Unlike("it has one pass, or too many")
+        raise Unlike("it has only one pass, or too many")
     for at, one in enumerate(items):
         _alike(items[0], items[1], one, at)
     return items, False

@@ -93,7 +93,7 @@ class Stacks:
             return self.weights[self.passes.state[name][expert]]
         if (name, expert) not in self.made:
             if len(self.made) > MOST_COPIES:
-                raise Unlike("too much is computed for each expert apart")
+                raise Unlike("too many values are computed for each expert separately")
             node, other = self.nodes[name], self.others[name]
             names = {read: self._of_expert(read, expert) for read in reads(node)}
             args = renamed(at_pass(node.args, other.args, expert), names)

@@ -91,7 +91,7 @@ def experts_of(visit: Visit, plain: PlainState) -> Experts:
     """Captures a loop over experts. Raises `Unlike`, or whatever an export raises."""
     item, method, before = visit.item, visit.function.method, dict(visit.before)
     if item.orelse or not routes(item) or any(isinstance(node, LEAVES) for one in item.body for node in ast.walk(one)):
-        raise Unlike("it has another form, or may end early")
+        raise Unlike("it has an unsupported form, or may end early")
     held = [name for name in sorted(loaded([item])) if name in before]
     before |= counts_of(held, visit, before)
     items, open_ended = items_of(item, visit, before)
@@ -104,9 +104,9 @@ def experts_of(visit: Visit, plain: PlainState) -> Experts:
         raise Unlike(f"{sorted(lost)[0]} of the last pass is read after the loop")
     fixed = {name: before[name] for name in names if name not in given}
     if any(name in fixed for name in stored(item.body)):
-        raise Unlike("a plain value changes from pass to pass")
+        raise Unlike("a non-tensor value changes from pass to pass")
     if asks_more_of_sizes(item.body):
-        raise Unlike("how many rows there are decides more than whether there are any")
+        raise Unlike("the number of rows decides more than whether a pass has any")
     one, other = (_pass(visit, items[at], few, given, fixed, carried, plain) for at, few in ((0, False), (1, True)))
     one, other, pairs = _side_by_side(_each_once(one), _each_once(other))
     results, changed = _results(one, given, carried)
@@ -115,7 +115,7 @@ def experts_of(visit: Visit, plain: PlainState) -> Experts:
     storages = [value.untyped_storage().data_ptr() for value in _tensors(before)]
     shared = {name for name in changed if storages.count(before[name].untyped_storage().data_ptr()) > 1 or name in _parameters(visit.function.tree)}
     if any(_meet(before[name], before[other]) for name in changed for other in given if other != name):
-        raise Unlike("what the passes change is read under another name")
+        raise Unlike("a tensor that the passes change is read under another name")
     return Experts(method.model, item, given, changed, shared, Passes(one, other, count, results, asked, state), visit.place)
 
 
@@ -176,11 +176,11 @@ def _pass(visit: Visit, value: Any, few: bool, given: list[str], fixed: dict[str
     graph = read_graph(decomposed(composed(method.model, call)), call, method.model, frame_file(method.model))
     plain.restore()
     if changed or graph.mutations or any(entry.kind == "constant" for entry in graph.inputs):
-        raise Unlike("a pass changes a state")
+        raise Unlike("a pass changes state")
     if any(_contents(kept) != items for kept, items in held):
         raise Unlike("a pass changes a list, a dict or a set in place")
     if not all(isinstance(leaf, dict) and "ref" in leaf for leaf in graph.outputs):
-        raise Unlike("a pass gives something else than tensors")
+        raise Unlike("a pass returns something other than tensors")
     return graph
 
 

@@ -64,17 +64,17 @@ class Writer:
                 continue
             self._take(node)
         if self.selection is None:
-            raise Unlike("no pass takes the rows of an expert")
+            raise Unlike("no pass selects the rows of an expert")
         for mask in self.passes.asked:
             asked = self._selection(mask)
             if (asked.source, asked.first) != (self.selection.source, self.selection.first):
-                raise Unlike("a pass is left out for another reason than that it has no rows")
+                raise Unlike("a pass is skipped for a reason other than having no rows")
         return {base: self._added(base, one) for base, one in sums.items()}
 
     def _take(self, node: Node) -> None:
         read = reads(node)
         if touched := set(read) & set(self.passes.results):
-            raise Unlike(f"{sorted(touched)[0]} is read while the passes change it")
+            raise Unlike(f"{sorted(touched)[0]} is read while the passes modify it")
         if is_random(node):
             raise Unlike(f"{operator_name(node)} draws random numbers in each pass")
         if node.op == PLACE:
@@ -82,7 +82,7 @@ class Writer:
         elif any(name in self.rows for name in read):
             self._rowed(node)
         elif self._axis(node) is not None:
-            raise Unlike(f"{operator_name(node)} makes rows of nothing")
+            raise Unlike(f"{operator_name(node)} creates rows from no input")
         elif node.args != self.others[node.name].args or node.kwargs != self.others[node.name].kwargs or set(read) & self.varying:
             self.varying.add(node.name)
         else:
@@ -94,7 +94,7 @@ class Writer:
         axes: set[int] = set()
         for a, b in zip(mine, others, strict=True):
             if len(a.shape) != len(b.shape) or a.dtype != b.dtype:
-                raise Unlike("two passes have values of other types")
+                raise Unlike("two passes have values of different types")
             differ = [at for at, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if m != n]
             axes |= set(differ)
             if any((a.shape[at], b.shape[at]) != self.each for at in differ):
@@ -125,7 +125,7 @@ class Writer:
 
         found = read_selection(mask, number, node_of, shape_of)
         if found.source in self.varying:
-            raise Unlike("the experts of the rows are chosen anew in each pass")
+            raise Unlike("each pass chooses the experts of the rows again")
         source = self.values[found.source]["ref"] if found.source in self.values else found.source.removeprefix(WHOLE)
         return Selection(source, found.shape, found.first, found.axes, found.merged)
 
@@ -136,7 +136,7 @@ class Writer:
             self.selection = found
             self._begin(node, found)
         if (found.source, found.first, found.merged) != (self.selection.source, self.selection.first, self.selection.merged):
-            raise Unlike("the rows of a pass are chosen in two ways")
+            raise Unlike("a pass chooses its rows in two ways")
         after, size = found.of_axis(tuple(self.specs[mask].shape), node.args[1])
         self.places[node.name], self.rows[node.name], self.columns[node.name] = (after, size), 0, [node.name]
         index = self.order
@@ -150,7 +150,7 @@ class Writer:
         """Sorts the rows by expert, and computes where each expert's rows begin."""
         kind = self.out.spec_of(chosen.source).dtype
         if kind not in WHOLE_NUMBERS:
-            raise Unlike("experts are chosen by something else than whole numbers")
+            raise Unlike("experts are chosen by something other than whole numbers")
         pairs = self.pairs = chosen.pairs
         first, last = chosen.first, chosen.first + self.passes.experts
         self.distinct, self.bounded = distinct(chosen.source, self.out.maker, lambda name: tuple(self.out.spec_of(name).shape), last)
@@ -189,7 +189,7 @@ class Writer:
         if node.op == "getitem" or axis is not None and is_pointwise(node):
             self._pointwise(node, axis if axis is not None else self.rows[node.args[0]["ref"]])
         elif axis is None:
-            raise Unlike(f"{name} puts the rows of a pass together")
+            raise Unlike(f"{name} combines the rows of a pass")
         elif node.op == "aten.index.Tensor":
             self._gathered(node, axis)
         elif node.op == "aten.index_select.default":
@@ -243,11 +243,11 @@ class Writer:
         source, index = node.args[0]["ref"], node.args[1]
         wanted = [part["ref"] for part in index if part is not None]
         if source in self.rows or any(self.rows.get(name) != 0 or len(self.specs[name].shape) != 1 for name in wanted):
-            raise Unlike("values are taken out of rows, or by something else than an index a row")
+            raise Unlike("values are selected within rows, or by something other than one index per row")
         if source not in self.varying:
             return self._emit_as(node, axis)
         if index[0] is None or None in index[: len(wanted)]:
-            raise Unlike("rows of a tensor that each expert has lie along a later axis")
+            raise Unlike("a tensor that each expert has has its rows along a later axis")
         stack = self.stacks.stacked(source)
         args = [stack, [self.own, *(renamed(part, self.values) for part in index)]]
         self.values[node.name] = self.out.emit(node, node.op, args, self._shape(node, axis), node.outputs[0].dtype)
@@ -257,14 +257,14 @@ class Writer:
         parts = [part["ref"] for part in node.args[0]]
         along = (node.args[1] if len(node.args) > 1 else 0) % len(node.outputs[0].shape)
         if along == axis or any(self.rows.get(part) != axis for part in parts):
-            raise Unlike("cat joins rows with something else")
+            raise Unlike("cat joins rows with other values")
         self._emit_as(node, axis)
 
     def _scaled_norm(self, node: Node, axis: int) -> None:
         """Writes a normalization in which each expert has its own scale and shift."""
         name, rest = operator_name(node), [*node.args[2:], None, None]
         if name not in NORMS:
-            raise Unlike(f"{name} has an argument that each expert has")
+            raise Unlike(f"{name} has an argument that differs between experts")
         bare = node.model_copy(update={"args": [*node.args[:2], None, *([None, *node.args[4:]] if name == "layer_norm" else node.args[3:])]})
         self._emit_as(bare, axis)
         rank, shape, dtype = len(node.outputs[0].shape), self._shape(node, axis), node.outputs[0].dtype
@@ -287,7 +287,7 @@ class Writer:
             return self._emit_as(node, axis)
         shape, columns, depth = self._shape(node, axis), node.outputs[0].shape[-1], self.specs[x].shape[-1]
         if math.prod(shape[:-1]) != self.pairs or len(self.specs[weight].shape) != 2:
-            raise Unlike(f"{name} has several rows for a row of the pass")
+            raise Unlike(f"{name} has several rows for one row of the pass")
         flat, dtype = (self.pairs, columns), node.outputs[0].dtype
         rows = (
             self.values[x]
@@ -311,11 +311,11 @@ class Writer:
         """Returns the way in which a pass changes a result. Raises `Unlike` for anything other than adding rows to it or setting rows in it."""
         node = self.nodes.get(end)
         if node is None or not node.args or node.args[0] != {"ref": base}:
-            raise Unlike("the passes change something else than rows of a tensor")
+            raise Unlike("the passes change something other than rows of a tensor")
         if node.op == "aten.index_add.default" and node.args[1] == 0 and node.kwargs.get("alpha", 1) == 1:
             return Sum(node, [node.args[2]], node.args[3], True, True)
         if node.op != "aten.index_put.default" or None in node.args[1]:
-            raise Unlike(f"{operator_name(node)} changes a result, rather than to add rows to it")
+            raise Unlike(f"{operator_name(node)} changes a result other than by adding rows to it")
         index, value = node.args[1], node.args[2]
         if len(node.args) > 3 and node.args[3]:
             return Sum(node, index, value, True, True)
@@ -334,12 +334,12 @@ class Writer:
         node, value = one.node, one.value["ref"]
         read = [part["ref"] for part in one.index]
         if value not in self.rows or self.rows[value] != 0 or any(name not in self.places for name in read):
-            raise Unlike("a pass adds something else than its rows")
+            raise Unlike("a pass adds something other than its rows")
         covered = math.prod(self.places[name][1] for name in read) * (self.selection.shape[-1] if self.selection.merged else 1) == self.pairs
         if not one.repeated and not (covered or self.distinct and not one.sets and self._leaves_out_last(read)):
             raise Unlike("a row might have an expert twice, which the loop counts once")
         if not one.adds and not (covered and (not self.selection.merged or self.selection.shape[-1] == 1)):
-            raise Unlike("experts set the same rows one after the other")
+            raise Unlike("several experts set the same rows in turn")
         shape = tuple(self.specs[base].shape)
         size, rest, dtype = math.prod(shape[: len(read)]), shape[len(read) :], self.specs[base].dtype
         whole, at = (self.pairs, *rest), self._flat(node, read, shape)

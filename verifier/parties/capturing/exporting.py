@@ -117,7 +117,7 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
         with nothing_unseen(model), forgotten(model), recurrent_layers_by_shape(), called_as(model, call, call.signature()):
             exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
             if any(str(node.target).startswith(RAISING) for node in exported.graph.nodes) and catches(model):
-                raise ValueError("the source catches errors, and an operator here raises them for some values of tensors")
+                raise ValueError("the source catches errors, and an operator here raises them for some tensor values")
             return exported
 
     with attributes_as_buffers(model, state):

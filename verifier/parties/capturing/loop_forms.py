@@ -41,7 +41,7 @@ def form_of(item: ast.For, names: dict[str, Any], before: dict[str, Any]) -> For
     if not form.passes:
         form.passes = list(range(min(lengths)))
     elif lengths and form.passes != list(range(min(*lengths, len(form.passes)))):
-        raise Unlike("it goes over numbers and tensors of another length")
+        raise Unlike("it iterates over numbers and tensors of different lengths")
     for step in steps:
         for node in ast.walk(step):
             if isinstance(node, ast.Name) and node.id == NUMBER:
@@ -101,7 +101,7 @@ def _sequence(over: ast.expr, names: dict[str, Any], before: dict[str, Any]) -> 
     value = value_of(over, names, before)
     if isinstance(value, (list, tuple)) and value and all(isinstance(one, torch.Tensor) for one in value):
         if any(one.shape != value[0].shape or one.dtype != value[0].dtype for one in value) or "torch" not in names:
-            raise Unlike("it goes over tensors that are not alike")
+            raise Unlike("it iterates over tensors of different shapes or types")
         return torch.stack(list(value))
     if not isinstance(value, torch.Tensor) or not value.dim():
         raise Unlike("it goes over something else than numbers or tensors")
@@ -118,7 +118,7 @@ def growing(body: list[ast.stmt], before: dict[str, Any]) -> dict[str, str]:
             found[owner.id] = f"kept_{owner.id}__"
             body[at] = ast.fix_missing_locations(ast.copy_location(ast.Assign([ast.Name(found[owner.id], ast.Store())], value), one))
     if any(isinstance(node, ast.Name) and node.id in found for one in body for node in ast.walk(one)):
-        raise Unlike("a list that grows is read in the loop")
+        raise Unlike("the loop reads a list that it extends")
     return found
 
 
@@ -168,15 +168,15 @@ def _filled(name: str, target: ast.Subscript, number: str, passes: list[int], ou
         isinstance(part, ast.Constant) and (part.value is ... or type(part.value) is int) or ast.dump(part) == ast.dump(whole) for part in others
     )
     if len(own) != 1 or isinstance(parts[own[0]], ast.Slice) or not plain:
-        raise Unlike("a tensor is filled at places that the number of the pass does not tell")
+        raise Unlike("a tensor is filled at positions that do not follow from the pass number")
     code = compile(ast.fix_missing_locations(ast.Expression(copy.deepcopy(parts[own[0]]))), "<loop>", "eval")
     places = [eval(code, {"__builtins__": {}}, {number: value}) for value in passes]
     steps = {b - a for a, b in zip(places, places[1:], strict=False)}
     if len(steps) != 1 or min(places) < 0 or not all(type(place) is int for place in places):
-        raise Unlike("a tensor is filled at places that are not evenly spaced")
+        raise Unlike("a tensor is filled at positions that are not evenly spaced")
     step = steps.pop()
     if not step:
-        raise Unlike("a tensor is filled at one place")
+        raise Unlike("a tensor is filled at only one position")
     wide = [isinstance(part, ast.Slice) for part in parts]
     after_dots = any(isinstance(part, ast.Constant) and part.value is ... for part in parts[: own[0]])
     axis = -1 - sum(wide[own[0] + 1 :]) if after_dots else sum(wide[: own[0]])

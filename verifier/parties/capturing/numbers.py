@@ -95,7 +95,7 @@ class Numbers:
             made = self._node(make, node, f"aten.{_UNARY.get(function, 'sqrt.default')}", args[:1], kind)
         else:
             word = getattr(function, "__name__", str(function))
-            raise ValueError(f"{word} of a number that is read from a tensor is not supported on the device")
+            raise ValueError(f"{word} of a number read from a tensor is not supported on the device")
         self.values[node.name] = made, kind
 
     def _operand(self, argument: Any, make: Callable[..., Node], node: torch.fx.Node, function: Any) -> dict[str, str]:
@@ -148,7 +148,7 @@ class Numbers:
         wanted = _SCALARS.get(short, short if short in _TAKES_TENSORS else "")
         tensor = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
         if not wanted or spec is None or not symbols <= set(_direct(node)):
-            raise ValueError(f"{made.op} takes a number that is read from a tensor, which it needs on the host")
+            raise ValueError(f"{made.op} needs on the host a number that is read from a tensor")
         dtype = _name(tensor.dtype) if isinstance(tensor, torch.Tensor) else spec.dtype
 
         def put(argument: Any, value: Any) -> Any:

@@ -23,10 +23,10 @@ _MISSING = object()
 
 
 class Used(ValueError):
-    """A part uses the value `name`."""
+    """Raised when a part uses the value `name`."""
 
     def __init__(self, name: str):
-        super().__init__(f"it uses {name.removeprefix('self.')}, which forward changes outside of the state dict")
+        super().__init__(f"it uses {name.removeprefix('self.')}, which forward changes outside the state dict")
 
 
 class _Refusing:
@@ -54,7 +54,7 @@ def unread(plain: PlainState, names: Collection[str], call: FlatCall) -> Iterato
             path, _, key = name.removeprefix("self.").rpartition(".")
             try:
                 module = plain.model.get_submodule(path)
-            except AttributeError:  # a module that forward made
+            except AttributeError:  # a module that forward created
                 continue
             attributes.setdefault(id(module), {})[key] = name
             if type(module) not in classes and not isinstance(module, torch.jit.ScriptModule):
@@ -66,7 +66,7 @@ def unread(plain: PlainState, names: Collection[str], call: FlatCall) -> Iterato
 
 @contextlib.contextmanager
 def _away(table: dict[str, Any], key: str, name: str) -> Iterator[None]:
-    """Takes a variable out of the source, or replaces an attribute of a class by one that refuses to be read."""
+    """Removes a variable from the source, or replaces a class attribute with one that cannot be read."""
     before = table[key]
     if "." in name:
         table[key] = _Refusing(name)
@@ -101,7 +101,7 @@ def _watched(owner: type, attributes: dict[int, dict[str, str]], call: FlatCall)
 
 
 def reached(source: ast.Module) -> list[tuple[ast.FunctionDef, str]]:
-    """Returns forward and the functions of a source that it names, directly or through others, each with the class that defines it, if any."""
+    """Returns forward and the source's functions that it names, directly or through others, each with the class that defines it, if any."""
     functions: dict[str, list[tuple[ast.FunctionDef, str]]] = {}
     for node in ast.walk(source):
         for item in node.body if isinstance(node, (ast.Module, ast.ClassDef)) else ():
@@ -138,7 +138,7 @@ def counts(source: ast.Module, name: str) -> bool:
 
 
 def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainState) -> set[str]:
-    """Returns what forward and the functions that it names may assign outside of the state dict, by the names of `PlainState.changed`, whether or
+    """Returns the names, as in `PlainState.changed`, of values outside the state dict that forward and the functions it names may assign, whether or
     not a call did so."""
     found: set[str] = set()
     modules = list(model.named_modules())

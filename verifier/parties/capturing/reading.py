@@ -55,7 +55,7 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
             word = type(exported.constants.get(spec.target)).__name__
             raise ValueError(f"an object that is no tensor ({word}) computes or keeps something")
         else:
-            raise ValueError("an operator does more than to return its results" if kind == "TOKEN" else f"an input of kind {kind} cannot be captured")
+            raise ValueError("an operator has an effect besides its results" if kind == "TOKEN" else f"an input of kind {kind} cannot be captured")
         graph_inputs.append(entry)
     graph_inputs += place
 
@@ -107,7 +107,7 @@ def _constant(entry: GraphInput, constant: torch.Tensor, model: torch.nn.Module)
     if entry.found:
         return
     if constant.numel() > MOST_CONSTANT_ELEMENTS or constant.is_complex():
-        raise ValueError(f"a constant of {constant.numel()} elements is made where the program cannot make it again")
+        raise ValueError(f"a constant of {constant.numel()} elements is created where the program cannot recreate it")
     entry.value = json_value(constant.tolist())
 
 
@@ -237,9 +237,7 @@ def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | N
     if "." not in op and op != "getitem":
         name = getattr(node.target, "__name__", op)
         inner = isinstance(node.target, torch._ops.HigherOrderOperator)
-        raise ValueError(
-            f"it becomes a graph within the graph (`{name}`)" if inner else f"it becomes a call of `{name}`, which is no operator on tensors"
-        )
+        raise ValueError(f"it becomes a nested graph (`{name}`)" if inner else f"it becomes a call of `{name}`, which is not an operator on tensors")
     value = node.meta.get("val")
     values = value if isinstance(value, (list, tuple)) else [value]
     return Node(

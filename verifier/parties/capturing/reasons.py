@@ -9,17 +9,17 @@ import traceback
 
 import torch
 
-_SCRIPT = "a script module (torch.jit.script) cannot be looked into"
+_SCRIPT = "a script module (torch.jit.script) cannot be inspected"
 IN_FORWARD = "gradients are computed inside forward (torch.autograd)"
 _CAUSES = (
     (r"NestedTensor|nested_tensor|_nested_|cast NotImplemented to Tensor", "nested tensors are left to PyTorch"),
     (
         r"pack_padded|PackedSequence|zeros\(\): argument 'size' failed to unpack",
-        "sequences are packed by lengths that are values of tensors",
+        "sequences are packed by lengths that are tensor values",
     ),
     (
         r"GuardOnDataDependent|DataDependentOutput|data-dependent|size of a tensor depends on data",
-        "a branch, an index or a size depends on values of tensors",
+        "a branch, an index or a size depends on tensor values",
     ),
     (r"ScriptMethod|ScriptFunction|torch\._C\.Script|RecursiveScriptModule", _SCRIPT),
     (
@@ -28,10 +28,10 @@ _CAUSES = (
     ),
     (r"uninitialized parameter|UninitializedParameter", "a lazy module has no weights before its first call"),
     (r"[Ss]parse", "sparse tensors are left to PyTorch"),
-    (r"data is not allocated yet|doesn't have storage|access data pointer", "it needs values of tensors, which a graph does not have"),
-    (r"'(Fake|Functional)?Tensor' object has no attribute", "it reads an attribute that the source gave to a tensor"),
-    (r"DynamicOutputShape", "the size of a result depends on values of tensors"),
-    (r"SyntaxError.*eval_with_key", "a module or a weight has a keyword of Python as its name, which torch.export cannot write"),
+    (r"data is not allocated yet|doesn't have storage|access data pointer", "it needs tensor values, which a graph does not have"),
+    (r"'(Fake|Functional)?Tensor' object has no attribute", "it reads an attribute that the source set on a tensor"),
+    (r"DynamicOutputShape", "the size of a result depends on tensor values"),
+    (r"SyntaxError.*eval_with_key", "a module or a weight is named after a Python keyword, which torch.export cannot write"),
     (r"numpy\(\)|\.numpy|__array__", "values leave the graph for numpy"),
 )  # fmt: skip
 

@@ -299,7 +299,7 @@ def _loop(visit: Visit, plain: PlainState) -> Loop:
     """Captures a loop. Raises `Unlike`, or whatever an export raises."""
     item, method, before, visits = visit.item, visit.function.method, dict(visit.before), visit.passes
     if len(visits) < 2 or item.orelse or any(isinstance(node, (*JUMPS, ast.FunctionDef)) for one in item.body for node in ast.walk(one)):
-        raise Unlike("it has another form, or may end early")
+        raise Unlike("it has an unsupported form, or may end early")
     form = form_of(item, method.names, before)
     before |= form.over
     if len(form.passes) < LEAST_PASSES:
@@ -313,14 +313,14 @@ def _loop(visit: Visit, plain: PlainState) -> Loop:
     names = [name for name in sorted(loaded(form.body)) if name in before and name != form.number]
     for name in names:
         if name not in form.over and any(shape_of(seen[name]) != shape_of(before[name]) for seen in visits):
-            raise Unlike(f"{name} has another size or value in each pass")
+            raise Unlike(f"{name} has a different size or value in each pass")
     given = [name for name in names if isinstance(before[name], torch.Tensor)]
     if any(_meet(before[name], before[out]) for name in given for out in places):
-        raise Unlike("a tensor is filled that a pass reads")
+        raise Unlike("a pass reads a tensor that the loop fills")
     kept = [*lists.values(), *(place.kept for place in places.values())]
     results = [name for name in sorted(stored(form.body)) if name in given or name in elsewhere and name not in kept]
     if any(name in names and name not in given for name in results):
-        raise Unlike("a plain value changes from pass to pass")
+        raise Unlike("a non-tensor value changes from pass to pass")
     if not results and not kept:
         raise Unlike("nothing comes of it")
     fixed = {name: before[name] for name in names if name not in given}
@@ -330,7 +330,7 @@ def _loop(visit: Visit, plain: PlainState) -> Loop:
     found = Loop(method.model, item, form, given, results, texts, one, other)
     specs = found.specs()[len(results) + len(lists) : len(results) + len(kept)]
     if any((spec.shape, spec.dtype) != (place.shape, str(place.dtype)[6:]) for spec, place in zip(specs, places.values(), strict=True)):
-        raise Unlike("a tensor is filled with values of another size or type")
+        raise Unlike("a tensor is filled with values of a different size or type")
     return found
 
 
@@ -356,7 +356,7 @@ def _pass(
     plain.restore()
     whole = all(isinstance(leaf, dict) and "ref" in leaf for leaf in graph.outputs) and len(graph.outputs) == len(returned)
     if changed or graph.mutations or graph.mutated_inputs or not whole or any(entry.kind == "constant" for entry in graph.inputs):
-        raise Unlike("a pass changes something in place, or returns something else than tensors")
+        raise Unlike("a pass changes something in place, or returns something other than tensors")
     return graph
 
 

@@ -33,7 +33,7 @@ class Presence:
 
     def _zero(self, other: object) -> None:
         if type(other) is not int or other != 0:
-            raise TypeError("the number of an expert's rows is used for more than to leave out a pass without rows")
+            raise TypeError("the number of an expert's rows is used for more than skipping a pass without rows")
 
     def __eq__(self, other: object) -> bool:
         self._zero(other)
@@ -140,5 +140,5 @@ class Number(int):
 
     def __getitem__(self, at: Any) -> Number:
         if at not in (0, -1):
-            raise IndexError("a number has one element")
+            raise IndexError("a number must have one element")
         return self

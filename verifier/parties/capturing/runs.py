@@ -20,7 +20,7 @@ from verifier.parties.capturing.calling import FlatCall, parts_of
 from verifier.parties.capturing.reading import reached
 from verifier.parties.capturing.statements import made_function
 
-NAMESPACES = ("torch.nn.functional", "torch")  # where functions are looked for that have no name in the source
+NAMESPACES = ("torch.nn.functional", "torch")  # modules to search for functions that have no name in the source
 # Operators that justify a part on their own, and operators that compute nothing.
 SINGLE = ("linear", "matmul", "bmm", "mm", "addmm", "conv", "scaled_dot_product", "softmax", "norm", "einsum", "cumsum", "loss")
 VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", "permute", "select", "slice", "expand", "unsqueeze", "squeeze",
@@ -154,7 +154,7 @@ class Guards:
         made = [node for node in ast.walk(self.tree) if node is not self.tree and made_function(node) == name]
         if len(made) == 1 and self._stores(name) == 1 and isinstance(value, FunctionType):
             if set(value.__code__.co_freevars) <= {"self"} and all(isinstance(one, ast.Constant) for one in _defaults(made[0])):
-                return  # its statement in forward always makes the same
+                return  # its statement in forward always creates the same function
             raise ValueError(f"it calls the function `{name}`, which uses variables of forward")
         if (known := self._known(value)) is None:
             raise ValueError(f"`{name}` is an object of type {type(value).__name__}, which cannot be compared with that of another call")
@@ -177,7 +177,8 @@ class Guards:
         return stores + sum(isinstance(node, ast.FunctionDef) and node.name == name and node is not self.tree for node in ast.walk(self.tree))
 
     def _may_be_no_tensor(self, name: str) -> bool:
-        """Returns whether a variable may hold something else in another call: it is assigned in several places, or from what is not computed here."""
+        """Returns whether a variable may hold something else in another call: it is assigned in several places, or from a value that is not computed
+        here."""
         values = [
             node.value
             for node in ast.walk(self.tree)

@@ -45,7 +45,7 @@ def own_nodes(item: ast.AST) -> Iterator[ast.AST]:
 
 
 def made_function(item: ast.AST) -> str:
-    """Returns the name of the function that a statement defines; empty for a statement that is more than that."""
+    """Returns the name of the function that a statement defines; empty if the statement does anything else."""
     if isinstance(item, ast.FunctionDef):
         return item.name
     target = item.targets[0] if isinstance(item, ast.Assign) and isinstance(item.value, ast.Lambda) else None

@@ -76,8 +76,8 @@ def is_plain(tree: ast.FunctionDef) -> bool:
 
 @dataclass
 class Trace:
-    """The variables before each statement, keyed by the statement's identity, for its first visits. `changed` names what the call changed outside of
-    the state dict."""
+    """The variables before each statement, keyed by the statement's identity, for its first visits. `changed` names the values outside the state dict
+    that the call changed."""
 
     visits: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)

@@ -28,8 +28,8 @@ SEEDS = ((torch, "manual_seed"), (torch, "seed"), (torch.random, "manual_seed"),
 EXPORTERS = ("torch.fx.", "torch._subclasses.", "torch._dynamo.", "torch._export.")  # modules of errors that no call of a model can raise
 CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",
           "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
-RANDOM = "forward draws random numbers with Python or numpy, which a graph would keep from the capture (torch.rand can be captured)"
-CLOCK = "forward reads the clock, which a graph would keep from the capture"
+RANDOM = "forward draws random numbers with Python or numpy, which a graph would freeze at the capture (torch.rand can be captured)"
+CLOCK = "forward reads the clock, which a graph would freeze at the capture"
 NO_VALUES = "tensor subclasses"  # part of the message with which `numpy` refuses an exporter's tensor
 
 
@@ -49,7 +49,7 @@ def unseeded() -> Iterator[None]:
     """Refuses to seed: a graph draws random numbers but has no operator that sets the generator's state."""
 
     def refuse(*args: Any) -> None:
-        raise ValueError("forward seeds the random numbers, which a graph cannot say")
+        raise ValueError("forward seeds the random numbers, which a graph cannot express")
 
     with replaced([(vars(home), name, refuse) for home, name in SEEDS]):
         yield
@@ -58,7 +58,8 @@ def unseeded() -> Iterator[None]:
 @contextlib.contextmanager
 def unasked(model: torch.nn.Module) -> Iterator[None]:
     """Refuses random numbers of Python or numpy, the clock and the system's entropy where the source of `model` asks for them: the graph would keep
-    what the export was given. What libraries ask for themselves is not refused, unless it draws from a generator that a call draws from as well."""
+    the values that the export received. Requests that libraries make themselves are allowed, unless they draw from a generator that a call also draws
+    from."""
     files, asked = {frame_file(model), PART_FILE}, list[str]()
 
     def refusing(function: Any, why: str) -> Any:
@@ -72,7 +73,7 @@ def unasked(model: torch.nn.Module) -> Iterator[None]:
         return refuse
 
     swaps: list[tuple[Any, str, Any]] = []
-    instead: dict[int, Any] = {}  # identity of a function or class -> what stands for it
+    instead: dict[int, Any] = {}  # identity of a function or class -> its replacement
     for home, name, why in _asking():
         before = getattr(home, name)
         instead[id(before)] = _clocks(before, refusing) if isinstance(before, type) else refusing(before, why)
@@ -124,7 +125,7 @@ def _clocks(kind: type, refusing: Callable[[Any, str], Any]) -> type:
 
 @contextlib.contextmanager
 def replaced(swaps: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Replaces values in tables, given as table, key and new value, and puts the old ones back at the end."""
+    """Replaces values in tables, given as table, key and new value, and restores the old ones at the end."""
     before = [table[key] for table, key, _ in swaps]
     for table, key, value in swaps:
         table[key] = value
@@ -158,7 +159,7 @@ def none_caught(model: torch.nn.Module) -> Iterator[None]:
     finally:
         sys.settrace(before)
     if caught:
-        raise Caught(f"line {caught[0]}: forward catches an error that only an export meets: the line needs values of tensors")
+        raise Caught(f"line {caught[0]}: forward catches an error that only an export raises: the line needs tensor values")
 
 
 def codes(model: torch.nn.Module) -> Iterator[CodeType]:

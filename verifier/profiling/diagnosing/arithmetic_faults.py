@@ -25,8 +25,8 @@ MATMUL_FLOPS = 1e8
 
 
 def double_precision(view: View) -> Cause | None:
-    """Finds a busy fp64 pipe. Functions in double precision also take issue slots and conversions, which disappear with them: about half as much
-    again."""
+    """Finds a busy fp64 pipe. Functions in double precision also take issue slots and conversions, which disappear with them and add about half as
+    much again."""
     fp64 = max(view.get(counters.FP64_SHARE), view.get(counters.PIPE["fp64"])) / 100
     if fp64 < FP64_BUSY:
         return None
@@ -73,8 +73,8 @@ def _excess(view: View) -> Cause | None:
     if integer >= INTEGER:
         return view.cause("integer-overhead", share, "Most instructions compute indices: divisions and remainders of integers.", *figures)
     if facts.special_small and facts.special_small * 2 >= facts.special:
-        return view.cause("redundant-arithmetic", share, "What depends on a row or a column alone is computed for every element.", *figures)
-    return view.cause("slow-functions", share, "Functions are computed that the task does not need.", *figures)
+        return view.cause("redundant-arithmetic", share, "Values that depend only on a row or a column are computed for every element.", *figures)
+    return view.cause("slow-functions", share, "The kernel computes functions that the task does not need.", *figures)
 
 
 def _above_memory(view: View) -> float:

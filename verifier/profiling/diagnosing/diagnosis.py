@@ -29,7 +29,7 @@ from verifier.report import Report
 Bottleneck = Literal["memory", "compute", "latency", "launch", "occupancy", "defect", "none"]
 Grade = Literal["counters", "timeline", "static"]
 
-FLOOR_REACHED = 0.95  # factor on the floor: a smaller excess is within the noise of the ceilings
+FLOOR_REACHED = 0.95  # factor on the floor; a smaller excess is within the noise of the ceilings
 SETS_THE_PACE = 0.5  # share of a ceiling
 LAUNCH_SHARE = 0.3  # share of the program's time
 BUSY_ENOUGH = 0.8
@@ -58,7 +58,7 @@ class Diagnosis(BaseModel):
         return f"{self.text} {self.spent}".strip()
 
     def payload(self) -> dict[str, Any]:
-        """Returns the fields of the event, whose text is the whole of what is said."""
+        """Returns the fields of the event, whose text contains the whole diagnosis."""
         return {**self.model_dump(exclude={"spent"}), "text": self.says()}
 
 
@@ -136,12 +136,12 @@ def diagnose(
 def _uses(
     bottleneck: Bottleneck, time_us: float, memory: float, compute: float, ceilings: Ceilings, facts: TaskFacts, profile: Profile | None, told: bool
 ) -> list[Evidence]:
-    """Returns a call's use of bandwidth, arithmetic and launches, as needed for the class, and its longest kernel. `told`: it is known how long the
-    device works in a timed call, so its share under the profiler, which slows the host, would only contradict that."""
+    """Returns a call's use of bandwidth, arithmetic and launches, as needed for the class, and its longest kernel. `told`: the device's working time
+    in a timed call is known, so its share under the profiler, which slows the host, would only contradict that time."""
     found = []
     if bottleneck in ("memory", "none", "latency", "occupancy") and facts.bytes_min:
-        means = f"{_bytes(facts.bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
-        found.append(Evidence(figure="least traffic, of what the bandwidth carries in a call", value=round(100 * memory, 1), unit="%", means=means))
+        means = f"{_bytes(facts.bytes_min)} must move in a call at the least; the device sustains {ceilings.bandwidth_gbs:.0f} GB/s"
+        found.append(Evidence(figure="minimum traffic, of what the bandwidth carries in a call", value=round(100 * memory, 1), unit="%", means=means))
     if bottleneck in ("compute", "latency") and facts.flops:
         rate, units_of = arithmetic_of(profile, ceilings, facts.flops / (1e3 * time_us))
         means = f"{facts.flops / 1e9:.3g} GFLOP a call; {rate:.0f} GFLOP/s on {units_of}"
@@ -261,8 +261,8 @@ def _memory_share(kernel: KernelProfile) -> float | None:
 
 
 def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
-    """Says that the grid of a kernel fills less than half of the device, compared with what its registers, its shared memory and its block size let
-    be resident; "" if it fills more, or if nothing is known."""
+    """Says that the grid of a kernel fills less than half of the device, relative to the blocks that its registers, shared memory and block size
+    allow to be resident; "" if it fills more, or if nothing is known."""
     threads = _threads(top) if top is not None else 0
     if top is None or not threads:
         return ""
@@ -296,7 +296,7 @@ def _time(report: Report, time_us: float) -> Evidence:
 
 def _floor(floor_ms: float, headroom: float) -> Evidence:
     if headroom < FLOOR_BEATEN:
-        means = f"the floor by memory bandwidth is {floor_ms * 1e3:.1f} us: the data must stay in a cache, so the floor says nothing here"
+        means = f"the floor by memory bandwidth is {floor_ms * 1e3:.1f} us: the data must stay in a cache, so the floor does not apply"
         return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
     means = f"the floor is {floor_ms * 1e3:.1f} us: {100 / headroom:.0f} % of it is reached"
     return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)

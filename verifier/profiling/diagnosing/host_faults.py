@@ -12,7 +12,7 @@ from verifier.profiling.diagnosing.task_facts import TaskFacts
 from verifier.report import Report
 
 HOST_FLOOR_US = 15.0  # unavoidable part of a call: Python, one launch, the final wait
-HOST_MOST_US = 100.0  # the most that Python explains of the time before the device starts; more time has another cause
+HOST_MOST_US = 100.0  # maximum time before the device starts that Python explains; more time has another cause
 RAMP_US = 1.5  # time in which a kernel starts and drains: about the duration of an empty kernel
 WAIT_COSTS_US = 20.0
 LEAST = 0.05  # share of the call below which a cost is not reported
@@ -52,7 +52,7 @@ def _allocation(host: HostCalls) -> Cause | None:
     if host.allocations < 1:
         return None
     evidence = [
-        Evidence(figure="driver allocations a call", value=round(host.allocations, 1), means="cudaMalloc, cudaFree and their like"),
+        Evidence(figure="driver allocations a call", value=round(host.allocations, 1), means="cudaMalloc, cudaFree and similar calls"),
         Evidence(figure="time in them", value=round(host.allocation_us, 1), unit="us", means="cudaFree waits for the whole device"),
     ]
     says = "Memory is allocated or freed by the driver in every call."
@@ -75,7 +75,7 @@ def _waits(host: HostCalls, idle_us: float, launches: float) -> Cause | None:
     if host.waits < 1 or launches < 2:
         return None
     evidence = [
-        Evidence(figure="waits for the device a call", value=round(host.waits, 1), means="beside the one that ends the call"),
+        Evidence(figure="waits for the device a call", value=round(host.waits, 1), means="besides the one that ends the call"),
         Evidence(figure="device idle", value=round(idle_us, 1), unit="us", means="of a call, beyond what any call needs"),
     ]
     values = host.copies.get("DtoH")
@@ -94,11 +94,11 @@ def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launch
     count = sum(k.calls for k in again) / profile.iterations
     if count < launches / 2:
         return None
-    # Merged, they would take the time in which they fill the device, and would start and drain only once.
+    # Merged, they would take only the time in which they fill the device, and would start and drain only once.
     merged = sum(k.calls / profile.iterations * max(k.mean_us - RAMP_US, k.mean_us / 4) * min(1.0, _fill(k, ceilings)) for k in again)
     rest = sum(k.total_us for k in profile.kernels if k not in again) / profile.iterations
     evidence = [
-        Evidence(figure="launches a call", value=round(launches, 1), means=f"{count:.0f} of kernels that are launched again and again"),
+        Evidence(figure="launches a call", value=round(launches, 1), means=f"{count:.0f} of kernels that are launched repeatedly"),
         Evidence(figure="mean kernel", value=round(sum(k.total_us for k in again) / max(count * profile.iterations, 1), 2), unit="us"),
         *_filled(again, ceilings),
     ]
@@ -140,7 +140,7 @@ def _moved(profile: Profile, host: HostCalls, fills: bool) -> Cause | None:
         Evidence(figure=f"{what} a call", value=round(count, 1), means="whole tensors, beside the program's own kernels"),
         Evidence(figure=f"time in {what}", value=round(us, 1), unit="us", means=f"of {host.device_us:.0f} us on the device"),
     ]
-    says = "Memory is filled that the program writes anyway." if fills else "Tensors are copied into another place or order between kernels."
+    says = "The program fills memory that it overwrites anyway." if fills else "Tensors are copied to another location or layout between kernels."
     return Cause(name="needless-fill" if fills else "needless-copy", lost_us=us, evidence=evidence, says=says)
 
 

@@ -199,7 +199,7 @@ def _serial(view: View) -> Cause | None:
     return view.cause(
         "serial-section",
         (1 - active / 32) * (1 - measured / possible) ** 0.5,
-        "Most of the time single threads work while the rest of their blocks has finished.",
+        "Most of the time, single threads work while the rest of their block has finished.",
         ("active threads a warp", active, "", "of 32"),
         ("occupancy", 100 * measured, "%", f"of {100 * possible:.0f} % that could be resident"),
     )
@@ -287,7 +287,7 @@ def _conflicts(view: View) -> Cause | None:
     return view.cause(
         "bank-conflicts",
         time,
-        "Lanes of a warp meet in the same bank of shared memory.",
+        "Lanes of a warp access the same bank of shared memory.",
         ("conflicts among wavefronts", 100 * conflicts / wavefronts, "%", "of shared memory"),
         ("cycles in replays", 100 * min(time, 1.0), "%", "of the kernel's"),
     )
@@ -328,7 +328,7 @@ def _no_reuse(view: View) -> Cause | None:
         "no-data-reuse",
         (1 - 2 / reuse) * (1 - view.dram_share),
         "The same data are read from global memory again and again.",
-        ("bytes asked for over bytes there are", reuse, "x", "by loads from global memory"),
+        ("requested bytes over distinct bytes", reuse, "x", "by loads from global memory"),
         ("loads among instructions", 100 * loads / instructions, "%", ""),
         ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
     )
@@ -371,12 +371,12 @@ def _atomics(view: View) -> Cause | None:
         figures.append(("atomic units of the L2", units, "%", "of their peak"))
         figures.append(("warps held up by atomics", 100 * _held_by_atomics(view), "%", "of a warp's time at most"))
     else:
-        figures.append(("atomic units of the L2", "not measured", "", "so the cost is that of the kernel's time above its memory traffic"))
+        figures.append(("atomic units of the L2", "not measured", "", "so the cost is the kernel's time beyond its memory traffic"))
     above_memory = 1 - view.dram_share / STREAMING
     return view.cause(
         "atomic-contention",
         above_memory if units is None else min(above_memory, max(units / 100, _held_by_atomics(view))),
-        "Much of what the kernel asks of global memory are atomics.",
+        "Many of the kernel's requests to global memory are atomics.",
         *figures,
         ("bandwidth used by this kernel", 100 * view.dram_share, "%", "DRAM"),
     )
@@ -430,7 +430,7 @@ def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | N
     if excess < EXCESS_TRAFFIC or busy < BUSY_MEMORY:
         return None
     figures = [
-        ("bytes that the kernels ask for over bytes that the task needs", excess, "x", f"{least / 1e6:.3g} MB are needed; caches serve a part"),
+        ("bytes that the kernels request over bytes that the task needs", excess, "x", f"{least / 1e6:.3g} MB are needed; caches serve a part"),
         ("bandwidth used while they run", 100 * busy, "%", "DRAM"),
     ]
     if steps >= 2:
@@ -440,7 +440,7 @@ def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | N
             .cause("split-fusion", us / own[0].us * (1 - 1 / excess), says, *figures)
             .model_copy(update={"lost_us": us * (1 - 1 / excess), "kernel": ""})
         )
-    says = "A kernel comes back to data that the cache has lost by then."
+    says = "A kernel returns to data that the cache has evicted by then."
     return own[0].cause("cache-thrashing", 1 - 1 / excess, says, *figures)
 
 

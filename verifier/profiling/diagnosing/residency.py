@@ -56,7 +56,7 @@ class Residency:
         return f"{_joined(self.scarcest)}{each} {verb} {_blocks(self.allowed)} of {self.threads} threads a multiprocessor"
 
     def short_grid(self) -> str:
-        """Says how many blocks the grid has, and how many there is room for."""
+        """Says how many blocks the grid has, and how many could be resident."""
         room = f"{self.allowed} could be resident on each"
         return f"the grid has {_blocks(self.grid)} of {self.threads} threads for {self.multiprocessors} multiprocessors, and {room}"
 

@@ -90,8 +90,8 @@ def _elements(shape: tuple[int, ...]) -> int:
 
 
 def _has_scores(graph: Graph) -> bool:
-    """Returns whether a product's result reaches another product through an exponential or a softmax, as attention scores do. The way may pass
-    pointwise operators, moves and reductions, but not a choice (top-k, an index), after which the values are no scores any more."""
+    """Returns whether a product's result reaches another product through an exponential or a softmax, as attention scores do. The path may pass
+    pointwise operators, moves and reductions, but not a selection (top-k, an index), after which the values are no longer scores."""
     if any("attention" in node.op for node in graph.nodes):
         return True
     reached: dict[str, set[str]] = {}  # what a value derives from: "product", "softmax" (of a product)
@@ -111,7 +111,7 @@ def _has_scores(graph: Graph) -> bool:
 
 def _dependent_steps(graph: Graph) -> int:
     """Returns the longest chain of time steps through the recurrent layers, in which each step needs the one before. A stack of bidirectional layers
-    needs steps times layers, since a layer reads both ends of the one below; other stacks need one step more for each further layer."""
+    needs steps times layers, since a layer reads both ends of the one below; other stacks need one additional step per additional layer."""
     specs = {entry.name: entry.spec.shape for entry in graph.inputs if entry.spec is not None}
     specs |= {node.name: node.outputs[0].shape for node in graph.nodes if node.outputs}
     chain: dict[str, int] = {}

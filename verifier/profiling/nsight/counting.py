@@ -40,7 +40,7 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timel
     own = own_kernel_names(subject.job.program_source) if subject.job.program_source else frozenset()
     wanted = _wanted(profile)  # empty if a CUDA graph was recorded as a whole: then any kernel counts
     if not profile.kernels and not profile.launches_per_iteration:
-        profile.counters_reason = "no kernel ran within the calls that were watched"
+        profile.counters_reason = "no kernel ran within the watched calls"
         return
     on_stage(StageEvent(stage="profile", status="progress", detail=f"counters of {len(wanted) or 'all'} kernels"))
     profile.counters_version = ncu.version

@@ -180,9 +180,9 @@ _KNOWN = (
     ),
     ("driver resource was unavailable", "another tool holds the GPU's counters (DCGM, another profiler): dcgmi profile --pause, or end it"),
     ("LibraryNotLoaded", "the profiler's driver interface cannot be loaded: in a virtual machine or gVisor the GPU's counters are not reachable"),
-    ("not supported on this GPU", "this GPU gives no counters to Nsight Compute"),
-    ("is not supported on vGPU", "the GPU is virtual, and its host gives no counters"),
-    ("No kernels were profiled", "no kernel ran within the calls that were watched"),
+    ("not supported on this GPU", "this GPU provides no counters to Nsight Compute"),
+    ("is not supported on vGPU", "the GPU is virtual, and its host provides no counters"),
+    ("No kernels were profiled", "no kernel ran within the watched calls"),
     ("libdw.so", "a library is missing: apt-get install libdw1"),
 )
 _UNKNOWN_METRIC = re.compile(r"(?:Failed to find metric|[Mm]etric\(?s?\)? not found:?|[Uu]nknown metric|[Ii]nvalid metric)(?P<rest>[^\n]*)")

@@ -35,7 +35,7 @@ TABLES = frozenset(
 LACK = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "no kernels are shown; the program launched none, or CUDA was not traced (nsys profile -t cuda)",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "no CUDA calls are shown; launch latencies and the causes of idle time are unknown",
-    "NVTX_EVENTS": "no ranges are shown; calls of the model cannot be told apart",
+    "NVTX_EVENTS": "no ranges are shown; calls of the model cannot be distinguished",
     "StringIds": "kernels and calls have no names",
 }
 # Columns without which a table's rows cannot be placed, and columns whose absence limits what is shown.
@@ -121,7 +121,7 @@ class Export:
         major = self.schema.split(".")[0]
         if major.isdigit() and int(major) > NEWEST_MAJOR:
             found.append(
-                f"The export has schema version {self.schema}, newer than the {NEWEST_MAJOR}.x that is known: what is new in it is not shown."
+                f"The export has schema version {self.schema}, newer than the {NEWEST_MAJOR}.x that is known: its additions are not shown."
             )
         graphs = self.seen.get("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 0) > 0  # graphs recorded as a whole contain the kernels
         for table, lack in LACK.items():

@@ -84,7 +84,7 @@ def _on_gpu(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, wan
                     continue
                 faults = sanitizer_report.gpu_faults(log, tool)
                 if ran.failure is not None and not faults:
-                    found.missing[tool] = f"it did not get to the end: {_why(ran, log)}"
+                    found.missing[tool] = f"it did not finish: {_why(ran, log)}"
                     continue
                 found.ran.append(tool)
                 found.faults += faults
@@ -113,7 +113,7 @@ def _on_cpu(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, wan
             log = "\n".join(ran.read(path.name) for path in sorted(ran.folder.iterdir()) if path.name.startswith(LOG))
             faults = [fault for fault in sanitizer_report.cpu_faults(f"{log}\n{ran.printed}") if fault.tool in wanted]
             if ran.failure is not None and not faults:
-                found.missing |= dict.fromkeys(wanted, f"it did not get to the end: {_why(ran, log)}")
+                found.missing |= dict.fromkeys(wanted, f"it did not finish: {_why(ran, log)}")
                 return
             found.ran += wanted
             found.faults += faults
@@ -155,7 +155,7 @@ def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], pre
         if not index:
             failure = frame.message.get("failure")
             said = str(failure.get("message", "")) if isinstance(failure, dict) else ""
-            raise DeviceError(f"the program builds no library that could be checked{': ' + last_lines(said) if said else ''}")
+            raise DeviceError(f"the program builds no library that can be checked{': ' + last_lines(said) if said else ''}")
         return Artefacts(index, frame.raw, 0.0, checked_asked(frame.message.get("asked")))
     except ValueError as error:
         raise DeviceError(f"the program's build for checking failed: {error}") from None
@@ -166,7 +166,7 @@ def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], pre
 def _why(ran: Ran, log: str) -> str:
     for mark, sentence in (
         ("Device not supported", "this GPU, or the virtual machine around it, does not let compute-sanitizer instrument kernels"),
-        ("out of memory", "the checks need more memory of the GPU than is free"),
+        ("out of memory", "the checks need more GPU memory than is free"),
     ):
         if mark in log or mark in ran.printed:
             return sentence

@@ -107,7 +107,7 @@ def find_address_sanitizer() -> tuple[AddressSanitizer | None, str]:
         return None, "g++ is not installed: apt-get install g++"
     library = _printed([compiler, "-print-file-name=libasan.so"])
     if "/" not in library or not os.path.exists(library):
-        return None, "g++ has no AddressSanitizer here: apt-get install libasan8 (or the one of your g++'s version)"
+        return None, "g++ has no AddressSanitizer here: apt-get install libasan8 (or the version that matches your g++)"
     return AddressSanitizer(compiler, os.path.realpath(library), f"g++ {_printed([compiler, '-dumpfullversion'])}"), ""
 
 

@@ -1,4 +1,4 @@
-"""`python -m agents arena`: arguments, a race on a table, and contests of real runs over a verifier that answers at once."""
+"""`python -m agents arena`: arguments, a race on a table, and contests of real runs with a verifier that answers immediately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A contest on real tasks: runs in folders of their own, over a verifier that answers at once."""
+"""A contest on real tasks: runs in separate folders, with a verifier that answers immediately."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASKS = {"one": TASK, "two": TASK.replace("softmax", "log_softmax")}
 
 
 async def quick(run):
-    """A workflow of one program, as fast as its seed says."""
+    """A workflow with one program whose speed is given by its seed."""
     from agents.run import Finish
     from agents.workflows.measuring import measure
 

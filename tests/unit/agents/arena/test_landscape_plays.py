@@ -1,4 +1,4 @@
-"""Workflows on a landscape: the real engine over a played model and a table."""
+"""Workflows on a landscape: the real engine with a simulated model and a table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_workflow_plays_within_its_budget_and_twice_the_same(table, workfl
 
 
 def test_a_model_whose_repairs_do_not_help_goes_another_way(table):
-    """On to another method by rules alone, where a correct program is there: with a few calls a play hardly comes to that."""
+    """Moves on to another method by rules alone once there is a correct program: with few calls, a play hardly gets that far."""
     stubborn = Quality("stubborn", insight=0.3, foresight=0.2, family_fault=0.5, program_fault=0.3, repair=0.1)
     plenty = Budget(calls=60, candidates=60, verifier_seconds=None, seconds=None)
     for seed in range(12):

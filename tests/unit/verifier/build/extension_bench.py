@@ -28,7 +28,7 @@ torch::Tensor run(torch::Tensor a, torch::Tensor b) {
 }
 """
 )
-# Templates over torch's types, dispatch, accessors, shared memory, warp shuffles and half arithmetic: device code that comes out of torch's headers.
+# Templates over torch's types, dispatch, accessors, shared memory, warp shuffles and half arithmetic: device code that comes from torch's headers.
 MANY = (
     HEAD
     + """
@@ -87,7 +87,7 @@ class Stop(Exception):
 
 
 def ninja_file(folder: Path, cuda_source: str, monkeypatch, **options) -> NinjaFile:
-    """What torch writes for a `load_inline` of `cuda_source`, for sm_90, without building it. Works with a torch for the CPU too."""
+    """Returns what torch writes for a `load_inline` of `cuda_source`, for sm_90, without building it. Also works with a CPU build of torch."""
     from torch.utils import cpp_extension
 
     def stop(*_, **__):
@@ -96,7 +96,7 @@ def ninja_file(folder: Path, cuda_source: str, monkeypatch, **options) -> NinjaF
     monkeypatch.setattr(cpp_extension, "_run_ninja_build", stop)
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(Path(find_nvcc()).resolve().parents[1]))
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
-    # A wrapper script in front of the toolkit has no toolkit beside it.
+    # A wrapper script for the toolkit has no toolkit next to it.
     if not (Path(cpp_extension.CUDA_HOME) / "include" / "cuda_runtime.h").exists():
         found = re.search(r"TOP=(\S+)", subprocess.run([find_nvcc(), "--dryrun", "-c", "x.cu"], capture_output=True, text=True).stderr)
         monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(Path(found[1]).resolve()))
@@ -116,7 +116,7 @@ def machine_code(path: Path) -> dict[str, bytes]:
 
 
 def ordinary(ninja: NinjaFile) -> dict[str, bytes]:
-    """torch's own command with its ordinary headers, but only as far as the device's code: the host's half takes as long again, and gigabytes."""
+    """Runs torch's own command with its ordinary headers, but only the device half: the host half takes as long again, and gigabytes."""
     unit = next(unit for unit in ninja.units if unit.rule == "cuda_compile")
     command = ["-cubin" if word == "-c" else unit.target + ".cubin" if word == unit.target else word for word in ninja.command(unit)]
     done = subprocess.run(command, cwd=ninja.folder, capture_output=True, text=True)
@@ -125,7 +125,7 @@ def ordinary(ninja: NinjaFile) -> dict[str, bytes]:
 
 
 def accelerated(ninja: NinjaFile) -> tuple[dict[str, bytes], list[str]]:
-    """The machine code, and the notes on how it came about."""
+    """Returns the machine code, and notes on how it was made."""
     unit = next(unit for unit in ninja.units if unit.rule == "cuda_compile")
     accelerator = Accelerator("", lambda *_, **__: None)
     done = accelerator._unit(ninja, unit)

@@ -1,4 +1,4 @@
-"""A request is the same in every process, folder and order of arguments, and a stranger's account of one is not believed."""
+"""A request is the same in every process, folder and order of arguments, and a stranger's description of one is not trusted."""
 
 import json
 import os
@@ -15,11 +15,11 @@ def load_inline(
     name, cpp_sources, cuda_sources=None, functions=None, extra_cflags=None, extra_cuda_cflags=None, extra_include_paths=None, build_directory=None,
     verbose=False, is_python_module=True,
 ):  # fmt: skip
-    """As much of torch's as this reads."""
+    """The part of torch's that this test reads."""
 
 
 def load(name, sources, extra_cflags=None, extra_include_paths=None, build_directory=None, verbose=False, is_standalone=False):
-    """As much of torch's as this reads."""
+    """The part of torch's that this test reads."""
 
 
 def inline(home, *arguments, changed=None, **keywords):
@@ -33,12 +33,12 @@ def files(home, *arguments, **keywords):
 def test_where_how_loudly_and_in_which_order_makes_no_difference(tmp_path):
     one = inline(tmp_path, "a", "int x;", functions=["f"], verbose=True)
     assert one.key == inline(tmp_path, name="a", cpp_sources="int x;", cuda_sources=None, functions=["f"], build_directory="/nowhere").key
-    assert one.key == inline(tmp_path, "a_1234", "int x;", None, ("f",)).key  # a module's name is the name of a file
+    assert one.key == inline(tmp_path, "a_1234", "int x;", None, ("f",)).key  # a module's name is a file name
     assert one.key != inline(tmp_path, "a", "int y;", functions=["f"]).key
     assert one.key != inline(tmp_path, "a", "int x;", functions=["f"], extra_cflags=["-O3"]).key
     assert one.key != inline(tmp_path, "a", "int x;", functions=["f"], changed={"CPATH": "/opt/include"}).key
     arch = {"TORCH_CUDA_ARCH_LIST": "9.0a"}
-    assert one.key == inline(tmp_path, "a", "int x;", functions=["f"], changed=arch).key  # nothing of it is for a GPU
+    assert one.key == inline(tmp_path, "a", "int x;", functions=["f"], changed=arch).key  # nothing in it is for a GPU
     assert inline(tmp_path, "a", "", "int x;").key != inline(tmp_path, "a", "", "int x;", changed=arch).key
 
 
@@ -81,7 +81,7 @@ def test_headers_in_the_build_directory_and_in_flags_are_found(tmp_path):
 
 
 def test_a_file_that_did_not_come_along_is_said(tmp_path):
-    with pytest.raises(RequestError, match="csrc/k.cu, which is not there: a program is one source file and comes without files beside it"):
+    with pytest.raises(RequestError, match="csrc/k.cu, which is not there: a program is one source file and comes without other files"):
         files(tmp_path, "k", [str(tmp_path / "csrc/k.cu")])
     (tmp_path / "k.cpp").write_text("int main() {}")
     with pytest.raises(RequestError, match="must not start processes"):

@@ -1,4 +1,4 @@
-"""The CPU's ceilings are measured once a host, raised at rest, and never lowered by load."""
+"""The CPU's ceilings are measured once per host, raised when idle, and never lowered by load."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The processors of a GPU's judge and parties: a part of the host for each GPU, with four on which sides are timed."""
+"""The processors of a GPU's judge and parties: each GPU gets a part of the host, with four processors on which sides are timed."""
 
 import os
 from types import SimpleNamespace
@@ -66,7 +66,7 @@ def test_nobody_works_on_the_other_thread_of_a_core_on_which_sides_are_timed(hos
 
 
 def test_one_thread_of_a_core_in_the_set_moves_no_other_core_apart(host, tmp_path, monkeypatch):
-    """As static sets of processors of a container are, where whole cores are not asked for."""
+    """As in a container with static processor sets that do not contain whole cores."""
     topology(tmp_path, sockets=1, cores=16)
     monkeypatch.setattr(cuda, "CORES", cores([16, *range(1, 8), *range(17, 24)], tmp_path))
     share = cuda.share_of_host(0, 1)
@@ -81,7 +81,7 @@ def test_one_thread_of_a_core_in_the_set_moves_no_other_core_apart(host, tmp_pat
         (64, (0, 1), (0, 64)),
         (64, None, (0, 64)),  # without NVML
         (4, (0, 1), (0, 4)),
-        (48, (3, 8), (18, 24)),  # many GPUs on a host with few processors: none is bound, as each would have the same
+        (48, (3, 8), (18, 24)),  # many GPUs on a host with few processors: none is bound, as each would get the same ones
     ],
 )
 def test_the_part_of_a_gpu_is_by_its_number_on_the_host(host, monkeypatch, allowed, known, expected):
@@ -112,7 +112,7 @@ def test_judges_wait_away_from_where_sides_are_timed(host, monkeypatch):
 
 
 def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
-    """What a process loads at its first calls is then where it will be timed."""
+    """Whatever a process loads in its first calls is then located where it will be timed."""
     from verifier.timing.processes import Round
     from verifier.timing.tournament import Tournament
 

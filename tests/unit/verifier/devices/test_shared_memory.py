@@ -1,4 +1,4 @@
-"""Device memory by a descriptor: what is asked of the driver, in which order, and that nothing is left behind. The driver is a stand-in."""
+"""Device memory through a descriptor: the driver calls, their order, and that nothing is left behind. The driver is a stand-in."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ BLOCK = 2 << 20
 
 
 class Driver:
-    """Says yes, but to `fails`; hands out numbers."""
+    """Accepts every call except `fails`; hands out numbers."""
 
     def __init__(self):
         self.calls, self.fails, self.descriptor = [], "", os.open("/dev/null", os.O_RDONLY)
@@ -67,7 +67,7 @@ def test_memory_is_held_by_its_mapping_and_its_descriptor_alone(driver, monkeypa
 def test_a_party_maps_it_and_lets_go(driver):
     assert cuda_shared.attach(0, driver.descriptor, 2 * BLOCK) == 0x7000_0000
     assert driver.calls == ["cuMemImportFromShareableHandle", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemRelease"]
-    os.fstat(driver.descriptor)  # the caller's to close
+    os.fstat(driver.descriptor)  # the caller has to close it
 
 
 @pytest.mark.parametrize("fails", ["cuMemMap", "cuMemSetAccess", "cuMemExportToShareableHandle"])
@@ -110,6 +110,6 @@ def test_a_driver_that_shares_none_is_no_lack_of_room(driver, monkeypatch):
         raise CudaError("cuMemCreate", 801, "CUDA_ERROR_NOT_SUPPORTED")
 
     monkeypatch.setattr(cuda_shared, "allocate", refused)
-    with pytest.raises(DeviceError, match="cannot be had here .*NOT_SUPPORTED.*STITCH_SHARING=handle") as raised:
+    with pytest.raises(DeviceError, match="is not available here .*NOT_SUPPORTED.*STITCH_SHARING=handle") as raised:
         cuda_arena.arena(4096, "cuda:0")
     assert type(raised.value) is DeviceError

@@ -29,7 +29,7 @@ def test_what_was_learnt_beside_others_hides_no_program_that_keeps_the_gpu_busy(
 
 
 def test_where_the_gpu_works_on_without_the_program_it_is_not_to_blame():
-    """A training run, say, or a kernel that another verifier's frozen process had begun."""
+    """For example a training run, or a kernel that another verifier's frozen process had started."""
     watch = watch_of(device(QUIET), KEPT_BUSY)
     watch.works_on = True
     assert watch.finding() == "" and "another process keeps it busy" in watch.crowded()
@@ -46,7 +46,8 @@ def test_a_device_does_not_rest_while_kernels_of_a_neighbour_still_run(monkeypat
 
 
 def test_a_wait_is_one_in_a_neighbours_time_slice(monkeypatch):
-    """After a pause the neighbour's slice has ended long ago, and a first kernel runs at once; a second one waits for the slice that begins then."""
+    """After a pause the neighbour's time slice has ended long ago, so a first kernel runs at once; a second one waits for the slice that begins
+    then."""
     found = device(QUIET)
     waits = iter([QUIET, KEPT_BUSY, QUIET, QUIET // 10])
     monkeypatch.setattr(found, "_one_wait_ns", lambda: next(waits))

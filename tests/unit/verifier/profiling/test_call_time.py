@@ -1,4 +1,4 @@
-"""Where a call's time is, from timelines that an H200 recorded: the parts make the whole."""
+"""Where a call's time goes, from timelines recorded on an H200: the parts add up to the whole."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from verifier.profiling.nsight import counters as c
 from verifier.profiling.nsight.ncu_import import Launch, attach
 
 H200 = Ceilings("cuda", 4000.0, 60000.0, 3.0, 132)
-STREAM = {  # reads 64 MB and writes 64 MB in 36 us, four floats a lane: nothing to find
+STREAM = {  # reads 64 MB and writes 64 MB in 36 us, four floats per lane: nothing to find
     c.TIME: 36e3,
     c.DRAM_READ: 64e6,
     c.DRAM_WRITE: 64e6,
@@ -105,7 +105,7 @@ def test_one_fault_is_named_by_its_counters(changes, shape, expected):
 
 
 def test_a_grid_that_nobody_knows_is_no_fault():
-    """As in a report without a profile, which has names and times alone."""
+    """As in a report without a profile, which has only names and times."""
     bare = kernel(us=200.0, grid=None, block=None)
     assert bare.grid is None and names([bare]) == []
 

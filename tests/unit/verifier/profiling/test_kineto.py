@@ -22,7 +22,7 @@ def test_a_trace_of_a_gpu():
     assert [(kernel.own, kernel.calls) for kernel in figures.kernels] == [(False, 20), (True, 20)]
     assert figures.kernels[1].grid == (65536, 1, 1) and figures.kernels[1].registers == 16
     assert figures.own_share == pytest.approx(0.02, abs=0.005)
-    assert figures.warnings == ["no range named 'iter': the figures are of the whole recording"]
+    assert figures.warnings == ["no range named 'iter': the figures cover the whole recording"]
 
 
 def test_a_launch_leads_to_its_kernel():
@@ -33,13 +33,13 @@ def test_a_launch_leads_to_its_kernel():
 
 
 def libc() -> Path:
-    """The file of this process's C library."""
+    """Returns the file of this process's C library."""
     return next(Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("libc.so.6"))
 
 
 @pytest.fixture
 def cpu_trace(tmp_path) -> bytes:
-    """Three iterations of an operator and one own function, recorded here and now."""
+    """Three iterations of an operator and one own function, recorded by the test."""
     built = tmp_path / "libown.so"
     built.symlink_to(libc())
     with traced_calls(str(built.resolve().parent)):
@@ -64,7 +64,7 @@ def test_a_trace_of_the_cpu_shows_operators_and_own_functions(cpu_trace):
     assert {row.kind for row in timeline.rows} == {"nvtx", "thread"}
     figures = digest(timeline, lambda name: False, on_device=False)
     assert figures.iterations == 3
-    assert figures.launches_per_iteration == 3  # matmul, softmax and the own function; what they call inside does not count
+    assert figures.launches_per_iteration == 3  # matmul, softmax and the own function; nested calls do not count
     own = [kernel for kernel in figures.kernels if kernel.own]
     assert [(kernel.name, kernel.calls) for kernel in own] == [("usleep", 3)]
     assert 0 < figures.own_share < 1

@@ -1,4 +1,4 @@
-"""The reading of Nsight Compute's tables, on a real one of an H200 (one library GEMM)."""
+"""Reading Nsight Compute's tables, with a real one from an H200 (one library GEMM)."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_a_real_table():
     assert launch.kernel.startswith("void Kernel2<cutlass_80_simt_sgemm") and launch.grid == (128, 1, 1) and launch.block == (256, 1, 1)
     assert launch.metrics[counters.TIME] == 343_040 and launch.metrics[counters.DRAM_READ] == 16_851_712
     assert launch.metrics[counters.REGISTERS] == 202
-    # What says where it ran is not taken.
+    # Fields that identify the host are not imported.
     assert not any("127.0.0.1" in str(value) or "python" in str(value) for value in vars(launch).values())
 
 
@@ -81,7 +81,7 @@ def test_instances_of_a_template_are_told_apart():
 
 
 def test_half_a_namespace_is_taken_off():
-    """As Nsight Compute 2025.3 wrote eager's softmax on an H200, beside what Nsight Systems calls it."""
+    """As Nsight Compute 2025.3 wrote eager's softmax on an H200, next to the name in Nsight Systems."""
     wrote = "void unnamed>::cunn_SoftMaxForward<4, float, float, float, unnamed>::SoftMaxForwardEpilogue>(T4 *, const T2 *, int)"
     called = (
         "void at::native::<unnamed>::cunn_SoftMaxForward<(int)4, float, float, float, at::native::<unnamed>::SoftMaxForwardEpilogue>"

@@ -80,7 +80,7 @@ SPOOF = OwnKernels.of(LIBRARY_SPOOF, COMPILED)
         ("void ns::foo<4>(float4 const*, float4*, int)", True),
         ("void other::foo<4>(float4 const*, Secret*, int)", False),
         ("(anonymous namespace)::here(float*)", True),
-        ("triton_", False),  # what torch.compile names a kernel where it is told not to make names unique
+        ("triton_", False),  # torch.compile's name for a kernel if it is told not to make names unique
         ("triton_softmax", True),
         ("ampere_sgemm_128x64_nn", False),
     ],

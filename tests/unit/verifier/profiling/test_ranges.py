@@ -1,4 +1,4 @@
-"""Ranges of modules and operators stand in rows of their own, whoever recorded them."""
+"""Ranges of modules and operators are in separate rows, whatever tool recorded them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reading of what sanitizers print; the texts are those of the tools' documentation and of real runs, shortened."""
+"""Reading sanitizer output; the texts are from the tools' documentation and from real runs, shortened."""
 
 from verifier.profiling.redact import redacted
 from verifier.profiling.sanitizing.sanitizer_report import cpu_faults, gpu_faults

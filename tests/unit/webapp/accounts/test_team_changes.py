@@ -1,4 +1,4 @@
-"""Members, roles, invitations: what a team allows, what it refuses, and that it is on record."""
+"""Members, roles, invitations: what a team allows, what it refuses, and that every change is recorded."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_who_is_removed_is_out_at_once_with_their_tokens(people, team):
     people.client("alice").post(member_url("remove", team, people.bob))
     assert bob.get(page).status_code == 404 and tokens.authenticate(f"Bearer {text}") is None
     Membership.objects.create(team=team, user=people.bob)
-    assert tokens.authenticate(f"Bearer {text}") is None  # joining again revives nothing
+    assert tokens.authenticate(f"Bearer {text}") is None  # joining again restores nothing
     assert acts(team)[-1] == "member.removed"
 
 

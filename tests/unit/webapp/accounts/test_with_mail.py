@@ -1,4 +1,4 @@
-"""What an installation that sends mail offers besides."""
+"""Additional features of an installation that sends mail."""
 
 from __future__ import annotations
 

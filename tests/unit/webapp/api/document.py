@@ -1,4 +1,4 @@
-"""The OpenAPI document as a judge of answers."""
+"""Checks answers against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def operations() -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def operation_at(method: str, path: str) -> dict[str, Any]:
-    """The operation that an address belongs to: one without parameters before one with."""
+    """Returns the operation to which an address belongs: one without parameters before one with."""
     for template in sorted(document()["paths"], key=lambda template: template.count("{")):
         if method.lower() in document()["paths"][template] and re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path):
             return document()["paths"][template][method.lower()]
@@ -41,7 +41,7 @@ def operation_at(method: str, path: str) -> dict[str, Any]:
 
 
 def judge(method: str, path: str, answer: HttpResponse) -> dict[str, Any] | None:
-    """Fails unless the answer is one that the document allows: status, media type, every field. Returns its JSON."""
+    """Fails unless the document allows the answer: status, media type, every field. Returns its JSON."""
     operation = operation_at(method, path)
     status, media_type = str(answer.status_code), answer.headers["Content-Type"].partition(";")[0]
     assert status in operation["responses"], f"{method} {path} answers {status}, which its description does not have: {answer.content[:300]!r}"

@@ -1,4 +1,4 @@
-"""What callers rely on: who may call, cursors, keys that create once, limits, the verdict in one object."""
+"""What callers rely on: permissions, cursors, keys that create once, limits, the verdict in one object."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_scope_opens_what_it_says_and_no_more(people, caller, scope, allowed):
 def test_a_token_sees_its_own_team_alone(people, caller):
     run = make_run(people.alice)
     assert caller(people.bob, team=people.alice.personal_team).get(f"{API}/runs/{run.pk}").status_code == 200
-    assert caller(people.bob).get(f"{API}/runs/{run.pk}").status_code == 404  # Bob is in both teams, this token is not
+    assert caller(people.bob).get(f"{API}/runs/{run.pk}").status_code == 404  # Bob is in both teams, but this token is not
     assert caller(people.bob).get(f"{API}/runs").json()["runs"] == []
 
 
@@ -206,7 +206,7 @@ def test_who_calls_too_often_is_told_when_to_come_back(people, caller, monkeypat
     assert [client.get(f"{API}/me").status_code for _ in range(4)] == [200, 200, 200, 429]
     answer = client.get(f"{API}/me")
     assert answer.headers["Retry-After"] == "2" and "event stream" in answer.json()["hint"]
-    assert other.get(f"{API}/me").status_code == 200  # each token has its own
+    assert other.get(f"{API}/me").status_code == 200  # each token has its own limit
 
 
 def test_a_bucket_fills_up_again():

@@ -1,4 +1,4 @@
-"""The API is what its OpenAPI document says: a pass over all operations, and whatever else one may send."""
+"""The API matches its OpenAPI document: a pass over all operations, and arbitrary other input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_document_is_valid_openapi():
 
 
 def test_no_two_models_share_a_name(monkeypatch):
-    """ninja keeps schemas by name alone: the second of two would describe the first one's answers."""
+    """ninja identifies schemas by name alone: the second of two would describe the first one's answers."""
     kept: dict[str, set[str]] = {}
 
     def add(self, definitions: dict) -> None:
@@ -78,7 +78,7 @@ def whole(people) -> dict[str, str]:
 
 
 def test_a_pass_over_all_operations(people, alice, whole):
-    """Everything that can be looked at and done, each answer held against its own description."""
+    """Everything that can be read and done, with each answer checked against its own description."""
     done = set()
 
     def call(method: str, path: str, body: dict | None = None, status: int | None = None, of: str | None = None) -> dict | None:

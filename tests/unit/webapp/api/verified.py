@@ -1,4 +1,4 @@
-"""Ends a verification that the API started, as the orchestrator and a verifier would, without either."""
+"""Ends a verification that the API started, as the orchestrator and a verifier would, without either of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two programs with hunks of every kind between them, and a run that has both as candidates that passed."""
+"""Two programs with hunks of every kind between them, and a run in which both are candidates that passed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program consists of, and its colours: they must not depend on where one begins to colour."""
+"""The tokens of a program, and their colours, which must not depend on where colouring starts."""
 
 from __future__ import annotations
 

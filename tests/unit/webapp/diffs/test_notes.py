@@ -1,4 +1,4 @@
-"""What a report says, at the lines that it is about."""
+"""The findings of a report, at the lines to which they refer."""
 
 from __future__ import annotations
 

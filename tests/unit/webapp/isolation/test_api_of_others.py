@@ -1,5 +1,5 @@
-"""Every operation of the API on one team's things, as the OpenAPI document lists them: by tokens and sessions of another team in every role, by
-tokens with too small a scope, by a viewer, and by nobody."""
+"""Every operation of the API on one team's objects, as the OpenAPI document lists them: with tokens and sessions of another team in every role, with
+tokens of insufficient scope, as a viewer, and anonymously."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db
 READS, SUBMITS = {"read", "admin"}, {"submit", "admin"}
-# Scopes of which one will do, where it is not "read" for what is looked at and "submit" for what changes.
+# Scopes any one of which suffices, if they are not "read" for reading and "submit" for changes.
 SCOPES_OF = {
     "verify_program": {"verify", "admin"},
     "submit_result": {"verify", "admin"},
@@ -44,7 +44,7 @@ def operations() -> list[tuple[str, str, str]]:
 
 
 def bodies(world: World) -> dict[str, dict[str, Any]]:
-    """What each changing operation wants to be sent; with A's ids where it takes one."""
+    """Returns the body that each changing operation expects, with A's ids where it takes one."""
     program = world.run.task.source.replace("class Model(", "class ModelNew(")
     return {
         "verify_program": {"task": str(world.run.task_id), "program_source": program},
@@ -81,7 +81,7 @@ def of_team(operation: tuple[str, str, str]) -> bool:
 
 def test_what_is_tried_is_there(world):
     token = world.token(world.people["owner"], world.team)
-    Run.objects.filter(pk=world.run.pk).update(workflow="verify")  # so that it is a verification as well
+    Run.objects.filter(pk=world.run.pk).update(workflow="verify")  # so that it is also a verification
     found = {op[0]: call(world, op, token=token).status_code for op in operations()}
     assert not {name: status for name, status in found.items() if status in REFUSED | {UNAUTHORISED, 500}}
 
@@ -110,7 +110,7 @@ def test_ids_of_another_team_in_a_body_are_no_ids(world):
 
 
 def test_a_token_is_for_its_own_team_alone(world):
-    """A person who is in both teams: the token for one opens nothing of the other."""
+    """A person who is in both teams: the token for one gives no access to the other."""
     both = world.people["owner"]
     Membership.objects.create(team=world.other, user=both, role="owner")
     token = world.token(both, world.other)

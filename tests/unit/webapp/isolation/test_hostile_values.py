@@ -1,4 +1,4 @@
-"""Whatever stands in an address, a form or a body: it is answered with a sentence, and never with a failure of ours."""
+"""Whatever an address, a form or a body contains, the answer is a sentence and never an internal error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webapp.environment import ROOT
 
 pytestmark = pytest.mark.django_db
 PAGES = [p for p in patterns() if not p.name.startswith("api:")]
-# A NUL, half a character, a number beyond every column, a digit that is none, and no address.
+# A NUL, half a character, a number beyond every column, a digit that is not one, and a malformed address.
 VALUES = ["\0", "\udcff\ud800", "9" * 30, "²", "http://["]
 READ = re.compile(r"(?:GET|POST|query|params)(?:\.get(?:list)?\(|\[)\s*[\"'](\w[\w-]*)[\"']")
 FIELDS = re.compile(r"^    (\w+) = forms\.", re.MULTILINE)
@@ -33,7 +33,7 @@ def names() -> list[str]:
 
 
 def sent(value: str) -> str:
-    """As a client can send it: surrogates only as bytes that are no UTF-8."""
+    """As a client can send it: surrogates only as bytes that are not UTF-8."""
     return value.encode("utf-8", "surrogatepass").decode("latin-1") if "\ud800" in value else value
 
 
@@ -53,7 +53,7 @@ def failed(world: Any, method: str, value: str, who: str) -> dict[str, int]:
 @pytest.mark.parametrize("value", VALUES, ids=[repr(value[:12]) for value in VALUES])
 def test_parameters_and_forms(world, value):
     found = failed(world, "GET", value, "owner")
-    if value in (VALUES[0], VALUES[-1]):  # forms are read by the same means
+    if value in (VALUES[0], VALUES[-1]):  # forms are read in the same way
         found |= failed(world, "POST", value, "owner")
     assert not found
 

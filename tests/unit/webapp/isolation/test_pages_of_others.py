@@ -1,4 +1,4 @@
-"""Every page of one team, asked for by every role of another, by a viewer where a change is asked, and signed out."""
+"""Every page of one team, requested in every role of another team, by a viewer if it makes a change, and signed out."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from webapp.runs.models import Run
 from webapp.tasks.models import Suite, Task
 
 pytestmark = pytest.mark.django_db
-PAGES = [p for p in patterns() if not p.name.startswith("api:")]  # the API has its own test, by its own document
-# Open to everyone by intent.
+PAGES = [p for p in patterns() if not p.name.startswith("api:")]  # the API has a separate test, based on its own document
+# Intentionally open to everyone.
 PUBLIC = {
     "", "openapi", "api_reference", "account_login", "account_signup", "account_inactive", "mfa_authenticate", "account_reset_password",
     "account_reset_password_done", "account_reset_password_from_key", "account_reset_password_from_key_done", "account_email_verification_sent",
     "account_confirm_email", "fleet:enrol", "accounts:sign_in_link", "accounts:invitation", "accounts:sign_out", "review:shared",
 }  # fmt: skip
-# What a viewer may change: only what is the viewer's own.
+# What a viewer may change: only the viewer's own things.
 VIEWER_MAY = {
     "review:read": "how far one has read",
     "review:mark_read": "one's notifications",
@@ -38,11 +38,11 @@ VIEWER_MAY = {
     "tasks:check": "parsing a text",
     "tasks:module": "parsing a text",
 }  # fmt: skip
-PERSONAL = ("account_", "mfa_")  # one's own means of signing in
+PERSONAL = ("account_", "mfa_")  # the user's own means of signing in
 
 
 def pages(world, of_team: bool):
-    """Those that the world fills: `test_every_address_can_be_filled` is about the others."""
+    """The addresses that the world fills: `test_every_address_can_be_filled` covers the others."""
     return [p for p in PAGES if world.fills(p) is not None and world.of_team(p) == of_team]
 
 
@@ -51,7 +51,7 @@ def test_every_address_can_be_filled(world):
 
 
 def test_what_is_tried_is_there(world):
-    """As the owner of the team, or the refusals of the others would prove nothing."""
+    """As the owner of the team; otherwise, the refusals of the others would prove nothing."""
     for user in (*world.people.values(), *world.strangers.values()):
         assert user.get_username() in ask(user, "GET", reverse("accounts:account")).body.decode()
     found = {}
@@ -74,7 +74,7 @@ def test_nobody_of_another_team_reaches_it(world, role):
 
 
 def test_things_of_one_team_are_not_below_anothers(world):
-    """`/runs/<theirs>/artefacts/<ours>`: the container is their own, what hangs in it is not."""
+    """`/runs/<theirs>/artefacts/<ours>`: the container belongs to them, but the object in it does not."""
     containers = {"run_id": world.theirs.pk, "team_id": world.other.pk}
     found = {}
     for pattern in pages(world, True):
@@ -126,7 +126,7 @@ def test_a_viewer_changes_nothing(world):
 
 @pytest.mark.parametrize("role", ["owner", "member", "viewer"])
 def test_pages_without_an_object_tell_strangers_nothing(world, role):
-    """Lists, searches, exports and forms, with A's ids in every parameter that some page reads."""
+    """Lists, searches, exports and forms, with A's ids in every parameter that a page reads."""
     stranger = world.strangers[role]
     queries = [
         {},
@@ -191,6 +191,6 @@ def test_ids_of_another_team_in_forms_change_nothing(world):
 
 
 def state_of(team) -> dict[str, list]:
-    """The rows of what belongs to the team."""
+    """Returns the rows that belong to the team."""
     models = (Run, Task, Suite, Document, Arena, Letter, Thread, Membership, Invitation, ApiToken, AuditEntry)
     return {model.__name__: list(model.objects.filter(team=team).order_by("pk").values()) for model in models}

@@ -1,4 +1,4 @@
-"""Every websocket and event stream, by everybody who has no right; and those that are open when a right ends."""
+"""Every websocket and event stream, for everyone without permission; and open ones when a permission ends."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from webapp.tasks.models import Task
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 SOCKETS = [*run_sockets, *review_sockets]
-# What is said to each socket so that it would show a run, by its route. A socket that is not here fails the test.
+# The message to each socket that would make it show a run, by its route. A socket that is not listed here fails the test.
 OPENINGS = {
     "ws/runs/<uuid:run_id>/": {"type": "open", "since": 0},
     "ws/review/": {"type": "watch", "run": "{run}", "place": "the run"},
 }
-# What is served besides Django's pages: the stream is tried here, the tools call the API with the caller's own token.
+# Routes served besides Django's pages: the stream is tested here, and the tools call the API with the caller's own token.
 HTTP = {"api/v1/runs/<uuid:run_id>/events/stream", "mcp", ""}
 NOT_YOURS, SIGNED_OUT = 4404, 4401
 
@@ -63,7 +63,7 @@ def socket(route: str, run: Run, user) -> WebsocketCommunicator:
 
 
 async def heard(communicator: WebsocketCommunicator, opening: dict | None = None) -> tuple[str, int | None]:
-    """All that it said until it fell silent, and the code with which it closed."""
+    """Returns everything that it sent until it fell silent, and the code with which it closed."""
     said, code = "", None
     if opening is not None:
         await communicator.connect()

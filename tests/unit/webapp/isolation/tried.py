@@ -1,4 +1,4 @@
-"""One request as somebody, and what came of it. Nothing that it did stays."""
+"""Makes one request as a given user and returns the outcome. Its effects are rolled back."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def undone() -> Iterator[None]:
 
 
 def sign_in(user: User) -> None:
-    """A session for all requests of this person."""
+    """Returns one session for all requests of this person."""
     client = Client()
     client.force_login(user)
     user.cookie = client.cookies[settings.SESSION_COOKIE_NAME].value
 
 
 def ask(user: User | None, method: str, url: str, data: Any = None, *, token: str = "", json: bool = False) -> Any:
-    """The answer; an exception of a view is one with status 500."""
+    """Returns the answer; an exception in a view counts as status 500."""
     client = Client(raise_request_exception=False)
     if user is not None:
         client.cookies[settings.SESSION_COOKIE_NAME] = user.cookie

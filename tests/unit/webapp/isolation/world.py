@@ -1,5 +1,5 @@
-"""Two teams with people in every role, and one object of each kind in the first. A URL whose parameter nothing here fills fails the test:
-whoever adds a page adds what its address names."""
+"""Two teams with people in every role, and one object of each kind in the first. A URL whose parameter nothing here fills fails the test: with every
+new page, add what its address names."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from webapp.runs.trace.append import append
 from webapp.runs.trace.on_disk import import_trace
 from webapp.tasks.models import Suite, Task, TryOut
 
-MARK = "quokka-7431"  # in every text of team A: nobody of team B may ever read it
+MARK = "quokka-7431"  # in every text of team A: no one in team B may ever read it
 ROLES = (Membership.OWNER, Membership.MEMBER, Membership.VIEWER)
-# Parameters that name nothing of a team: the installation's own things, and links that are meant for whoever holds them.
+# Parameters that name nothing of a team: the installation's own things, and links that are meant for anyone who has them.
 OPEN_PARAMETERS: dict[str, Any] = {"slug": "softmax", "name": "fuse-row-reduction", "token": "invented", "key": "invented", "uidb36": "1"}
 
 
@@ -51,10 +51,10 @@ class World:
     run: Run
     theirs: Run  # of B
     by_parameter: dict[str, Any] = field(default_factory=dict)
-    by_name: dict[tuple[str, str], Any] = field(default_factory=dict)  # (URL name, parameter), before those by parameter
+    by_name: dict[tuple[str, str], Any] = field(default_factory=dict)  # (URL name, parameter), which take precedence over those by parameter
 
     def fills(self, pattern: Pattern) -> dict[str, Any] | None:
-        """Arguments of the URL, or None where a parameter is not known here."""
+        """Returns the arguments of the URL, or None if a parameter is unknown here."""
         known = OPEN_PARAMETERS | self.by_parameter
         found = {p: self.by_name.get((pattern.name, p), known.get(p)) for p in pattern.parameters}
         return None if any(value is None for value in found.values()) else found
@@ -68,13 +68,13 @@ class World:
         return reverse(pattern.name, kwargs=(self.fills(pattern) or {}) | instead)
 
     def data(self, pattern: Pattern) -> dict[str, Any]:
-        """What the page wants to be sent before it looks further."""
+        """Returns the input that the page requires before it does anything else."""
         chosen = {"source": SOURCE, "device": "cpu", "precision": "fp32-strict", "mode": "train"}
         best = self.by_parameter["number"]
         return {"diffs:choose": {"old": "task", "new": str(best)}, "diffs:rows": {"part": "0"}, "tasks:try": chosen}.get(pattern.name, {})
 
     def clear(self) -> None:
-        """What is on disk, where no rollback reaches."""
+        """Objects on disk, which a rollback does not cover."""
         shutil.rmtree(settings.LEARNING_DIR, ignore_errors=True)
 
     def token(self, user: User, team: Team, *scopes: str) -> str:
@@ -134,7 +134,7 @@ def make_world() -> World:
         team=team, sha="a" * 64, source=SOURCE, device_kind="cpu", precision="fp32-strict", mode="train", state="finished", asked_by=owner,
         error=MARK, finished_at=timezone.now() + timedelta(seconds=1),
     )  # fmt: skip
-    # People's own programs are an entry of their team; those of workflows are everybody's.
+    # People's own programs are an entry of their team; those of workflows belong to everybody.
     entry = Entry.objects.create(key=f"verify {team.pk}", workflow="verify", team=team)
     result = Result.objects.get(run=run)
     result.entry = entry
@@ -192,5 +192,5 @@ def make_world() -> World:
 
 
 def ids(world: World) -> list[str]:
-    """Of A's objects, to be sent in places where a page takes them as input."""
+    """A's objects, to be sent wherever a page takes them as input."""
     return [str(value) for value in world.by_parameter.values() if isinstance(value, uuid.UUID)]

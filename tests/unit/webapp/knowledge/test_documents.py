@@ -1,4 +1,4 @@
-"""Documents of a team: kept, cut, found, cited, and nobody else's business."""
+"""A team's documents: stored, split, found, cited, and hidden from everyone else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One record a column: the table, its order, the exports, the command line and the document show the same ones."""
+"""One record per column: the table, its order, the exports, the command line and the document show the same columns."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The leaderboard's pages: what they show, who may do what, suites, exports."""
+"""The leaderboard's pages: what they show, permissions, suites, exports."""
 
 from __future__ import annotations
 

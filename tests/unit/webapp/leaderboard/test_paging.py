@@ -19,7 +19,7 @@ COUNT = 120
 
 @pytest.fixture
 def many(people) -> list[str]:
-    """Runs in the order of the newest; pairs have the same time, so that pages have to tell them apart."""
+    """Runs in the order of the newest; pairs have the same time, so pages must break ties."""
     template = make_ranked(people.alice, "a", 2.0)
     result = template.result
     runs = [Run(team=template.team, task=template.task, title=f"run {n}", state="finished", created_by=people.alice) for n in range(COUNT)]

@@ -1,4 +1,4 @@
-"""What counts, and how: every rule of docs/reference/leaderboard.md."""
+"""Which results count, and how: every rule of docs/reference/leaderboard.md."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_an_accepted_result_stays(people):
 def test_a_result_is_its_teams_until_it_is_published(people):
     run = make_ranked(people.alice, "secret", 2.0)
     assert board(people.bob, Filters()).entries and not board(people.charlie, Filters()).entries
-    Run.objects.filter(pk=run.pk).update(published=True)  # by whatever page or call: a trigger carries it over
+    Run.objects.filter(pk=run.pk).update(published=True)  # through any page or call: a trigger carries it over
     assert [task.name for task in board(people.charlie, Filters()).tasks] == ["secret"]
     Run.objects.filter(pk=run.pk).update(published=False)
     assert not board(people.charlie, Filters()).rows

@@ -1,5 +1,5 @@
 """The fast ranking against a naive one: every figure of every board recomputed run by run in plain Python, over random runs of several teams, while
-results are judged, taken back, shown to others and hidden, and suites and filters change."""
+results are judged, withdrawn, published and hidden, and suites and filters change."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def play(people, draws: random.Random) -> list[Run]:
 
 
 def change(draws: random.Random, people, runs: list[Run]) -> None:
-    """What people do to results: judge, take back, publish, hide, and delete a run."""
+    """What people do to results: judge, withdraw, publish, hide, and delete a run."""
     for _ in range(25):
         run = draws.choice(runs)
         by = people.alice if run.team == people.alice.personal_team else people.charlie
@@ -90,7 +90,7 @@ def change(draws: random.Random, people, runs: list[Run]) -> None:
 
 
 def counting(viewer: User, filters: Filters) -> tuple[dict, dict, Setup]:
-    """(entry, task's hash) -> (the result that counts, of how many runs); ... -> a result that a verdict took out."""
+    """(entry, task's hash) -> (the result that counts, the number of runs); ... -> a result that a verdict removed."""
     teams = set(Membership.objects.filter(user=viewer).values_list("team", flat=True))
     groups, out = defaultdict(list), {}
     everything = list(Result.objects.select_related("entry", "setup", "subject", "run").order_by("pk"))
@@ -185,7 +185,7 @@ def test_every_board_is_what_a_naive_recomputation_gives(people):
         for viewer in (people.alice, people.bob, people.charlie):
             for filters in [*SELECTIONS, Filters(suite=str(own.pk))]:
                 if filters.suite == "kernelbench-level3" and viewer == people.charlie:
-                    continue  # not a suite of hers
+                    continue  # not one of her suites
                 suite = None if not filters.suite else chosen if filters.suite == str(own.pk) else level3
                 expected, found = naive(viewer, filters, suite), fast_path(viewer, filters)
                 assert found.keys() == expected.keys(), (viewer, filters)
@@ -198,7 +198,7 @@ def test_every_board_is_what_a_naive_recomputation_gives(people):
 
 @pytest.mark.django_db(transaction=True)
 def test_two_results_of_one_group_that_come_together_take_turns_in_deciding_which_counts():
-    """Neither transaction sees the other's row: without turns both rows count."""
+    """Neither transaction sees the other's row: without turns both rows would count."""
     from threading import Event, Thread
 
     user = User.with_team("ada")

@@ -29,7 +29,7 @@ def pages(run: Run) -> list[str]:
 
 
 def seen_by_anybody(run: Run) -> set[str]:
-    """Pages that answer without an account and name the task."""
+    """Pages that respond without an account and name the task."""
     found = set()
     for address in pages(run):
         answer = Client().get(address)
@@ -109,7 +109,7 @@ def test_nothing_is_seen_without_an_account_until_a_team_opens_what_it_has_publi
         assert seen_by_anybody(closed) == set()
         texts = "".join(Client().get(address).content.decode() for address in pages(run))
         assert closed.task.name not in texts and closed.team.name not in texts.replace(run.team.name, "")
-    # Evidence, exports and everything else keep asking for an account.
+    # Evidence, exports and everything else still require an account.
     for name in ("csv", "json", "entries_csv", "suites"):
         assert Client().get(reverse(f"leaderboard:{name}")).status_code == 302
     result = Result.objects.get(run=run)

@@ -1,4 +1,4 @@
-"""Trainings on pages: who sees what, curves that grow while a training writes, rollouts as traces, and files that are broken."""
+"""Pages about trainings: who may see what, curves that grow while a training writes, rollouts as traces, and damaged files."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_supervised_trainings_have_a_loss_and_no_rollouts(people, place):
     lines(folder / "metrics.jsonl", [{"step": 1, "loss": 2.5, "norm": 1.0, "tokens": 90, "seconds": 0.5}])
     shown = page(people, "alice", "training", "sft")
     assert "Loss" in shown and "Rollouts" not in shown
-    (folder / "run.json").unlink()  # of a version that wrote none
+    (folder / "run.json").unlink()  # from a version that wrote none
     assert "Loss" in page(people, "alice", "training", "sft")
 
 

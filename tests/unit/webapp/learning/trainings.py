@@ -1,4 +1,4 @@
-"""A training's folder as the trainer writes it, without a trainer."""
+"""A training's folder in the trainer's format, without a trainer."""
 
 from __future__ import annotations
 

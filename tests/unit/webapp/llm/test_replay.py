@@ -1,4 +1,4 @@
-"""*Replay this request*: what a run asked a model is sent again, edited or to another one, and its reply stands beside the first."""
+"""*Replay this request*: a run's request to a model is sent again, edited or to another model, and the reply is shown next to the first one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FakeModels:
 
 @pytest.fixture
 def asked(people):
-    """A run with one exchange; its `llm.requested`."""
+    """A run with one exchange; returns its `llm.requested`."""
     for name in ("slow", "fast"):
         Profile.objects.create(name=name, kind="openai", model=name)
     run = make_run(people.alice)

@@ -1,4 +1,4 @@
-"""Webhooks reach public addresses alone, whatever a name server says, and follow nothing."""
+"""Webhooks reach only public addresses, whatever a name server says, and follow no redirects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSIDE = [
 
 
 def answers(monkeypatch, *addresses: str) -> None:
-    """Every name has these addresses."""
+    """Every name resolves to these addresses."""
 
     def told(host, port, *_, **__):
         families = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address) for address in addresses]
@@ -69,14 +69,14 @@ def test_an_operator_opens_a_network_also_for_plain_http(monkeypatch, settings):
     assert resolved(parsed("http://mattermost.internal:8065/hooks/x")) == ["10.1.2.3"]
     answers(monkeypatch, "93.184.215.14")
     with pytest.raises(AddressRefused):
-        resolved(parsed("http://example.com/"))  # plain HTTP stays inside
+        resolved(parsed("http://example.com/"))  # plain HTTP stays within the host
     answers(monkeypatch, "192.168.0.1")
     with pytest.raises(AddressRefused):
         resolved(parsed("https://other.internal/"))
 
 
 class Server:
-    """A host on loopback that answers one request with these bytes, and keeps what it was sent."""
+    """A host on loopback that answers one request with these bytes, and keeps what it received."""
 
     def __init__(self, answer: bytes, hold: bool = False):
         self.listener = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The registry of the kinds of notifications, from which pages, mail and webhooks derive theirs."""
+"""The registry of notification kinds, from which pages, mail and webhooks derive theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comments as HTML: what people write, and what they try."""
+"""Comments as HTML: ordinary comments, and attempted attacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webapp.review.markdown import html_of, mentioned
 
 
 class Elements(HTMLParser):
-    """The elements that a browser would make of a text, with their attributes."""
+    """Returns the elements that a browser would create from a text, with their attributes."""
 
     def __init__(self, text: str):
         super().__init__()

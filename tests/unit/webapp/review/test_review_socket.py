@@ -1,4 +1,4 @@
-"""What an open page hears, through the real consumer, the real hub and a real Postgres."""
+"""What an open page receives, through the real consumer, the real hub and a real Postgres."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
 @pytest_asyncio.fixture(autouse=True)
 async def closed_hub():
-    """What a page's tasks ask for after the hub was closed would open it again, and nobody would close that one."""
+    """A request from a page's tasks after the hub was closed would reopen the hub, and nothing would close it again."""
     yield
     while Page.opened:
         await Page.opened.pop().socket.disconnect()
@@ -59,7 +59,7 @@ class Page:
         await self.socket.send_to(text_data=json.dumps(message))
 
     async def until(self, kind: str, **wanted) -> dict:
-        """The next message of a kind that says so; others are passed over."""
+        """Returns the next message of a kind that contains this; skips others."""
         async with asyncio.timeout(10):
             while True:
                 heard = json.loads(await self.socket.receive_from(timeout=10))

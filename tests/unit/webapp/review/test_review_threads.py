@@ -1,4 +1,4 @@
-"""Threads: who may write, what is kept, who is told, and what a page that knows some of it asks for."""
+"""Threads: who may write, what is kept, who is notified, and what a page with partial data requests."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_json_comes_back_as_it_went_in(run):
 
 
 def test_what_postgres_cannot_keep_is_replaced_character_for_character(run):
-    """A compiler's message, a program's exception or half an emoji of a model must not end a run."""
+    """A compiler's message, a program's exception or half an emoji from a model must not end a run."""
     payload = {"text": "a\0b\ud83d!", "list": [{"k\0": "\udc00"}, "\\u0000", 1.0]}
     (written,) = append(run.pk, [NewEvent(kind="effect.completed", payload=payload)])
     (read,) = events_after(run, 0, 1)

@@ -1,4 +1,4 @@
-"""What a reader of a bare figure has to know stands beside it as a flag."""
+"""Whatever a reader of a bare figure must know is shown next to it as a flag."""
 
 from __future__ import annotations
 

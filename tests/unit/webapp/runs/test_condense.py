@@ -1,4 +1,4 @@
-"""Condensing: fewer events, shorter strings, and the counts of what was left out."""
+"""Condensing: fewer events, shorter strings, and counts of what was left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters on a candidate's page: measured, not measured with the reason, and profiles from before there were any."""
+"""Counters on a candidate's page: measured, not measured with the reason, and profiles from before counters existed."""
 
 import pytest
 from django.urls import reverse

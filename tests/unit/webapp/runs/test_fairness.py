@@ -1,4 +1,4 @@
-"""The queue takes turns: between teams, then people, then runs. Nobody's hundred runs keep another's waiting."""
+"""The queue takes turns: between teams, then people, then runs. One person's hundred runs never keep another's waiting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webapp.runs.workers.rescue import rescue
 
 
 def fetch(*queues: str) -> str | None:
-    """What the next worker with a free place gets: the run's id, or the job's name where it belongs to no run."""
+    """Returns what the next worker with a free slot gets: the run's id, or the job's name if it belongs to no run."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT task_name, args FROM procrastinate_fetch_job_v2(%s::varchar[], NULL)", [list(queues)])
         name, arguments = cursor.fetchone()
@@ -81,7 +81,7 @@ def test_one_at_a_time_the_turn_of_long_ago_decides(db):
     for _ in range(4):
         asked(few)
         taken.append(fetch("verify.cuda"))
-        with connection.cursor() as cursor:  # it ended: nobody is at work
+        with connection.cursor() as cursor:  # it ended, so no one is working on it
             cursor.execute("UPDATE procrastinate_jobs SET status = 'succeeded' WHERE status = 'doing'")
     assert taken == [many, few, many, few]
 

@@ -1,4 +1,4 @@
-"""Headlines: over the best baseline that was measured, with an outcome and its confidence; the same in Python and in the page's module."""
+"""Headlines: relative to the best measured baseline, with an outcome and its confidence; identical in Python and in the page's module."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_first_figure_is_over_the_best_baseline_that_was_measured(case: str)
 
 
 def in_the_page(given: dict) -> dict:
-    """The verdict and the report that a row with these columns came from."""
+    """Returns the verdict and the report behind a row with these columns."""
     found = row(**given)
     speedup = found.speedup and {"ratio": found.speedup, "low": found.speedup_low, "high": found.speedup_high}
     comparisons = [{"baseline": "eager", "speedup": speedup}]

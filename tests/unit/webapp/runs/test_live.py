@@ -55,7 +55,7 @@ class Client:
         self.seen: list[int] = []
 
     async def open(self, since: int | None = None) -> Client:
-        connected, _ = await self.socket.connect(timeout=10)  # a busy machine is no failure
+        connected, _ = await self.socket.connect(timeout=10)  # a busy machine is not a failure
         self.opened.append(self)
         assert connected
         await self.say(type="open", since=len(self.seen) if since is None else since)
@@ -119,7 +119,7 @@ async def test_so_many_frames_and_no_more_before_an_acknowledgement(monkeypatch)
         frames.append(await client.batch(acknowledge=False))
     await write(run, notes(1))
     assert await client.socket.receive_nothing(timeout=0.3)
-    await client.say(type="ack", seq=frames[0]["last"] - 1)  # of nothing that was sent: no room
+    await client.say(type="ack", seq=frames[0]["last"] - 1)  # nothing that was sent is left: no room
     assert await client.socket.receive_nothing(timeout=0.1)
     await client.say(type="ack", seq=frames[0]["last"])
     await client.batch(acknowledge=False)
@@ -276,12 +276,12 @@ async def test_everybody_together_costs_one_query_for_news_and_one_for_rights(mo
     await write(run, notes(1))
     for client in clients:
         await client.until(2)
-    assert not asked.count(ALLOWED) and asked.count(hub_module.SELECT_WITHIN) <= 3  # one for each wake-up: the first note's may still come
+    assert not asked.count(ALLOWED) and asked.count(hub_module.SELECT_WITHIN) <= 3  # one for each wake-up: the first note's may still arrive
     await sync_to_async(access_changed)()
     while ALLOWED not in asked:
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.2)
-    assert asked.count(ALLOWED) <= 2  # the second, should the slow poll come just now
+    assert asked.count(ALLOWED) <= 2  # the second one, in case the slow poll comes just now
     for client in clients:
         assert client.seen == [1, 2]
         await client.leave()
@@ -295,7 +295,7 @@ async def test_who_comes_late_reads_from_the_database_and_then_goes_on_with_the_
         await write(run, notes(10))
     await first.until(40)
     late = await Client(run, user).open(since=0)
-    unlikely = await Client(run, user).open(since=45)  # a cursor beyond the end: nothing, until the run is there
+    unlikely = await Client(run, user).open(since=45)  # a cursor beyond the end: nothing until the run gets there
     await late.until(40)
     await write(run, notes(7))
     await asyncio.gather(first.until(47), late.until(47), unlikely.until(47))
@@ -369,7 +369,7 @@ async def test_other_messages_end_the_connection(text):
 
 
 async def test_a_socket_opens_once():
-    """Each opening would have a window of its own, for a page that reads nothing."""
+    """Each opening would have its own window, for a page that reads nothing."""
     user, run = await cast()
     await write(run, notes(3))
     client = await Client(run, user).open()

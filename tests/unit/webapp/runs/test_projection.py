@@ -1,4 +1,4 @@
-"""Rows are what the events say: writing them anew changes nothing, and mends what was wrong."""
+"""Rows follow from the events: rewriting them changes nothing, and repairs what was wrong."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def report(tier: str, ratio: float) -> Report:
 
 @pytest.fixture
 def worked(run) -> Run:
-    """A run as its writers leave it: two candidates, a failed and two passed verifications, one of them repeated by a second verifier."""
+    """A run as its writers leave it: two candidates, a failed and two passed verifications, one of which a second verifier repeated."""
     device = Device.objects.create(worker="w-cpu", kind="cpu", device="cpu", name="A CPU", model="cpu-2c", queue="verify.cpu")
     Run.objects.filter(pk=run.pk).update(lease_epoch=1)
     program = artefacts.put(run.team_id, PROGRAM.encode(), "text/x-python", "program.py").model_dump()

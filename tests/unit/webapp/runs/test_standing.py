@@ -1,4 +1,4 @@
-"""Where a run stands that waits: by turns, as the queue takes jobs."""
+"""The queue position of a waiting run: by turns, in the order in which the queue takes jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline's page and its export: what they hand to the script, what they refuse, and how the export is sent."""
+"""The timeline's page and its export: what they pass to the script, what they refuse, and how the export is sent."""
 
 from __future__ import annotations
 

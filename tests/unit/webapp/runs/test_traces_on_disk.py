@@ -1,4 +1,4 @@
-"""A trace goes through the database and comes out byte for byte."""
+"""A trace passes through the database and comes out byte for byte identical."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from webapp.runs.trace.on_disk import TraceRefused, export_trace, import_trace
 
 
 class Client:
-    """A verifier's client that has one answer."""
+    """A verifier's client with a single answer."""
 
     async def run(self, job, on_stage=None) -> JobResult:
         await on_stage(StageEvent(stage="build", status="failed", seconds=1e-7, detail="é\u2028"))

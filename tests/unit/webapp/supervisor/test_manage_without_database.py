@@ -1,4 +1,4 @@
-"""What a management command says where no database answers."""
+"""The message of a management command if no database responds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from webapp.environment import ROOT
 
 
-@pytest.mark.slow  # the pool waits ten seconds for a server: for both at once
+@pytest.mark.slow  # the pool waits ten seconds for a server; both processes wait at the same time
 def test_one_sentence_instead_of_a_traceback(tmp_path):
     started = {
         named: signin_link(tmp_path / named, url) for url, named in (("", "make run"), ("postgresql://nobody@127.0.0.1:1/none", "DATABASE_URL"))
