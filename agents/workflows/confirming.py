@@ -58,7 +58,7 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
             left = (
                 f"It is {attempt.edit.title}, which was faster than kernels of our own. {left}".rstrip() if attempt.edit.strategy == TAKEN else left
             )
-            told = f"candidate {attempt.number} {said}: {verdict(report)}.{tried(situation.admission)} {sentence(reason)}" + (f" {left}" if left else "")
+            told = f"candidate {attempt.number} {said}: {verdict(report)}.{tried(situation.admission)} {sentence(reason)} {left}".rstrip()
             return Finish(outcome, told, attempt.number, report.speedup)
         if report.host_busy:
             span.skip("the host was too busy")
