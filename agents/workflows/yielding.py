@@ -52,8 +52,8 @@ async def _tried(span: Span, situation: Situation, winner: Attempt, edit: Edit) 
 def faster(report: Report) -> list[Baseline]:
     """Returns the baselines that are faster than the program by their whole confidence interval, the fastest first."""
     others = report.timing.comparisons if report.timing is not None else []
-    ahead = [one for one in others if one.baseline != "rival" and one.speedup.high < 1]
-    return [one.baseline for one in sorted(ahead, key=lambda one: one.speedup.ratio)]
+    ahead = sorted((one for one in others if one.speedup.high < 1), key=lambda one: one.speedup.ratio)
+    return [one.baseline for one in ahead if one.baseline != "rival"]
 
 
 def standing(report: Report) -> float:

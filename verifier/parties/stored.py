@@ -42,6 +42,7 @@ def _tables(module: torch.nn.Module) -> list[dict[str, Any]]:
     if isinstance(module, torch.jit.ScriptModule) and "_c" in own:
         held = own.get("_modules")
         children = {name: getattr(held, "_python_modules", {}).get(name) for name, _ in torch._C.ModuleDict(own["_c"]).items()}
-        return [dict(torch._C.ParameterDict(own["_c"]).items()), dict(torch._C.BufferDict(own["_c"]).items()), children]
+        scripted: Any = torch._C  # its declarations lack the methods of these tables
+        return [dict(scripted.ParameterDict(own["_c"]).items()), dict(scripted.BufferDict(own["_c"]).items()), children]
     found = [own.get(name) for name in ("_parameters", "_buffers", "_modules")]
     return [dict(dict.items(table)) if isinstance(table, dict) else {} for table in found]
