@@ -15,20 +15,12 @@ import keyword
 import re
 import socket
 import threading
+from functools import cache
 from pathlib import Path
-
-import torch
 
 HELPER = (Path(__file__).resolve().parents[2] / "verifier" / "build" / "inline_helper.py").read_text().strip()
 _PLACE = "stitch_build_helper_stands_here"
-_OUTSIDE_TYPES = (
-    *(torch, torch.nn, torch.nn.functional, torch.cuda, torch.nn.Module, torch.Tensor, torch.autograd.Function, torch.autograd.function.FunctionCtx),
-    *(ctypes, ctypes.CDLL, ctypes.Structure, socket.socket, threading, threading.Thread, io.BytesIO, builtins, object, type),
-    *(list, dict, set, str, bytes, int, float, tuple, property),
-)
-OUTSIDE = frozenset(name for item in _OUTSIDE_TYPES for name in dir(item)) | frozenset(
-    ("ModelNew", "forward", "stitch_build", "self", "cls", "_fields_", "_flags_")
-)
+_OUTSIDE_NAMES = frozenset(("ModelNew", "forward", "stitch_build", "self", "cls", "_fields_", "_flags_"))
 _C_KEYWORDS = frozenset(
     ("if", "for", "while", "switch", "return", "sizeof", "catch", "do", "else", "alignof", "decltype", "static_assert", "defined", "operator", "main")
 )
@@ -40,12 +32,24 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _BY_STRING = frozenset({"getattr", "setattr", "hasattr", "delattr", "get", "pop", "setdefault"})
 
 
+@cache
+def _outside() -> frozenset[str]:
+    """Returns the names that an outside API gives. PyTorch is imported here alone: what only chooses among the tests needs no two seconds for it."""
+    import torch
+
+    of_torch = (torch, torch.nn, torch.nn.functional, torch.cuda, torch.nn.Module, torch.Tensor)
+    of_autograd = (torch.autograd.Function, torch.autograd.function.FunctionCtx)
+    of_python = (ctypes, ctypes.CDLL, ctypes.Structure, socket.socket, threading, threading.Thread, io.BytesIO, builtins, object, type)
+    plain = (list, dict, set, str, bytes, int, float, tuple, property)
+    return _OUTSIDE_NAMES.union(*map(dir, (*of_torch, *of_autograd, *of_python, *plain)))
+
+
 def renamed(source: str, task_source: str = "") -> str:
     """`source` with its own names, comments and docstrings gone. The embedded build helper stays as it is, since it is known by its text."""
     has_helper = HELPER in source
     tree = ast.parse(source.replace(HELPER, f"{_PLACE} = 0") if has_helper else source)
     _drop_docstrings(tree)
-    kept = OUTSIDE | set(_WORD.findall(task_source)) | _keywords(tree) | _overridden(tree) | _in_code_strings(tree) | {_PLACE}
+    kept = _outside() | set(_WORD.findall(task_source)) | _keywords(tree) | _overridden(tree) | _in_code_strings(tree) | {_PLACE}
     native = _native_names(tree)
     attributes = _own_attributes(tree)
     class_level = _class_level(tree)
@@ -77,7 +81,7 @@ def _keywords(tree: ast.Module) -> set[str]:
 
 def _overridden(tree: ast.Module) -> set[str]:
     """Parameters of methods that an outside class calls, perhaps by keyword."""
-    methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in OUTSIDE - {"forward", "__init__"}]
+    methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in _outside() - {"forward", "__init__"}]
     return {part.arg for method in methods for part in ast.walk(method.args) if isinstance(part, ast.arg)}
 
 
