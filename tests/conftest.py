@@ -1,4 +1,4 @@
-"""The database of the tests, started for those who need it."""
+"""Gives tests a database: a copy of one that was migrated once for all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import os
 import pytest
 
 from tests import touched
+from tests.emptied import quick_flush  # noqa: F401
+from tests.installation import prepared_database
 from tests.served import until_at_rest
+
+django_db_modify_db_settings = prepared_database
 
 os.environ.setdefault("STITCH_MOST_PREEMPTED", "1")  # tests run side by side, so every host is busy; what a busy host means is tested by itself
 
@@ -36,26 +40,6 @@ def pytest_collection_finish() -> None:
     """Freezes everything imported so far: the garbage collector need not scan PyTorch's modules again and again."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session")
-def django_db_modify_db_settings():
-    """Chooses the server before pytest-django makes the test database: DATABASE_URL is used unchanged, else an embedded Postgres starts."""
-    if os.environ.get("DATABASE_URL"):
-        yield
-        return
-    from django.conf import settings
-    from django.db import connections
-
-    from webapp.supervisor.postgres import EmbeddedPostgres
-
-    postgres = EmbeddedPostgres(settings.DATA_DIR)
-    postgres.start()
-    yield
-    connections.close_all()
-    for connection in connections.all():
-        connection.close_pool()
-    postgres.stop()
 
 
 @pytest.fixture(scope="session")

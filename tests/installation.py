@@ -26,7 +26,8 @@ def data_directory(place: Path) -> Path:
 
 @pytest.fixture(scope="session", name="django_db_modify_db_settings")
 def prepared_database() -> Iterator[None]:
-    """Replaces the fixture of tests/conftest.py: the test database is a copy of the migrated one, without migrations of its own."""
+    """Chooses the server before pytest-django makes the test database: DATABASE_URL is used unchanged, else an embedded Postgres starts. Its test
+    database is a copy of the migrated one, without migrations of its own."""
     if os.environ.get("DATABASE_URL"):
         yield
         return

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.emptied import quick_flush  # noqa: F401
-from tests.installation import data_directory, prepared_database
+from tests.installation import data_directory
 from tests.integration.processes.stack import Stack
 from tests.ordering import longest_first
 from tests.served import daphne
@@ -19,8 +18,6 @@ from webapp.environment import ROOT
 
 # Playwright's own loop runs in this thread, and Django would refuse the database for it.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-
-django_db_modify_db_settings = prepared_database
 
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
