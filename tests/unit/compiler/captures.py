@@ -6,7 +6,8 @@ import gc
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -43,12 +44,19 @@ def code() -> str:
 
 @cache
 def prepare() -> None:
-    """What each export would pay for: PyTorch asks its dispatcher six times for all operators, of which no test makes one, registers twelve thousand
-    kernels for them, and the collector of garbage goes through all modules that export has imported."""
+    """What each export would pay for: PyTorch asks its dispatcher six times for all operators, of which no test makes one, collects their
+    decompositions, registers twelve thousand kernels for them, and the collector of garbage goes through all modules that export has imported."""
     importlib.import_module("torch.export._trace")
     utils = importlib.import_module("torch._export.utils")
     utils._materialize_cpp_cia_ops = cache(utils._materialize_cpp_cia_ops)
+    utils._check_valid_to_preserve = cache(utils._check_valid_to_preserve)  # it reads an operator's schema
     register_quickly(importlib.import_module("torch._ops").OperatorBase)
+    exporting = importlib.import_module("verifier.parties.capturing.exporting")
+    decompositions = dict(exporting.decompositions())
+    exporting.decompositions = decompositions.copy
+    program = importlib.import_module("torch.export.exported_program")
+    rules = importlib.import_module("torch._subclasses.fake_impls").op_implementations_dict
+    program._override_composite_implicit_decomp = overridden_quickly(program._override_composite_implicit_decomp, rules)
     gc.collect()
     gc.freeze()
 
@@ -68,3 +76,41 @@ def register_quickly(operator: type) -> None:
         return register
 
     operator.py_impl = py_impl
+
+
+def overridden_quickly(whole: Callable[[Mapping], AbstractContextManager], rules: dict) -> Callable[[Mapping], AbstractContextManager]:
+    """PyTorch's `whole` registers the kernels one by one, and drops them behind each export. Once it has done so for the same decompositions and from
+    the same tables, these tables are put there as they were then. `rules`: those for shapes, of which it registers one for each operator."""
+    asked: dict = {}  # operator to its decomposition
+    before: dict = {}  # operator to its kernels and its rule
+    during: dict = {}
+
+    def state(operators: Mapping) -> dict:
+        return {operator: (dict(operator.py_kernels), rules.get(operator)) for operator in operators}
+
+    def put(tables: dict) -> None:
+        for operator, (kernels, rule) in tables.items():
+            operator.py_kernels.clear()
+            operator.py_kernels.update(kernels)
+            operator._dispatch_cache.clear()
+            if rule is None:
+                rules.pop(operator, None)
+            else:
+                rules[operator] = rule
+
+    @contextmanager
+    def override(decompositions: Mapping) -> Iterator[None]:
+        nonlocal asked, before, during
+        found = state(decompositions)
+        if decompositions == asked and found == before:
+            put(during)
+            try:
+                yield
+            finally:
+                put(before)
+            return
+        with whole(decompositions):
+            asked, before, during = dict(decompositions), found, state(decompositions)
+            yield
+
+    return override
