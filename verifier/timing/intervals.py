@@ -80,12 +80,24 @@ def _polished(logs: np.ndarray, level: np.ndarray, most: int) -> tuple[np.ndarra
     block), starting from the given levels."""
     turns = np.zeros_like(logs[..., :1, :, :])
     for _ in range(most):
-        turns = np.median(logs - level, axis=-3, keepdims=True)
-        turns -= np.median(turns, axis=-2, keepdims=True)
-        before, level = level, np.median(logs - turns, axis=-2, keepdims=True)
+        turns = _median(logs - level, axis=-3)
+        turns -= _median(turns, axis=-2)
+        before, level = level, _median(logs - turns, axis=-2)
         if np.abs(level - before).max() < POLISHED:
             break
     return turns, level
+
+
+def _median(values: np.ndarray, axis: int) -> np.ndarray:
+    """Returns `np.median` with `keepdims`. Sorting many short rows takes a quarter of the time that the partition of `np.median` takes.
+
+    >>> _median(np.array([[3.0, 1.0, 2.0], [4.0, np.nan, 8.0]]), axis=-1).tolist()
+    [[2.0], [nan]]
+    """
+    ordered, count = np.sort(values, axis=axis), values.shape[axis]
+    low, high, last = (np.take(ordered, [place], axis=axis) for place in ((count - 1) // 2, count // 2, count - 1))
+    middle: np.ndarray = np.where(np.isnan(last), np.nan, (low + high) / 2)  # what is not a number is sorted last
+    return middle
 
 
 def variations(logs: np.ndarray) -> np.ndarray:
