@@ -94,10 +94,10 @@ def _median(values: np.ndarray, axis: int) -> np.ndarray:
     >>> _median(np.array([[3.0, 1.0, 2.0], [4.0, np.nan, 8.0]]), axis=-1).tolist()
     [[2.0], [nan]]
     """
-    ordered, count = np.sort(values, axis=axis), values.shape[axis]
-    low, high, last = (np.take(ordered, [place], axis=axis) for place in ((count - 1) // 2, count // 2, count - 1))
-    middle: np.ndarray = np.where(np.isnan(last), np.nan, (low + high) / 2)  # what is not a number is sorted last
-    return middle
+    ordered = np.moveaxis(np.sort(values, axis=axis), axis, 0)
+    low, high, last = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2], ordered[-1]
+    middle = np.where(np.isnan(last), np.nan, (low + high) / 2)  # what is not a number is sorted last
+    return np.expand_dims(middle, axis)
 
 
 def variations(logs: np.ndarray) -> np.ndarray:
