@@ -90,17 +90,18 @@ class Memory:
         mark = fingerprint(message)
         return next((f for f in self.failures if (f.status, f.fingerprint) == (status, mark)), None)
 
-    def digest(self, role: str = "") -> str:
-        """Returns Markdown lists for a prompt, each with at most SHOWN lines, or "" if there is nothing to report.
+    def digest(self, role: str = "", shown: int | None = None) -> str:
+        """Returns Markdown lists for a prompt, each with at most SHOWN lines, or "" if there is nothing to report. An error that occurred only in
+        candidate `shown` is left out, because the prompt shows it.
 
         A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors; "" gets
         everything.
         """
         parts = {
             "planner": (self._lines(), self._methods()),
-            "coder": (self._errors(), self._lines()),
-            "verifier": (self._methods(), self._errors()),
-        }.get(role, (self._lines(), self._methods(), self._errors()))
+            "coder": (self._errors(shown), self._lines()),
+            "verifier": (self._methods(), self._errors(shown)),
+        }.get(role, (self._lines(), self._methods(), self._errors(shown)))
         return "\n\n".join(part for part in parts if part)
 
     def _lines(self) -> str:
@@ -113,8 +114,8 @@ class Memory:
             _said_of(t) for t in sorted(self.tries, key=lambda t: (not t.failed, -t.candidates[-1]))
         ])  # fmt: skip
 
-    def _errors(self) -> str:
-        newest = sorted(self.failures, key=lambda f: (f.fixed_by is not None, -f.candidates[-1]))
+    def _errors(self, shown: int | None) -> str:
+        newest = sorted((f for f in self.failures if f.candidates != (shown,)), key=lambda f: (f.fixed_by is not None, -f.candidates[-1]))
         return _section("Errors seen so far, each once:", [_said_of_failure(f) for f in newest])
 
 

@@ -33,6 +33,7 @@ MEASURED = ("time a call", "time over floor", "share of ")  # already shown next
 SAID_IN_TEXT = {  # evidence that the sentence of the class gives already
     "memory": ("least traffic,",), "compute": ("the task's arithmetic,",), "latency": ("least traffic,", "the task's arithmetic,"),
 }  # fmt: skip
+GRADES = {"counters": "counters", "timeline": "a timeline", "static": "compiled code and the clock"}
 SHOWN_EVIDENCE = 4  # lines of a diagnosis; more figures lead to worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 MODES = {
@@ -319,13 +320,23 @@ def shown_text(shown: Shortened, edits: bool = True) -> str:
 
 
 def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
-    lines = [f"Class: {found.bottleneck} (known from {found.grade}). {found.text}".strip()]
-    telling = [evidence for evidence in found.evidence if not evidence.figure.startswith((*MEASURED, *SAID_IN_TEXT.get(found.bottleneck, ())))]
-    lines += [f"- {evidence_line(evidence)}" for evidence in telling[:SHOWN_EVIDENCE]]
-    lines += _further(found)
+    if found.bottleneck == "defect":
+        lines = [f"Class: defect. {_without_message(found)}".strip()]
+    else:
+        lines = [f"Class: {found.bottleneck} (known from {GRADES[found.grade]}). {found.text}".strip()]
+        said = (*MEASURED, *SAID_IN_TEXT.get(found.bottleneck, ()))
+        telling = [evidence for evidence in found.evidence if not evidence.figure.startswith(said)]
+        lines += [f"- {evidence_line(evidence)}" for evidence in telling[:SHOWN_EVIDENCE]]
+        lines += _further(found)
     if advice is not None and advice.reason:
         lines.append(f"Verifier: {advice.reason}")
     return "\n".join(lines)
+
+
+def _without_message(found: Diagnosis) -> str:
+    """Returns a defect's text without the verdict's message, which stands with the evidence of every request about a program that did not pass."""
+    message = next((evidence.means for evidence in found.evidence if evidence.figure == "status"), "")
+    return " ".join(found.text.replace(message, " ").split()) if message else found.text
 
 
 def _further(found: Diagnosis) -> Iterator[str]:

@@ -98,7 +98,7 @@ class LlmCoder:
             return digest.step_text(situation.step, compiled)
         if parent is not None and parent.edit.idea is not None:
             return digest.idea_text(parent.edit.idea)
-        if parent is not None and parent.edit.options is not None:  # written by the compiler
+        if parent is not None and compiler_began(parent):
             return digest.groups_text(situation.planned.payload, compiled)
         return "\n\n".join(digest.step_text(step, compiled) for step in situation.planned.payload.get("steps") or [])
 
@@ -165,12 +165,22 @@ class LlmCoder:
             "evidence": f"The change that was tried: {failed.edit.changes}\n{failure_text(failed.verdict, source)}" if failed else "",
             "resources": measured.resources_text(parent, compiled.figures) if parent else "",
             "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, None if ordered(advice) else advice) if advice else "",
-            "taught": Memory.of(situation).digest("coder") if situation.attempts else "",
+            "taught": Memory.of(situation).digest("coder", failed.number if failed else None) if situation.attempts else "",
             "refusals": "\n".join(f"- {reason}" for reason in situation.refusals[-SHOWN_REFUSALS:]),
             "language_rules": part(f"language_{digest.language_of(settings)}"),
             "precision_rules": part(f"precision_{settings.precision.replace('-', '_')}"),
             "notes": await notes_for(span, "coder"),
         }
+
+
+def compiler_began(attempt: Attempt) -> bool:
+    """Returns whether the compiler wrote the program or the one that it was made from, so that the plan's steps are groups that exist already."""
+    current: Attempt | None = attempt
+    while current is not None:
+        if current.edit.options is not None:
+            return True
+        current = current.base
+    return False
 
 
 def ordered(advice: Advice) -> bool:

@@ -135,7 +135,7 @@ class LlmVerifier:
             "plan": digest.plan_text(situation.planned.payload),
             "step": digest.step_text(situation.step, compiled),
             "program": digest.shown_text(digest.shown_program(attempt), edits=False) if attempt.passed else digest.program_text(attempt.edit.source),
-            "taught": Memory.of(situation).digest("verifier"),
+            "taught": Memory.of(situation).digest("verifier", None if attempt.passed else attempt.number),
             "documents": digest.documents_text(passages),
             "notes": await notes_for(span, "verifier"),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_requests import H200, compiled, group, passed, profile, situation
+from test_requests import H200, JOB, compiled, group, passed, profile, situation
 
 from agents.diagnosis import SHOWN_METHODS, Cause, Diagnosis, Evidence, allowed
 from agents.floor import floor_of_group, floor_of_step, groups_of
@@ -252,3 +252,24 @@ def test_a_group_without_products_has_no_rate_of_tensor_cores():
     assert floor_of_group(found, pointwise).arithmetic == "fp32" and "tensor" not in floor_of_group(found, pointwise).says(brief=True)
     assert "on tensor cores" in floor_of_group(found, product).says(brief=True)
     assert floor_of_step(found, {"operators": ["g1", "g2"]}).flops == 10**9, "products alone"
+
+
+def test_the_message_of_a_failure_stands_once_in_a_request():
+    from agent_fakes import report
+
+    from agents.memory import Memory
+    from agents.roles.llm_coder import LlmCoder
+
+    first = counted()
+    first.edit = replace(first.edit, options=object())
+    edit = replace(first.edit, source="y = 2\n", options=None, strategy="vectorise")
+    crashed = Attempt(2, 1, edit, report(JOB, "crashed", message="out of memory at k"), base=first)
+    known = situation(first, crashed)
+    said = digest.diagnosis_text(diagnosed(known, crashed))
+    assert said == "Class: defect. The program crashed."
+    told = diagnosed(known, crashed)
+    told = told.model_copy(update={"text": f"{told.text} The buffer is too large."})
+    assert digest.diagnosis_text(told) == "Class: defect. The program crashed. The buffer is too large."
+    memory = Memory.of(known)
+    assert "out of memory" in memory.digest("coder") and "out of memory" not in memory.digest("coder", 2)
+    assert LlmCoder._step(known, crashed).startswith("The groups of the program below"), "the compiler wrote the program that it was made from"
