@@ -74,7 +74,8 @@ def owners(tensors: list[torch.Tensor], inputs: list[torch.Tensor], state: dict[
     """Returns, for each output, what it shares memory with, as words separated by "|": "input 0", a state name, "output 1", `EARLIER` for an output
     of an earlier call, or `ITSELF` if two of its elements share memory. The text is empty for an output with its own memory."""
     before = [other for _, kept, returned in held.calls for other in [*kept, *returned]] if held is not None else []
-    return owners_of(*(list(map(Footprint.of, some)) for some in (tensors, inputs)), footprints(state), list(map(Footprint.of, before)))
+    outputs, given, earlier = (list(map(Footprint.of, some)) for some in (tensors, inputs, before))
+    return owners_of(outputs, given, footprints(state), earlier)
 
 
 def footprints(state: dict[str, torch.Tensor]) -> dict[str, Footprint]:
