@@ -72,7 +72,7 @@ class Observation:
             del replaying  # may take gigabytes
             first = self.trials.expectations.first
             if self.timed.caller.overwritten([borrowed(words) for words in first.run.aliased] if first is not None else []):
-                seen.wrong = f"{OVERWRITTEN} (an early timed call's, found after all timed calls): {CLONE}"
+                seen.wrong = f"{OVERWRITTEN} (an earlier timed call's, found after all timed calls): {CLONE}"
             shortcuts = Shortcuts(self.timed, self.trials, self.form, self.rng)
             shortcuts.look()
             seen.wrong, seen.shortcut = seen.wrong or shortcuts.wrong, shortcuts.said

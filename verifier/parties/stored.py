@@ -41,8 +41,8 @@ def _tables(module: torch.nn.Module) -> list[dict[str, Any]]:
     own = _TABLE.__get__(module)
     if isinstance(module, torch.jit.ScriptModule) and "_c" in own:
         held = own.get("_modules")
-        children = {name: getattr(held, "_python_modules", {}).get(name) for name, _ in torch._C.ModuleDict(own["_c"]).items()}
-        scripted: Any = torch._C  # its declarations lack the methods of these tables
-        return [dict(scripted.ParameterDict(own["_c"]).items()), dict(scripted.BufferDict(own["_c"]).items()), children]
+        natives: Any = torch._C  # torch leaves these untyped
+        children = {name: getattr(held, "_python_modules", {}).get(name) for name, _ in natives.ModuleDict(own["_c"]).items()}
+        return [dict(natives.ParameterDict(own["_c"]).items()), dict(natives.BufferDict(own["_c"]).items()), children]
     found = [own.get(name) for name in ("_parameters", "_buffers", "_modules")]
     return [dict(dict.items(table)) if isinstance(table, dict) else {} for table in found]

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: clone\(\)|memory
+# because: timed call.s, found after all timed calls
 # defence: runtime
 # says: writes every result to the same memory once it has been called forty times
 import torch

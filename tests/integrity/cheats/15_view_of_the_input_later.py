@@ -2,7 +2,7 @@
 # task: tasks/left_half.py
 # device: any
 # verdict: wrong_result
-# because: shares its memory with|memory
+# because: timed call \d+: out shares its memory with input 0
 # defence: runtime
 # says: returns a view of its input once it has been called forty times
 import torch.nn as nn

@@ -2,7 +2,7 @@
 # task: tasks/every_eighth.py
 # device: any
 # verdict: wrong_result
-# because: slow
+# because: state after the timed calls: slow
 # defence: runtime
 # says: never moves on a buffer that only every eighth call changes
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/first_largest.py
 # device: any
 # verdict: wrong_result
-# because: out: .* off
+# because: timed call \d+: out
 # defence: runtime
 # says: orders numbers by their leading digits, with the place in the last ten bits
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/state_and_snapshot.py
 # device: any
 # verdict: wrong_result
-# because: shares its memory
+# because: timed call \d+: out\[[01]\] shares its memory
 # defence: runtime
 # says: returns the state as its own snapshot once it has been called forty times
 import torch
