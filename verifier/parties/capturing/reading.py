@@ -240,6 +240,8 @@ def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | N
         raise ValueError(
             f"it becomes a graph within the graph (`{name}`)" if inner else f"it becomes a call of `{name}`, which is no operator on tensors"
         )
+    if ".quantize_per_" in op:  # its stand-in at export has the type of what it quantises
+        raise ValueError("quantised tensors are left to PyTorch")
     value = node.meta.get("val")
     values = value if isinstance(value, (list, tuple)) else [value]
     return Node(
