@@ -75,10 +75,13 @@ def one(path: Path, home: str) -> dict[str, Any]:
         model = task.Model(*init)
         if why := unusable(model):
             raise LayoutError(why)
-        passed_on([value for value in model.state_dict().values() if not value.is_complex()], task)
+        passed_on([value for value in model.state_dict().values() if isinstance(value, torch.Tensor) and not value.is_complex()], task)
         if not isinstance(given := task.get_inputs(), (list, tuple)):
             raise LayoutError(f"get_inputs returns {type(given).__name__!r}; it must return a list")
         inputs = passed_on(list(given), task)
+        with torch.no_grad():  # on a model of its own: a call may change the model
+            seed_everything(1)
+            task.Model(*passed_on(list(init), task))(*passed_on(copy.deepcopy(inputs), task))
     except Exception as error:  # raised by the task itself
         told = describe(error)
         return {"outcome": "refused", "said": place(told) + without_gpu(told["message"])[:200]}

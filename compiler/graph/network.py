@@ -22,6 +22,7 @@ from compiler.graph.segments import spelled_out
 from compiler.graph.steady import steady
 from compiler.graph.unshuffled import unshuffle
 from compiler.graph.values import new_node, plain, refs
+from verifier.draws import draws
 from verifier.graph import Graph, GraphInput, Node
 from verifier.task import TensorSpec
 
@@ -32,6 +33,10 @@ def count(spec: TensorSpec) -> int:
 
 def size_bytes(spec: TensorSpec) -> int:
     return count(spec) * SIZES.get(spec.dtype, 8)
+
+
+def _draws(node: Node) -> bool:
+    return draws(node.op, node.args, node.kwargs)
 
 
 class Network:
@@ -58,6 +63,9 @@ class Network:
         nodes = spelled_out(nodes, self._specs(nodes))
         nodes = widened(nodes, self._specs(nodes))
         self.nodes: dict[str, Node] = self._alive(nodes)
+        drawing = [node.name for node in self.nodes.values() if _draws(node)]
+        self.drawn_before = dict(zip(drawing[1:], drawing, strict=False))  # operator that draws random numbers: the one that draws before it
+        self.drawn_after = {before: name for name, before in self.drawn_before.items()}
         self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}
         for node in self.nodes.values():
             for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
@@ -88,9 +96,11 @@ class Network:
     def _alive(self, nodes: list[Node]) -> dict[str, Node]:
         wanted = set(self.results)
         kept = []
+        drawn = False
         for node in reversed(nodes):
-            if node.name in wanted:
+            if node.name in wanted or drawn and _draws(node):  # without this draw, the later ones would return other numbers
                 kept.append(node)
+                drawn |= _draws(node)
                 wanted.update(refs([node.args, list(node.kwargs.values())]))
         return {node.name: node for node in reversed(kept)}
 
@@ -128,6 +138,11 @@ class Network:
             else:
                 found.add(user)
         return found
+
+    def followers(self, name: str) -> set[str]:
+        """Returns the nodes that must run after `name`: those that read it, and the next one that draws random numbers."""
+        found = self.readers(name)
+        return found | {self.drawn_after[name]} if name in self.drawn_after else found
 
     def recut(self, name: str) -> bool:
         """Returns whether a view of `name` merges or splits axes, which requires the memory to be in the order of the axes."""

@@ -180,7 +180,7 @@ def _comes_back(network: Network, owner: Owners, merged: Cluster) -> bool:
         """For each reader of `members` outside the cluster, returns the operators that are computed together with it."""
         found = []
         for name in members:
-            for reader in network.readers(name):
+            for reader in network.followers(name):
                 if reader in seen or reader in inside:
                     continue
                 group = owner[reader].members if reader in owner else [reader]
@@ -192,7 +192,7 @@ def _comes_back(network: Network, owner: Owners, merged: Cluster) -> bool:
     waiting = behind(merged.members)
     while waiting:
         group = waiting.pop()
-        if any(not inside.isdisjoint(network.readers(name)) for name in group):
+        if any(not inside.isdisjoint(network.followers(name)) for name in group):
             return True
         waiting += behind(group)
     return False
@@ -271,7 +271,8 @@ def _sorted(network: Network, owner: Owners) -> list[Cluster]:
             return
         placed.add(id(cluster))
         for member in cluster.members:
-            for source in _sources(network, member):
+            drawn = [network.drawn_before[member]] if member in network.drawn_before else []
+            for source in [*drawn, *_sources(network, member)]:
                 if source in owner and owner[source] is not cluster:
                     place(owner[source])
         done.append(cluster)

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from verifier.layout import NAMES, unsupported
 
@@ -44,6 +45,9 @@ def unusable(model: torch.nn.Module) -> str:
             return f"{name} of the state dict has the layout {value.layout}, which is not supported; keep its indices and values as buffers"
         if isinstance(value, torch.Tensor) and value.dtype not in NAMES:
             return f"{name} of the state dict has the dtype {value.dtype}, which is not supported{unsupported(value.dtype)}"
+        if isinstance(value, (list, tuple, dict)) and any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):
+            word = type(value).__name__
+            return f"{name} of the state dict is a {word} of tensors, which no program can be given; keep its tensors as parameters or buffers"
     return ""
 
 

@@ -88,9 +88,13 @@ class Variables:
         self.restore()
 
 
+def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+
+
 def lasting(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Returns the tensors of a model's state dict, and then its buffers that no state dict contains (`persistent=False`)."""
-    state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+    state = _tensors(model)
     return {**state, **{name: value for name, value in model.named_buffers(remove_duplicate=False) if name not in state}}
 
 
@@ -180,16 +184,16 @@ def history_matters(model: torch.nn.Module, call: Callable[[torch.nn.Module, boo
     """Returns whether a call that starts from the same state dict gives a different result, or leaves a different state dict, after an earlier call.
     `call(model, other)` returns forward's result tensors, for the given inputs or for other ones, under one seed."""
     with torch.no_grad(), PlainState(model) as fresh:
-        state = {name: value.clone() for name, value in model.state_dict().items()}
+        state = {name: value.clone() for name, value in _tensors(model).items()}
 
         def back() -> None:
-            for name, value in model.state_dict().items():
+            for name, value in _tensors(model).items():
                 value.copy_(state[name])
 
         try:
 
             def made() -> list[torch.Tensor]:
-                return [tensor.detach().clone() for tensor in [*call(model, False), *model.state_dict().values()]]
+                return [tensor.detach().clone() for tensor in [*call(model, False), *_tensors(model).values()]]
 
             one = made()
             back()

@@ -44,7 +44,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
     started = time.perf_counter()
     result = Capture(task=sha256(task_source), mode=mode)
     model.train(mode == "train")
-    with torch.no_grad(), quiet(), PlainState(model) as plain:
+    with uncompiled(), torch.no_grad(), quiet(), PlainState(model) as plain:
         refused: dict[tuple[str, int], str] = {}
         try:
             result.graph = captured(model, inputs, plain, task_source, refused)
@@ -60,7 +60,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
                 result.graph.left = told(refused, frame_file(model)) + result.graph.left or [cause]
         if result.graph is not None:
             result.bytes_min = minimal_bytes(result.graph)
-    with PlainState(model):
+    with uncompiled(), PlainState(model):
         result.flops = count_flops(model, inputs)
     result.library = library_code(model, type(model).__module__)
     result.seconds = time.perf_counter() - started
@@ -100,6 +100,13 @@ class StateOutside(ValueError):
     def __init__(self, names: list[str]):
         super().__init__(f"forward changes {', '.join(names[:4])} outside the state dict, and its results depend on that")
         self.names = names
+
+
+@contextlib.contextmanager
+def uncompiled() -> Iterator[None]:
+    """Ignores `torch.compile` in the source. Under a mode that watches operators it compiles nothing, and remembers that for later calls."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
 @contextlib.contextmanager

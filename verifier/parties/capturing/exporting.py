@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch._decomp import decompositions as torch_decompositions
 
+from verifier.draws import draws
 from verifier.parties.capturing.calling import FlatCall, called_as
 from verifier.parties.capturing.numbers import numbers_stay
 from verifier.parties.capturing.unseen import Caught, catches, nothing_unseen
@@ -105,8 +106,15 @@ def export(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) ->
 
 def decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     with recurrent_layers_by_shape():
+        before = _draws(exported.graph)  # decompositions remove those nodes that nothing reads from this graph too
         made: torch.export.ExportedProgram = exported.run_decompositions(decompositions())
+        if before > _draws(made.graph):
+            raise ValueError("it draws random numbers that nothing reads, which a graph leaves out")
         return made
+
+
+def _draws(graph: torch.fx.Graph) -> int:
+    return sum(node.op == "call_function" and draws(str(node.target), node.args, node.kwargs) for node in graph.nodes)
 
 
 def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:

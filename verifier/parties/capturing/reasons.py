@@ -27,11 +27,29 @@ _CAUSES = (
         IN_FORWARD,
     ),
     (r"uninitialized parameter|UninitializedParameter", "a lazy module has no weights before its first call"),
+    (
+        r"inside functional transform|no attribute 'constant'|functorch|torch\.func\b|BatchedTensor|GradTrackingTensor|vmap",
+        "a transform of torch.func (grad, jacrev, vmap) is applied to what a graph cannot express",
+    ),
+    (r"Tensor subclass|as_subclass|__torch_function__", "tensors of a class of the source's own are left to PyTorch"),
+    (r"quantiz|Quantiz|quint8|qint8|qint32", "quantised tensors are left to PyTorch"),
+    (
+        r"SymInt|SymFloat|Symbolic|ConstraintViolation|Could not guard|Could not extract specialized",
+        "a size or a number depends on values of tensors",
+    ),
     (r"[Ss]parse", "sparse tensors are left to PyTorch"),
     (r"data is not allocated yet|doesn't have storage|access data pointer", "it needs tensor values, which a graph does not have"),
     (r"'(Fake|Functional)?Tensor' object has no attribute", "it reads an attribute that the source set on a tensor"),
     (r"DynamicOutputShape", "the size of a result depends on tensor values"),
     (r"SyntaxError.*eval_with_key", "a module or a weight is named after a Python keyword, which torch.export cannot write"),
+    (r"RecursionError|maximum recursion depth", "its functions call each other too deeply for torch.export"),
+    (r"SyntaxError", "torch.export writes code for it that is not valid Python"),
+    (r"NameError: name '(\w+)' is not defined", "it reads a name that the task's inputs leave without a value"),
+    (r"UnboundLocalError", "it reads a variable that the task's inputs leave without a value"),
+    (
+        r"NotImplementedError|not implemented for|no fake impl|UnsupportedOperator|unsupported operator",
+        "it calls an operator that torch.export cannot follow",
+    ),
     (r"numpy\(\)|\.numpy|__array__", "values leave the graph for numpy"),
 )  # fmt: skip
 

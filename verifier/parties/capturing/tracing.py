@@ -19,7 +19,7 @@ import torch
 
 from verifier.parties.capturing.calling import leaves_of, rebuild
 from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_of, unsuper
-from verifier.parties.plain_state import PlainState
+from verifier.parties.plain_state import PlainState, lasting
 from verifier.private_names import mangle
 
 VISITS = 3  # recorded visits of each statement in a loop
@@ -110,13 +110,14 @@ def given_again(args: tuple[Any, ...], kwargs: dict[str, Any], changed: Callable
 @contextlib.contextmanager
 def undone(model: torch.nn.Module, plain: PlainState) -> Iterator[None]:
     """Restores the model's state on exit."""
-    state = {name: value.clone() for name, value in model.state_dict().items()}
+    state = {name: value.clone() for name, value in lasting(model).items()}
     try:
         yield
     finally:
         plain.restore()
-        for name, value in model.state_dict().items():
-            value.copy_(state[name])
+        for name, value in lasting(model).items():
+            if name in state:
+                value.copy_(state[name])
 
 
 def traced(method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:

@@ -1,0 +1,78 @@
+"""Models with quantised tensors, `torch.compile` in their source, tensor classes of their own and transforms: captured around them, or the cause is
+named in words of the model."""
+
+import pytest
+import torch
+
+from compiler import DeviceFigures, Options, make_plan, print_program
+from tests.unit.compiler.loading import load
+from verifier.parties.capturing.capture import capture
+from verifier.parties.loading import unusable
+
+HEAD = "import torch\nimport torch.nn as nn\nfrom torch.func import grad, vmap\n\n\n"
+MODEL = (
+    "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(8, 8)\n\n"
+    "    def forward(self, x):\n{body}\n"
+)
+TAGGED = "class Tagged(torch.Tensor):\n    pass\n\n\n"
+
+
+def captured(body: str, before: str = ""):
+    source = HEAD + before + MODEL.format(body="\n".join(f"        {line}" for line in body.splitlines()))
+    names = load(source, "task")
+    torch.manual_seed(0)
+    model, x = names["Model"](), torch.randn(6, 8)
+    return source, model, x, capture(model, [x], source, "train")
+
+
+def checked(body: str, before: str = ""):
+    source, model, x, found = captured(body, before)
+    program = load(print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options()), "program")["ModelNew"]()
+    program.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for got, expected in zip(program(x), model(x), strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+    return found
+
+
+def test_a_quantised_tensor_stays_quantised():
+    """The exporter's stand-in for it is a tensor of floats, on which `int_repr` fails."""
+    body = "h = torch.relu(self.fc(x)) * 1.5\nq = torch.quantize_per_tensor(h, 0.05, 3, torch.quint8)\n"
+    found = checked(body + "return q.dequantize() + torch.sigmoid(h), q.int_repr()")
+    assert any("quantised tensors are left to PyTorch" in why for why in found.graph.left)
+
+
+def test_what_is_compiled_in_the_source_still_compiles_after_a_capture():
+    before = "@torch.compile(fullgraph=True)\ndef fused(x, y):\n    return torch.relu(x) * y.sigmoid()\n\n\n"
+    found = checked("return fused(self.fc(x), x) + 1,", before)
+    assert found.graph is not None and not found.graph.left and found.flops
+
+
+@pytest.mark.parametrize(
+    ("body", "before", "why"),
+    [
+        ("f = grad(lambda p: self.fc(p).tanh().sum())\nreturn vmap(f)(x)", "", "a transform of torch.func"),
+        ("return torch.relu(self.fc(x).as_subclass(Tagged)).as_subclass(torch.Tensor)", TAGGED, "tensors of a class of the source's own"),
+    ],
+    ids=["transform", "subclass"],
+)
+def test_the_cause_is_told_in_words_of_the_model(body, before, why):
+    found = captured(body, before)[-1]
+    told = [found.reason or "", *(found.graph.left if found.graph is not None else [])]
+    assert any(why in one for one in told), told
+    assert not any("Error" in one for one in told)
+
+
+def test_packed_weights_in_the_state_dict_are_refused():
+    """They are no tensors: no program can be given them."""
+
+    class Packed(torch.nn.Module):
+        def get_extra_state(self):
+            return (torch.ones(2), None)
+
+        def set_extra_state(self, state):
+            pass
+
+    assert unusable(torch.nn.Sequential(Packed())) == (
+        "0._extra_state of the state dict is a tuple of tensors, which no program can be given; keep its tensors as parameters or buffers"
+    )
