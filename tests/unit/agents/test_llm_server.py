@@ -241,7 +241,7 @@ async def test_a_stream_that_drips_for_ever_ends_by_the_total(tmp_path):
     async with serving(drips) as wire:
         found = models(tmp_path, profile(base_url=wire.url, limits={"retries": 0, "read_seconds": 1, "total_seconds": 0.3}))
         error = await failing(found)
-    assert error.kind == "unreachable" and "no whole reply within 0.3 s" in error.message
+    assert error.kind == "unreachable" and "no complete reply within 0.3 s" in error.message
 
 
 @pytest.mark.asyncio

@@ -260,7 +260,7 @@ def test_a_gradient_that_is_no_number_ends_it(tmp_path):
     trainer = Trainer(TinyPolicy(SMALL), config(), tmp_path)
     with torch.no_grad():
         next(iter(trainer.trained.values()))[:] = math.nan
-    with pytest.raises(CannotTrain, match="is no number"):
+    with pytest.raises(CannotTrain, match="is not a number"):
         trainer.supervise([("a", "b")])
 
 
