@@ -191,7 +191,7 @@ def _read(tables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         return {}, [*problems, 'key profiles: it must be a table; write [profiles.NAME] and below it kind = "openai"']
     for name, table in given.items():
         place = f"[profiles.{name}]"
-        problem = _problem_of_name(name) or ("it has to be a table" if not isinstance(table, dict) else "")
+        problem = _problem_of_name(name) or ("it must be a table" if not isinstance(table, dict) else "")
         if problem:
             problems.append(f"{place}: {problem}")
             continue

@@ -218,7 +218,7 @@ async def test_retry_after_is_heeded(tmp_path, patience):
 async def test_a_server_that_asks_for_more_than_minutes_is_not_waited_for(tmp_path, patience):
     async with serving(reply(b"", "429 X", Retry_After="86400")) as wire:
         error = await failing(models(tmp_path, profile(base_url=wire.url)))
-    assert error.kind == "busy" and "asks to wait 86400 s" in error.message and not patience
+    assert error.kind == "busy" and "asks the client to wait 86400 s" in error.message and not patience
 
 
 @pytest.mark.asyncio
