@@ -274,7 +274,7 @@ def test_the_commands(tmp_path, capsys):
     small = ["--start", str(tmp_path / "begun"), "--rank", "2", "--prompts", "1", "--save-every", "1", "--quiet", "--json"]
     assert main(["train", "--rows", str(rows), "--out", out, "--steps", "1", *small]) == 2
     assert "every pair is longer" in capsys.readouterr().err
-    assert main(["merge", "--checkpoint", out, "--out", str(tmp_path / "m")]) == 2 and "is not there" in capsys.readouterr().err
+    assert main(["merge", "--checkpoint", out, "--out", str(tmp_path / "m")]) == 2 and "does not exist" in capsys.readouterr().err
     Trainer(TinyPolicy(SMALL), Config.of(steps=1, rank=2), tmp_path / "short", kind="supervised").supervise([("a", "b")])
     assert main(["merge", "--checkpoint", str(tmp_path / "short"), *small[:2], "--out", str(tmp_path / "m")]) == 0
     assert TinyPolicy.load(tmp_path / "m").size == SMALL
