@@ -37,10 +37,10 @@ def add_answer(commands: Subcommands) -> None:
     answered = commands.add_parser(
         "answer",
         help="reply to a request that a run left (solve --when-asked pause), from standard input",
-        description="Without REQUEST: what waits. A reply that is empty, cut off, for another request, or a second one is refused; nothing is lost.",
+        description="Without REQUEST: list pending requests. A reply that is empty, truncated, for another request, or a second one is refused.",
     )
     answered.add_argument("directory", type=Path, metavar="DIR", help="the run's directory (solve --out)")
-    answered.add_argument("request", nargs="?", metavar="REQUEST", help="its name, as the pause says it, or its file")
+    answered.add_argument("request", nargs="?", metavar="REQUEST", help="its name, as shown by the pause, or its file")
     answered.set_defaults(act=lambda args: act(args.directory, args.request))
 
 
@@ -67,7 +67,7 @@ async def answer(directory: Path, request: str, text: str) -> Waiting:
     """Put a reply next to its request. Raises `Unusable` with an explanation, and writes nothing, if the text cannot be the reply."""
     events = await FileJournal(directory, owner=False).load()
     if project(events).state == "finished":
-        raise Unusable("this run has finished: no request of it waits for a reply")
+        raise Unusable("this run has finished: none of its requests waits for a reply")
     waiting = await waiting_in(directory, events)
     wanted = plain(request)
     found = next((one for one in waiting if name_of(one) == wanted), None)
@@ -78,7 +78,7 @@ async def answer(directory: Path, request: str, text: str) -> Waiting:
     try:
         await FileMailbox(directory / REQUESTS, directory).answer(found.id, text)
     except NotWaiting:
-        raise Unusable(f"{wanted} has a reply already; a second one is not taken") from None
+        raise Unusable(f"{wanted} already has a reply; a second one is not accepted") from None
     return found
 
 
@@ -107,9 +107,9 @@ def why_not_waiting(directory: Path, events: list[Event], wanted: str, waiting: 
         return f"there is no request {wanted} in {directory}; waiting: {there}"
     asked = Waiting.model_validate_json(files[0].read_bytes())
     if any((done := event.of(LlmCompleted)) is not None and done.key == asked.key for event in events):
-        return f"{wanted} is stale: the run has its answer and has gone on; waiting: {there}"
+        return f"{wanted} is stale: the run has its answer and has continued; waiting: {there}"
     if any(files[0].with_name(wanted + end).exists() for end in (".reply.md", ".reply.txt")):
-        return f"{wanted} has a reply already, which the run takes up with --resume; a second one is not taken"
+        return f"{wanted} already has a reply, which the run uses with --resume; a second one is not accepted"
     return f"{wanted} is stale: it was asked before this run was forked; waiting: {there}"
 
 
@@ -117,14 +117,14 @@ def amiss(waiting: Waiting, text: str) -> str:
     """Explains in one sentence why a text cannot be the reply to a request. Returns "" if it can. The run itself reports any other error and asks
     again."""
     if not text.strip():
-        return "The reply is empty: send what the model answered."
+        return "The reply is empty: send the model's answer."
     wanted = form_of(waiting)
     if said := cut_off(text, wanted):
         return said
     given = forms_in(text)
     if wanted and given and wanted not in given:
         what = " or ".join(sorted(given))
-        return f"This is a {what}, and {name_of(waiting)} asks for a {wanted} ({waiting.request.purpose}): it seems to be for another request."
+        return f"This is a {what}, and {name_of(waiting)} asks for a {wanted} ({waiting.request.purpose}): it seems to be meant for another request."
     return ""
 
 

@@ -27,19 +27,19 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
     """Add the options for all fields of `Settings`. A fork gets only the options that may change, without defaults."""
     workflows = SEARCHES if fork else WORKFLOWS
     said = " ".join(f"{name}: {workflow.sentence}" for name, workflow in workflows.items())
-    parser.add_argument("--workflow", choices=list(workflows), help=f"how programs are searched for (default: {DEFAULT}). {said}".replace("%", "%%"))
+    parser.add_argument("--workflow", choices=list(workflows), help=f"how to search for programs (default: {DEFAULT}). {said}".replace("%", "%%"))
     parser.add_argument("--llm", metavar="PROFILE", help='one profile for all three roles; "built-in" is the compiler (default)')
     for role, what in (("planner", "makes the plan"), ("coder", "writes the programs"), ("judge", "diagnoses what was measured")):
         parser.add_argument(f"--{role}", metavar="PROFILE", help=f"who {what}")
     parser.add_argument(
-        "--coder-mode", choices=get_args(Settings.model_fields["coder_mode"].annotation), help="of a model: one agent, or two that share the work"
+        "--coder-mode", choices=get_args(Settings.model_fields["coder_mode"].annotation), help="for a model: one agent, or two that share the work"
     )
     parser.add_argument(
         "--first-program",
         choices=get_args(Settings.model_fields["first_program"].annotation),
-        help="of stitch with a model as coder: its own (coder, the default), or the compiler's, which the model then improves (built-in)",
+        help="for stitch with a model as coder: its own (coder, the default), or the compiler's, which the model then improves (built-in)",
     )
-    parser.add_argument("--language", choices=["cuda", "triton", "cpp"], help="of the program (default: CUDA C++ on a GPU, C++ on the CPU)")
+    parser.add_argument("--language", choices=["cuda", "triton", "cpp"], help="language of the program (default: CUDA C++ on a GPU, C++ on the CPU)")
     parser.add_argument("--target", type=float, metavar="X", help="stop at this lower bound of the speedup against eager")
     parser.add_argument(
         "--workers",
@@ -50,18 +50,18 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
     parser.add_argument(
         "--profiles",
         choices=get_args(Settings.model_fields["profiles"].annotation),
-        help="timelines of the reference and of every program that passed (all, the default), of the winner, or none: what each verdict observed is "
-        "then what the next decision is made from",
+        help="timelines of the reference and of every program that passed (all, the default), of the winner, or none, "
+        "in which case decisions are based on what each verdict observed",
     )
     parser.add_argument(
         "--winner",
         choices=get_args(Settings.model_fields["winner"].annotation),
-        help="of the programs that passed: the fastest (default), or the fastest with kernels of its own (class custom or mixed), where there is one",
+        help="the winner: the fastest program that passed (default), or the fastest with its own kernels (class custom or mixed), if any",
     )
     parser.add_argument("--review-plan", action=argparse.BooleanOptionalAction, help="wait after the first plan until a person has read it")
-    parser.add_argument("--seed", type=int, metavar="N", help="of what is drawn at random (default: 0)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of all random choices (default: 0)")
     if not fork:
-        several = "given several times: all of them, which have to be of one model; one that is named twice builds while it measures"
+        several = "given several times: all of them, which must be of one model; a device named twice builds while it measures"
         parser.add_argument("--device", action=Joined, help=f"cpu, or cuda:0 and so on (default: cpu); {several}")
         parser.add_argument("--precision", choices=get_args(Precision), help="the policy for program and baselines alike (default: fp32-strict)")
         parser.add_argument("--mode", choices=get_args(Mode), help="the model's mode (default: train, as KernelBench leaves it)")
@@ -92,7 +92,7 @@ def limits_from(args: argparse.Namespace) -> dict[str, float | None]:
     """Return the limits given on the command line; null removes a limit."""
     given = {unit: getattr(args, f"budget_{unit}") for unit in LIMITS}
     if given["candidates"] == 0:
-        raise Unusable("--budget-candidates is at least 1: a run without programs finds nothing")
+        raise Unusable("--budget-candidates must be at least 1: a run without programs finds nothing")
     return {unit: value or None for unit, value in given.items() if value is not None}
 
 
@@ -128,7 +128,7 @@ def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Set
     except ValueError as error:
         first = error.errors()[0] if hasattr(error, "errors") else None
         said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
-        raise Unusable(f"these settings are not possible: {said}") from None
+        raise Unusable(f"invalid settings: {said}") from None
     check(settings)
     return settings
 

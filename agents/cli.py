@@ -67,21 +67,19 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     solve.add_argument("tasks", nargs="+", type=Path, metavar="TASK", help="a task's source, or a folder")
-    solve.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are written")
+    solve.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the runs")
     add_settings(solve)
     solve.add_argument("--program", type=Path, metavar="FILE", help=f"a program with ModelNew, for --workflow {OWN_PROGRAM.name}")
-    solve.add_argument("--documents", type=Path, metavar="DIR", help="text and Markdown that a diagnosis may look up and cites")
+    solve.add_argument("--documents", type=Path, metavar="DIR", help="text and Markdown that a diagnosis may look up and cite")
     solve.add_argument("--learn-from", type=Path, metavar="DIR", help="finished runs whose confirmed improvements may inspire this one")
-    waiting = "where a model does not answer, or a plan is to be read: end the process with the run paused (default), or wait for `resume`"
-    kept = "what runs on this device left: promises that strategies kept, numbers that kernels were tuned to (default: experience in --data-dir)"
+    waiting = "if a model does not answer, or a plan waits for review: end the process with the run paused (default), or wait for `resume`"
+    kept = "experience of earlier runs on this device: promises that strategies kept, tuned numbers of kernels (default: experience in --data-dir)"
     solve.add_argument("--experience", type=Path, metavar="DIR", help=kept)
-    solve.add_argument("--no-experience", action="store_true", help="begin without it, and leave nothing")
+    solve.add_argument("--no-experience", action="store_true", help="start without it, and record nothing")
     solve.add_argument("--on-model-failure", choices=["stop", "wait"], default="stop", help=waiting)
-    asked = (
-        "where a request waits for a person's reply: wait with it (default), or leave it in DIR/requests, give the device back and end with code 5"
-    )
+    asked = "if a request waits for a person's reply: wait (default), or leave it in DIR/requests, give the device back and exit with code 5"
     solve.add_argument("--when-asked", choices=["wait", "pause"], help=asked)
-    solve.add_argument("--resume", action="store_true", help="continue what was interrupted in --out; finished runs are left as they are")
+    solve.add_argument("--resume", action="store_true", help="continue interrupted runs in --out; finished runs do not change")
     solve.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache (default: stitchwork in the user's cache folder)")
     solve.add_argument("--json", action="store_true", help="print the summaries as JSON instead of the table")
     solve.add_argument("--quiet", action="store_true", help="no progress on stderr")
@@ -163,7 +161,7 @@ async def devices_for(args: argparse.Namespace, folders: Iterable[Path]) -> str:
         if args.device is None:
             return device
         if args.device.partition(":")[0] != device.partition(":")[0]:
-            raise Unusable(f"{folder} holds a run on {device}: it cannot go on on {args.device}. Leave --device out, or name one of that kind")
+            raise Unusable(f"{folder} holds a run on {device}: it cannot continue on {args.device}. Leave --device out, or name one of that kind")
     return devices_from(args)
 
 

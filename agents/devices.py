@@ -78,7 +78,7 @@ class Devices:
         models = {name: environment.device_model for name, environment in zip(self.names, found, strict=True)}
         if len(set(models.values())) > 1:
             said = ", ".join(f"{name} is {model}" for name, model in models.items())
-            raise OSError(f"the devices of a run are of one model, for others are not comparable: {said}")
+            raise OSError(f"the devices of a run must be of one model, since others are not comparable: {said}")
         return found[0]
 
 

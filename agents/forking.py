@@ -84,7 +84,7 @@ def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: 
     before = settings_of(events[:cut])
     for name in FIXED:
         if getattr(settings, name) != getattr(before, name):
-            raise ForkRefused(f"a fork cannot change the {name}: what was measured would not hold any more. Submit a new run instead")
+            raise ForkRefused(f"a fork cannot change the {name}: earlier measurements would no longer be valid. Submit a new run instead")
     if not (searches(settings.workflow) and searches(before.workflow)):
         raise ForkRefused("a run that verifies a person's own program has nothing that other settings could change: submit a new run instead")
     if settings.workflow != before.workflow:

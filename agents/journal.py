@@ -92,7 +92,7 @@ def _artefacts(folder: Path) -> Iterator[tuple[str, bytes]]:
             continue
         data = path.read_bytes()
         if sha256(data) != path.name:
-            raise TraceDamaged(f"artefact {path.name} does not have the content that its name says")
+            raise TraceDamaged(f"artefact {path.name} does not have the content that its name states")
         yield path.name, data
 
 

@@ -1,6 +1,6 @@
 """Notes that the built-in compiler follows. It does not read prose: a line of a note is an order in one of three forms, or it has no effect.
 
-    skip cuda-graph, row-cache        these strategies are not tried from here on
+    skip cuda-graph, row-cache        these strategies are no longer tried from here on
     only try block-size               no strategy but these is tried from here on
     allow row-cache    /  allow all   takes back what was skipped, and an "only" along with it
 
@@ -47,7 +47,7 @@ class Orders:
         """Applies the order and returns a description of what applies from now on."""
         if order.verb == "skip":
             self.skipped |= set(order.names)
-            return f"{listed(order.names)} {'are' if len(order.names) > 1 else 'is'} not tried from here on"
+            return f"{listed(order.names)} {'are' if len(order.names) > 1 else 'is'} no longer tried from here on"
         if order.verb == "only":
             self.only = frozenset(order.names)
             self.skipped -= self.only
@@ -106,7 +106,7 @@ def _lines(text: str) -> Iterator[str]:
 def _read(line: str) -> Order:
     match = _ORDER.match(line)
     if match is None:
-        raise NotAnOrder(f"the built-in compiler reads no prose. It obeys {FORMS}; a model as the role reads everything")
+        raise NotAnOrder(f"the built-in compiler does not read prose. It obeys {FORMS}; a model as the role reads everything")
     verb, names = match[1].lower(), [name.strip("`\"'") for name in _BETWEEN.split(match[2]) if name.strip("`\"'")]
     if verb == "allow" and [name.lower() for name in names] in (["all"], ["everything"]):
         return Order(verb, ())
@@ -115,7 +115,7 @@ def _read(line: str) -> Order:
     if unknown is not None or not names:
         near = difflib.get_close_matches((unknown or "").lower(), catalogue, n=3)
         meant = f"did you mean {' or '.join(near)}?" if near else "the page of strategies lists them"
-        raise NotAnOrder(f"there is no strategy {(unknown or '')[:60]!r}; {meant} The built-in compiler reads no prose, it obeys {FORMS}")
+        raise NotAnOrder(f"there is no strategy {(unknown or '')[:60]!r}; {meant} The built-in compiler does not read prose, it obeys {FORMS}")
     return Order(verb, tuple(dict.fromkeys(names)))
 
 

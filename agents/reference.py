@@ -124,7 +124,7 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
 
 def script() -> str:
     """Returns the module with the types; no page loads it."""
-    lines = [f"// What events say, as types for editors. Made from agents/payloads.py by `{COMMAND}`: do not edit it.", ""]
+    lines = [f"// Payloads of events, as types for editors. Generated from agents/payloads.py by `{COMMAND}`: do not edit it.", ""]
     for model in [*parts(), *PAYLOADS.values()]:
         lines += ["/**", *(f" * {line}".rstrip() for line in docstring(model).splitlines()), f" * @typedef {{Object}} {model.__name__}"]
         for one in fields_of(model):
@@ -134,7 +134,7 @@ def script() -> str:
     kinds = [f' *   "{kind}": {payload.__name__},' for kind, payload in PAYLOADS.items()]
     lines += ["/**", " * @typedef {{", *kinds, " * }} Payloads", " */", ""]
     folder = "(state: any, event: any, payload: Payloads[K], changes: any) => void"
-    lines += [f"/** @typedef {{{{ [K in keyof Payloads]?: {folder} }}}} Folders what each kind of event does to the state */", "", "export {};"]
+    lines += [f"/** @typedef {{{{ [K in keyof Payloads]?: {folder} }}}} Folders how each kind of event changes the state */", "", "export {};"]
     return "\n".join(lines) + "\n"
 
 

@@ -69,9 +69,9 @@ async def replay(recorded: Journal, roles: Roles | None = None) -> Outcome:
     """
     events = await recorded.load()
     if not events or events[0].kind != RunStarted.kind:
-        raise NotReplayable("the trace does not begin with run.started: there is nothing to play")
+        raise NotReplayable("the trace does not begin with run.started: there is nothing to replay")
     if any(event.kind == RunForked.kind for event in events):
-        raise NotReplayable("this run is a fork: it began as another one, which can be played again itself")
+        raise NotReplayable("this run is a fork: it began as another run, which can be replayed itself")
     started = events[0].of(RunStarted)
     assert started is not None
     journal = MemoryJournal(recorded.run)
@@ -106,7 +106,7 @@ def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> st
     for was in ordered(recorded):
         place = f"event {was.seq}, {was.kind} in {was.span or 'the run'}"
         if not spans[was.span]:
-            return f"{place}: the replay does not come to it"
+            return f"{place}: the replay does not reach it"
         now = spans[was.span].popleft()
         if now.kind != was.kind:
             return f"{place}: the replay is at {now.kind}"
@@ -116,7 +116,7 @@ def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> st
                 return f"{place}: {name} was {_show(old)} and is {_show(new)}"
     left = [queue[0] for queue in spans.values() if queue]
     if left and recorded[-1].kind == RunFinished.kind:
-        return f"the replay goes on where the recorded run had ended: {left[0].kind} in {left[0].span or 'the run'}"
+        return f"the replay continues after the recorded run had ended: {left[0].kind} in {left[0].span or 'the run'}"
     return ""
 
 
@@ -173,7 +173,7 @@ class RecordedModels:
             self.problem = self.problem or (missing if self._whole else "")  # the recording was interrupted, so the missing reply is not an error
             raise ModelFailure("configuration", missing, HINT, attempts=0)
         if fingerprint(exchange.request) != fingerprint(request):
-            self.problem = f"{request.purpose or 'a request'} at {key} is another one now: {difference(request, exchange)}"
+            self.problem = f"{request.purpose or 'a request'} at {key} is different now: {difference(request, exchange)}"
             raise ModelFailure("configuration", self.problem, HINT, attempts=0)
         await self._turns.wait(seq)
         await on_delta(Delta(text=exchange.reply.text))

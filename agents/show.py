@@ -139,11 +139,11 @@ def cost_of(summaries: Sequence[Summary]) -> str:
     tokens = sum(row.input_tokens + row.output_tokens for row in rows)
     about = "~" if any(row.estimated for row in rows) else ""
     dollars = [row.dollars for row in rows if row.dollars is not None]
-    price = f", {about}${sum(dollars):.4g}" if dollars and len(dollars) == len(rows) else ", no price is known"
+    price = f", {about}${sum(dollars):.4g}" if dollars and len(dollars) == len(rows) else ", price unknown"
     missing = ", some exchanges not counted" if any(row.uncounted for row in rows) else ""
     if not solved:
-        return f"cost: {about}{tokens:,} tokens{price}{missing}; nothing is solved yet"
-    each = f", {about}${sum(dollars) / solved:.4g}" if dollars and len(dollars) == len(rows) else ", no price is known"
+        return f"cost: {about}{tokens:,} tokens{price}{missing}; nothing solved yet"
+    each = f", {about}${sum(dollars) / solved:.4g}" if dollars and len(dollars) == len(rows) else ", price unknown"
     return f"cost per solved task: {about}{tokens / solved:,.0f} tokens{each}{missing} ({solved} of {len(summaries)} solved)"
 
 

@@ -49,7 +49,7 @@ def check(events: Sequence[Event], *more: Callable[[Event], object]) -> Summary:
     """Returns the summary that results from the events. `more`: further checks to run on each event. Raises `TraceDamaged` and names the line."""
     summary = Summary()
     for event in events:
-        with told(f"line {event.seq} of {TRACE}: this is not what {event.kind} says"):
+        with told(f"line {event.seq} of {TRACE}: this does not match {event.kind} says"):
             _plain(event)
             event.body.written()  # also for kinds of events from which no row is made
             apply(summary, event)
@@ -68,7 +68,7 @@ def _plain(event: Event) -> None:
         raise ValueError(f"more than {DEEPEST} lists and objects within each other")
     encode(event.payload)
     if any(UNSTORABLE.search(text) or len(text) > LONGEST for text in (event.span, event.parent, event.run)):
-        raise ValueError("a name that no database keeps")
+        raise ValueError("a name that no database can store")
 
 
 def _deep(value: object) -> int:

@@ -33,38 +33,38 @@ def add_commands(commands: Subcommands) -> None:
     note = commands.add_parser(
         "note",
         help="send a note to an agent: it goes into that role's next prompt, once",
-        description=f"A role that a model plays reads any note. One that the built-in compiler plays reads no prose; it obeys {orders.FORMS}.",
+        description=f"A role that a model plays reads any note. The built-in compiler does not read prose; it obeys {orders.FORMS}.",
     )
     note.add_argument("directory", type=Path, metavar="DIR")
     note.add_argument("text", metavar="TEXT")
     note.add_argument("--to", choices=TO, default="all", help="default: all, each once")
     note.set_defaults(act=lambda args: asyncio.run(send_note(args.directory, args.text, args.to)))
 
-    plan = commands.add_parser("plan", help="print the plan as JSON, or put an edited one in its place before coding")
+    plan = commands.add_parser("plan", help="print the plan as JSON, or replace it with an edited one before coding")
     plan.add_argument("directory", type=Path, metavar="DIR")
     plan.add_argument("--edit", type=Path, metavar="FILE", help="JSON with `summary` and `steps`, as this command prints it")
     plan.set_defaults(act=lambda args: asyncio.run(edit_plan(args.directory, args.edit)))
 
-    more = commands.add_parser("raise-budget", help="raise limits of a run that goes on; one that has ended is continued by `fork --at refusal`")
+    more = commands.add_parser("raise-budget", help="raise limits of a running run; continue an ended one with `fork --at refusal`")
     more.add_argument("directory", type=Path, metavar="DIR")
     add_limits(more, defaults=False)
     more.set_defaults(act=lambda args: asyncio.run(ask(args.directory, "raise-budget", limits=some(limits_from(args)))))
 
     fork = commands.add_parser(
         "fork",
-        help="begin a new run with the events of another, up to one of them, and other settings from there on",
-        description="Settings that are not given stay as they were. Continue the new run with `solve` and --resume.",
+        help="start a new run with the events of another up to one of them, and other settings from there on",
+        description="Settings that are not given stay unchanged. Continue the new run with `solve` and --resume.",
     )
     fork.add_argument("directory", type=Path, metavar="DIR")
     fork.add_argument("--at", required=True, metavar="SEQ", help=f'an event\'s number; "{REFUSED}": where the budget first refused a call')
-    fork.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the new run is written")
+    fork.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the new run")
     add_settings(fork, fork=True)
     fork.set_defaults(act=fork_run)
 
 
 def some(limits: dict[str, Any]) -> dict[str, Any]:
     if not limits:
-        raise Unusable("say which limit, such as --budget-calls 40")
+        raise Unusable("name a limit, such as --budget-calls 40")
     return limits
 
 
@@ -72,7 +72,7 @@ async def ask(directory: Path, action: str, **arguments: Any) -> int:
     journal, events = await opened(directory)
     await journal.append([control(action, **arguments)])
     if action == "resume" and project(events).state == "paused":
-        print("agents: a process that waits at this run goes on; where there is none, continue it with solve and --resume", file=sys.stderr)
+        print("agents: a process that waits for this run continues; if there is none, continue the run with solve and --resume", file=sys.stderr)
     return 0
 
 
@@ -101,7 +101,7 @@ async def edit_plan(directory: Path, file: Path | None) -> int:
         print(json.dumps(summary.plan.written(), indent=1, ensure_ascii=False))
         return 0
     if summary.candidates:
-        raise Unusable("the programs follow the plan already: fork the run at the plan (`fork --at SEQ --review-plan`), then edit it there")
+        raise Unusable("the programs already follow the plan: fork the run at the plan (`fork --at SEQ --review-plan`), then edit it there")
     try:
         edited = edited_plan(summary.plan.written(), json.loads(file.read_text()))
         await journal.append([NewEvent.of(PlanEdited.model_validate({**edited, "by": BY}), agent="person")])
@@ -117,7 +117,7 @@ async def opened(directory: Path, *, finished: bool = False) -> tuple[FileJourna
     journal = FileJournal(directory, owner=False)
     events = await journal.load()
     if not finished and project(events).state == "finished":
-        raise Unusable("this run has finished; `fork` begins a new one from any of its events")
+        raise Unusable("this run has finished; `fork` starts a new one from any of its events")
     return journal, events
 
 
@@ -144,7 +144,7 @@ def _seq(at: str, events: list[Event]) -> int:
     if at == REFUSED:
         found = forking.refusal(events)
         if found is None:
-            raise Unusable("the budget never refused this run anything: name an event")
+            raise Unusable("the budget never refused a call of this run: name an event")
         return found
     if not at.isdigit():
         raise Unusable(f'--at is the number of an event, or "{REFUSED}"; {at!r} is neither')

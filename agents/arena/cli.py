@@ -41,16 +41,16 @@ def add_commands(commands: Subcommands) -> None:
     )
     arena.add_argument("--suite", nargs="+", required=True, metavar="WHAT", help="tasks (files, folders), or landscape:FILE")
     arena.add_argument("--workflows", default=",".join(SEARCHES), metavar="A,B", help=f"of {', '.join(SEARCHES)} (default: all)")
-    arena.add_argument("--llm", metavar="PROFILE", help='who plays all roles: a profile, "built-in" (default), or "landscape" on a landscape')
-    arena.add_argument("--quality", default="middling", metavar="Q", help="of the played model: weak, middling (default), strong")
+    arena.add_argument("--llm", metavar="PROFILE", help='the model for all roles: a profile, "built-in" (default), or "landscape" on a landscape')
+    arena.add_argument("--quality", default="middling", metavar="Q", help="quality of the simulated model: weak, middling (default), strong")
     arena.add_argument("--budget", default="calls=12,candidates=12", metavar="U=N,...", help=f"of each run: {', '.join(UNITS)}; 0: no limit")
     arena.add_argument("--seeds", default="1-5", metavar="A-B", help="one, several, or a range (default: 1-5)")
     arena.add_argument("--device", default="cpu", help="cpu, or cuda:0 and so on (default: cpu)")
     arena.add_argument("--precision", default="fp32-strict", help="fp32-strict (default), tf32, bf16, fp16")
-    arena.add_argument("--learn-from", type=Path, metavar="DIR", help="finished runs that may inspire; never those of a task of this suite")
-    arena.add_argument("--workers", type=int, default=1, metavar="N", help="processes that play landscapes (default: 1)")
+    arena.add_argument("--learn-from", type=Path, metavar="DIR", help="finished runs that may inspire; never those for a task in this suite")
+    arena.add_argument("--workers", type=int, default=1, metavar="N", help="number of processes that play landscapes (default: 1)")
     arena.add_argument("--out", type=Path, required=True, metavar="DIR")
-    arena.add_argument("--resume", action="store_true", help="continue what is in --out")
+    arena.add_argument("--resume", action="store_true", help="continue the runs in --out")
     arena.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache")
     arena.add_argument("--json", action="store_true", help="print arena.json instead of the table")
     arena.set_defaults(act=act)
@@ -61,11 +61,11 @@ def act(args: argparse.Namespace) -> int:
     seeds, budget = seeds_from(args.seeds), budget_from(args.budget)
     tables = [name.partition(":")[2] for name in args.suite if name.startswith(f"{LANDSCAPE}:")]
     if tables and len(args.suite) > 1:
-        raise Unusable("a suite is tasks, or one landscape:FILE, not both")
+        raise Unusable("a suite is either tasks or one landscape:FILE, not both")
     if (tables and args.llm not in (None, LANDSCAPE)) or (not tables and args.llm == LANDSCAPE):
-        raise Unusable("--llm landscape plays tables, and only tables are played by it: --suite landscape:FILE")
+        raise Unusable("--llm landscape plays only tables, and tables need it: --suite landscape:FILE")
     if args.workers < 1:
-        raise Unusable("--workers is at least 1")
+        raise Unusable("--workers must be at least 1")
     if tables:
         return play(args, Path(tables[0]), workflows, seeds, budget)
     return asyncio.run(run(args, workflows, seeds, budget))
@@ -89,7 +89,7 @@ async def run(args: argparse.Namespace, workflows: list[str], seeds: list[int], 
         for workflow in workflows:
             check(contest.settings(workflow, seeds[0]))
     except ValueError as error:
-        raise error if isinstance(error, Unusable) else Unusable(f"these settings are not possible: {error}") from None
+        raise error if isinstance(error, Unusable) else Unusable(f"invalid settings: {error}") from None
     agree(args, contest.plain())
     begun = time.monotonic()
     client = open_verifier(args.device, args.data_dir or default_data_dir())
@@ -129,7 +129,7 @@ def play(args: argparse.Namespace, file: Path, workflows: list[str], seeds: list
         raise Unusable(str(error)) from None
     table.landscapes = [landscape for landscape in table.landscapes if 0 in landscape.status]
     if not table.landscapes:
-        raise Unusable(f"{file} holds no program that passed: measure it first")
+        raise Unusable(f"{file} has no program that passed: measure it first")
     limits = {unit: value for unit, value in budget.model_dump().items() if value is not None}
     tasks = {landscape.name: landscape.measured for landscape in table.landscapes}
     agree(args, {"landscape": tasks, "workflows": workflows, "seeds": seeds, "quality": args.quality, "budget": limits})

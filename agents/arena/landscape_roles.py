@@ -205,7 +205,7 @@ class LandscapeVerifier(Player):
         point = self.point_of(best)
         diagnosis = self.diagnosed(best)
         if diagnosis.bottleneck == "none":
-            return Advice(diagnosis, "stop", "At 95 % of the floor or better: nothing is left that would pay.")
+            return Advice(diagnosis, "stop", "At 95 % of the floor or better: no worthwhile gain is left.")
         move = self.change(point, diagnosis.bottleneck, {self.point_of(a) for a in situation.attempts})
         if move is None:
             return Advice(diagnosis, "stop", "Every change of one choice has been tried.")

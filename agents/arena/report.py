@@ -89,7 +89,7 @@ def of_plays(
         "why": said,
         "seconds": round(seconds, 1),
     }
-    warning = "" if table.kind == "measured" else "**The table is synthetic: made up, not measured. Nothing here is a result.**\n\n"
+    warning = "" if table.kind == "measured" else "**The table is synthetic, not measured. Nothing here is a result.**\n\n"
     measured = f"{len(tasks)} tasks with {programs:,} programs, {table.kind} on {table.device.get('device_name', '?')}"
     under = ", ".join(f"{value:g} {unit}" for unit, value in budget.items() if value is not None)
     lines = [
@@ -100,7 +100,7 @@ def of_plays(
         "",
         markdown(PLAYED_HEAD, [played_cells(name, values) for name, values in figures.items()]),
         "",
-        "Regret: how far the program that a run ends with falls short of the speed of the table's fastest. Programs and calls until then: the median "
+        "Regret: how far a run's final program falls short of the speed of the table's fastest program. Programs and calls until then: the median "
         'over all plays; "-" where most never come within 5 %.',
         "",
         markdown(HEAD, cells(found)),
@@ -112,7 +112,7 @@ def of_plays(
         "",
         said,
         "",
-        "## Regret after so many programs",
+        "## Regret by number of programs",
         "",
         markdown(*regret_table(figures)),
         "",

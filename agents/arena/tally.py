@@ -144,7 +144,7 @@ def _difference(best: str, a: dict[str, Any], second: str, b: dict[str, Any]) ->
     gained = f"{100 * a['gains_a_program']:.0f} % of the programs of {best} were the fastest so far, {100 * b['gains_a_program']:.0f} % of {second}'s"
     failed = f"{100 * a['failed_programs']:.0f} % against {100 * b['failed_programs']:.0f} % were not right"
     halfway = [100 * side["mean_regret_by_program"][middle] for side in (a, b)]
-    return f"{gained}; {failed}; after {middle} programs they stood {halfway[0]:.1f} % and {halfway[1]:.1f} % short of the best."
+    return f"{gained}; {failed}; after {middle} programs they were {halfway[0]:.1f} % and {halfway[1]:.1f} % short of the best."
 
 
 def _brief(name: str, tally: Tally, figures: dict[str, Any]) -> str:

@@ -50,7 +50,7 @@ _ALL = (
     Limit("candidates", "programs", "program", "Programs proposed.", usual=8, most=1000, whole=True),
     Limit("calls", "model calls", "model call", "Calls of language models.", usual=None, most=100_000, whole=True),
     Limit("tokens", "tokens", "token", "Tokens of language models.", usual=None, most=10**9, whole=True),
-    Limit("dollars", "dollars", "dollar", "What language models may cost, by the prices of the profiles.", usual=None, most=100_000),
+    Limit("dollars", "dollars", "dollar", "Maximum cost of language models, by the prices of the profiles.", usual=None, most=100_000),
     Limit("verifier_seconds", "seconds of verifier time", "second of verifier time", "Time on a verifier in seconds.", usual=600.0, most=DAY),
     Limit("seconds", "seconds", "second", "Time from start to end in seconds, pauses left out.", usual=1800.0, most=DAY),
 )

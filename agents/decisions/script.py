@@ -180,14 +180,14 @@ class _Work:
             while place in above and place not in seen:
                 seen.add(place)
                 place = above[place]
-            why = "hangs on itself by a circle of parents" if place in seen else f"hangs on {place!r}, which was left out"
+            why = "descends from itself through a cycle of parents" if place in seen else f"descends from {place!r}, which was left out"
             self.found.left_out.append(f"ops[{at}] ({operation.op}): it {why}.")
 
     # the four operations
 
     def add(self, at: int, operation: Add) -> None:
         if operation.id in self.tree.nodes or operation.id in self.ids:
-            raise Refused(f"there is a node {operation.id!r} already: leave `id` out, or take another name.")
+            raise Refused(f"there is already a node {operation.id!r}: leave `id` out, or take another name.")
         parent = self.place(operation.parent)
         self.room(1)
         node = self.new(at, parent, operation)
@@ -198,7 +198,7 @@ class _Work:
         node = self.open_node(operation.node)
         parent = self.place(operation.parent) if operation.parent is not None else node.parent
         if parent == node.id or any(below.id == parent for below in self.tree.below(node.id)):
-            raise Refused(f"{node.id} would hang below itself.")
+            raise Refused(f"{node.id} would become its own descendant.")
         self.unknown_yet(operation, parent, node.id)
         node.parent = parent
         self.state(at, node, operation)

@@ -53,7 +53,7 @@ class View:
         spare = len(self.tree.open) + count - MOST_OPEN
         leaves = [node for node in self.tree.open if not self.tree.children(node.id)]
         worst = sorted(leaves, key=lambda node: (self.value(node), -node.number))[: max(spare, 0)]
-        return [Drop(op="drop", node=node.id, reason="others are believed to reach more") for node in worst]
+        return [Drop(op="drop", node=node.id, reason="others are expected to reach more") for node in worst]
 
 
 def interval(belief: Belief) -> Interval:

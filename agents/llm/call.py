@@ -68,7 +68,7 @@ class Call:
         except TimeoutError:
             if not patience.expired():
                 raise
-            raise broken(f"no whole reply within {limits.total_seconds:g} s") from None
+            raise broken(f"no complete reply within {limits.total_seconds:g} s") from None
         except httpx.ConnectTimeout:
             raise broken(f"no connection to {server_of(self.server.profile.base_url)} within {limits.connect_seconds:g} s") from None
         except httpx.TimeoutException:
@@ -109,7 +109,7 @@ class Call:
         elif body.kind == "page":
             title = title_of(body.held.decode(errors="replace"))
             named = f" titled {shorten(title)!r}" if title else ""
-            raise Fault("protocol", f"the server answers with a page for people{named}", "look at base_url: most servers want it to end with /v1")
+            raise Fault("protocol", f"the server answers with a web page{named}", "check base_url: most servers want it to end with /v1")
         await self._pass(self.answer.close())
 
     async def _pieces(self, response: httpx.Response) -> AsyncGenerator[bytes]:
@@ -217,7 +217,7 @@ def _of_transport(error: httpx.HTTPError, where: str) -> Fault:
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return Fault("unreachable", f"the server's certificate is not trusted: {said}", "set SSL_CERT_FILE to your authority's certificate")
     if isinstance(error, httpx.ConnectError):
-        return Fault("unreachable", f"no connection to {where}: {said}", "look whether the server runs and base_url is right", again=True)
+        return Fault("unreachable", f"no connection to {where}: {said}", "check that the server runs and base_url is correct", again=True)
     return broken(f"the connection broke: {said}")
 
 
@@ -251,7 +251,7 @@ def _object(body: bytes, secret: str | None) -> Mapping[str, Any]:
     try:
         found = json.loads(text.replace(secret, "[key]") if secret else text)
     except ValueError:
-        raise broken("the answer is not whole JSON") from None
+        raise broken("the answer is not complete JSON") from None
     if not isinstance(found, Mapping):
         raise Fault("protocol", "the answer is a list, not an object", "look at base_url in the profile")
     return found

@@ -113,14 +113,14 @@ class Cassette:
 
     def missing(self, profile: str, request: Request) -> ModelFailure:
         """Return the failure for a request that is not in the recording; its message shows how the nearest recorded request differs."""
-        hint = "record it anew (record = ... in the cassette's profile), or run the version of the program that recorded it"
+        hint = "record it again (record = ... in the cassette's profile), or run the version of the program that recorded it"
         equal = self._by_request.get(fingerprint(request), [])
         if equal:
-            said = f"it was asked more often than the {len(equal)} times that are recorded"
+            said = f"it was requested more often than the {len(equal)} times that are recorded"
         elif not self.exchanges:
             said = "the recording is empty"
         else:
-            said = "of those that are, the nearest: " + difference(request, nearest(request, self.exchanges))
+            said = "the nearest recorded one: " + difference(request, nearest(request, self.exchanges))
         purpose = request.purpose or "a request"
         return ModelFailure("configuration", f"profile {profile}: {purpose} is not in the recording {self.path.name}: {said}", hint)
 
@@ -143,7 +143,7 @@ def read_cassette(path: Path) -> list[Exchange]:
             found = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, found["loc"])) or "the line"
             message = f"line {number} of the recording {path} is not an exchange: {place}: {found['msg']}"
-            raise ModelFailure("configuration", message, "take that line out, or record anew") from None
+            raise ModelFailure("configuration", message, "remove that line, or record again") from None
         if exchange.v != VERSION:
             message = f"line {number} of the recording {path} is of version {exchange.v}, not {VERSION}"
             raise ModelFailure("configuration", message, "record anew")

@@ -88,10 +88,10 @@ async def _ask(server: Server) -> Trial:
     )  # fmt: skip
     if answer.finish is None:
         trial.ok = False
-        trial.failure = Failure(kind="unreachable", message="the stream ended without a finish reason", hint="a proxy may cut long answers off")
+        trial.failure = Failure(kind="unreachable", message="the stream ended without a finish reason", hint="a proxy may cut off long answers")
     elif not answer.text.strip():
         trial.ok = False
-        trial.failure = Failure(kind="protocol", message="the reply is empty", hint="look at model and body in the profile")
+        trial.failure = Failure(kind="protocol", message="the reply is empty", hint="check model and body in the profile")
     return trial
 
 
@@ -117,7 +117,7 @@ def _lines(trial: Trial) -> list[str]:
         lines.append(f"  {trial.note}")
     if trial.seconds is not None:
         first = f"first token after {trial.first_seconds:.2f} s, " if trial.first_seconds is not None else ""
-        lines.append(f"  {first}whole after {trial.seconds:.2f} s; {'streams' if trial.streamed else 'does not stream'}")
+        lines.append(f"  {first}complete after {trial.seconds:.2f} s; {'streams' if trial.streamed else 'does not stream'}")
         lines.append(f"  {'sends its reasoning' if trial.reasoning else 'sends no reasoning'}; finish: {trial.finish}; said {trial.text!r}")
         lines.append(f"  {_usage(trial)}")
     if trial.failure is not None:
@@ -130,7 +130,7 @@ def _lines(trial: Trial) -> list[str]:
 def _usage(trial: Trial) -> str:
     usage = trial.usage
     if usage is None:
-        return "usage: the server does not say, so tokens and cost will be estimates"
+        return "usage: not reported by the server, so tokens and cost will be estimates"
     cached = f" ({usage.cached_tokens} from its cache)" if usage.cached_tokens else ""
     thought = f" ({usage.reasoning_tokens} of reasoning)" if usage.reasoning_tokens else ""
     cost = f"${trial.dollars:.6f}" if trial.dollars is not None else "unknown: the profile has no prices"

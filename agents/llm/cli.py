@@ -21,8 +21,7 @@ from agents.llm.models import Models, open_models
 from agents.llm.profiles import ServerProfile
 
 FAILED, USAGE = 1, 2
-CHECK_EPILOG = """exit codes:
-  0  every profile that was tried works    1  one does not    2  no profiles, a file that cannot be used, or an unknown name"""
+CHECK_EPILOG = """exit codes: 0 every tested profile works    1  one does not    2  no profiles, a file that cannot be used, or an unknown name"""
 
 REPLAY_EPILOG = """exit codes:
   0  the same, event for event    1  it differs; the first difference is shown    2  not a run that can be replayed"""
@@ -30,7 +29,7 @@ REPLAY_EPILOG = """exit codes:
 
 def add_commands(commands: Subcommands) -> None:
     """Adds the subcommands. Each sets `act`, a function that takes the arguments and returns the exit code."""
-    llm = commands.add_parser("llm", help="language models: list the profiles, try one").add_subparsers(dest="what", required=True)
+    llm = commands.add_parser("llm", help="language models: list the profiles, test one").add_subparsers(dest="what", required=True)
     listed = llm.add_parser("list", help="the profiles of STITCHWORK_LLM_PROFILES, or of DATA_DIR/llm.toml")
     listed.add_argument("--json", action="store_true")
     listed.set_defaults(act=lambda args: show_list(as_json=args.json))

@@ -39,7 +39,7 @@ class Fault(Exception):
 
 def broken(message: str) -> Fault:
     """Returns the fault for a stream or connection that ended too early, where only time was lost."""
-    return Fault("unreachable", message, "look whether the server is up and reachable from here", again=True)
+    return Fault("unreachable", message, "check that the server is up and reachable from here", again=True)
 
 
 def of_status(status: int, error: Mapping[str, Any] | str, headers: Mapping[str, str], key_env: str | None) -> Fault:
@@ -53,17 +53,17 @@ def of_status(status: int, error: Mapping[str, Any] | str, headers: Mapping[str,
         return Fault("refused", said, "the account has no credit left: add some, then resume", status=status)
     if status in (401, 403):
         where = f"the environment variable {key_env}" if key_env else "api_key_env, which the profile does not have"
-        return Fault("refused", said, f"look at the key in {where}", status=status)
+        return Fault("refused", said, f"check the key in {where}", status=status)
     if status == 404:
-        return Fault("refused", said, "look at base_url and model in the profile", status=status)
+        return Fault("refused", said, "check base_url and model in the profile", status=status)
     if 300 <= status < 400:
         target = headers.get("location", "")[:200]
-        return Fault("refused", f"HTTP {status}: the server sends us to {target or 'another address'}", "set base_url to where it is", status=status)
+        return Fault("refused", f"HTTP {status}: the server redirects to {target or 'another address'}", "set base_url to it", status=status)
     if status in AGAIN or status >= 500:
         kind: FailureKind = "busy" if status in BUSY else "unreachable"
-        hint = "wait and resume, or lower the profile's limits" if kind == "busy" else "the server is in trouble: resume later"
+        hint = "wait and resume, or lower the profile's limits" if kind == "busy" else "the server has a problem: resume later"
         return Fault(kind, said, hint, again=True, wait=retry_after(headers), status=status)
-    return Fault("refused", said, "the server does not take this request: look at model and body in the profile", status=status)
+    return Fault("refused", said, "the server rejects this request: check model and body in the profile", status=status)
 
 
 def _meant(status: int, words: str, code: str) -> int:

@@ -128,7 +128,7 @@ class FileMailbox:
     async def answer(self, id: str, text: str) -> None:
         path = self._path(id)
         if not path.with_name(path.name + ".json").exists() or self._reply_file(id) is not None:
-            raise NotWaiting(f"{id} does not wait for a reply any more")
+            raise NotWaiting(f"{id} no longer waits for a reply")
         _write(path.with_name(path.name + REPLY_ENDS[0]), text)
 
     async def reply(self, id: str) -> str | None:
@@ -186,7 +186,7 @@ def page_of(waiting: Waiting) -> str:
     prompt = "\n\n".join(m.content if m.role != "assistant" else f"(the reply before)\n\n{m.content}" for m in waiting.request.messages)
     return (
         f"<!-- {waiting.request.purpose or 'a request'} of run {waiting.run}, {waiting.key}. Copy what is below this line into a chat,\n"
-        f"     and put the whole reply into {name}{REPLY_ENDS[0]} beside this file. -->\n\n{prompt}\n"
+        f"     and put the whole reply into {name}{REPLY_ENDS[0]} next to this file. -->\n\n{prompt}\n"
     )
 
 

@@ -136,7 +136,7 @@ class Models:
         if self.problem:
             raise ModelFailure("configuration", f"the profiles cannot be used: {self.problem}", "mend the file, then resume", attempts=0)
         if self.file is None:
-            hint = "write llm.toml into DATA_DIR (docs/how-to/language-models.md), or set STITCHWORK_LLM_PROFILES to where it is"
+            hint = "write llm.toml into DATA_DIR (docs/how-to/language-models.md), or set STITCHWORK_LLM_PROFILES to its path"
             raise ModelFailure("configuration", f"there is no profile {name}: no model is configured here", hint, attempts=0)
         names = ", ".join(sorted(self.profiles())) or "none"
         hint = f"add [profiles.{name}] to {self.file}, or choose another model"

@@ -82,7 +82,7 @@ class OpenAI:
     def whole(self, data: Mapping[str, Any], answer: Answer) -> list[Delta]:
         if not isinstance(data.get("choices"), list) or not data["choices"]:
             self._refuse_errors(data)
-            raise Fault("protocol", "the answer has no choices", "look whether base_url is that of an OpenAI-compatible server")
+            raise Fault("protocol", "the answer has no choices", "check that base_url is that of an OpenAI-compatible server")
         return self._chunk(data, answer, "message")
 
     def _refuse_errors(self, data: Mapping[str, Any]) -> None:
@@ -110,7 +110,7 @@ class OpenAI:
                 deltas += _content(said.get("refusal"), answer)
             reason = choice.get("finish_reason")
             if reason in BROKEN_OFF:
-                raise broken(f"the server broke the reply off (finish_reason {reason!r})")
+                raise broken(f"the server aborted the reply (finish_reason {reason!r})")
             if isinstance(reason, str) and reason:
                 answer.finish = "filter" if isinstance(said, Mapping) and said.get("refusal") else FINISH.get(reason, "other")
         return deltas
@@ -140,7 +140,7 @@ def parse(data: str) -> Mapping[str, Any]:
     except ValueError:
         raise broken(f"a piece of the stream is not JSON: {data[:80]!r}") from None
     if not isinstance(found, Mapping):
-        raise Fault("protocol", f"a piece of the stream is {type(found).__name__}, not an object", "look at base_url in the profile")
+        raise Fault("protocol", f"a piece of the stream is {type(found).__name__}, not an object", "check base_url in the profile")
     return found
 
 

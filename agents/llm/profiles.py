@@ -86,12 +86,12 @@ class ServerProfile(_Table):
         except ValueError as error:
             raise ValueError(f"is not an address: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError('has to begin with http:// or https:// and a host, such as "https://api.example.com/v1"')
+            raise ValueError('must begin with http:// or https:// and a host, such as "https://api.example.com/v1"')
         if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("may hold no user, password, query or fragment: a key goes into the environment variable that api_key_env names")
+            raise ValueError("may contain no user, password, query or fragment: a key goes into the environment variable that api_key_env names")
         for end in ("/chat/completions", "/messages"):
             if parts.path.rstrip("/").endswith(end):
-                raise ValueError(f"ends with {end}, which is added by us: leave that part out")
+                raise ValueError(f"ends with {end}, which the client adds: leave that part out")
         return value.rstrip("/")
 
     @field_validator("body")
@@ -99,7 +99,7 @@ class ServerProfile(_Table):
     def _ours(cls, value: dict[str, Any]) -> dict[str, Any]:
         ours = sorted({"messages", "model", "stream", "system", "n"} & value.keys())
         if ours:
-            raise ValueError(f"may not hold {', '.join(ours)}: the client sets that")
+            raise ValueError(f"may not contain {', '.join(ours)}: the client sets that")
         return value
 
 
@@ -155,11 +155,11 @@ def read_profiles(path: Path) -> dict[str, Any]:
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:
-        raise ProfilesUnusable(f"{path}: there is no such file; make it, or mend STITCHWORK_LLM_PROFILES") from None
+        raise ProfilesUnusable(f"{path}: there is no such file; create it, or correct STITCHWORK_LLM_PROFILES") from None
     except UnicodeDecodeError as error:
         raise ProfilesUnusable(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8 text") from None
     except OSError as error:
-        raise ProfilesUnusable(f"{path}: it cannot be read ({error.strerror}); mend its permissions, or STITCHWORK_LLM_PROFILES") from None
+        raise ProfilesUnusable(f"{path}: it cannot be read ({error.strerror}); correct its permissions, or STITCHWORK_LLM_PROFILES") from None
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -188,10 +188,10 @@ def _read(tables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     problems = [f"[{name}]: there is no such table; a model is described under [profiles.NAME]" for name in tables if name != "profiles"]
     given = tables.get("profiles", {})
     if not isinstance(given, dict):
-        return {}, [*problems, 'key profiles: it has to be a table; write [profiles.NAME] and below it kind = "openai"']
+        return {}, [*problems, 'key profiles: it must be a table; write [profiles.NAME] and below it kind = "openai"']
     for name, table in given.items():
         place = f"[profiles.{name}]"
-        problem = _problem_of_name(name) or ("it has to be a table" if not isinstance(table, dict) else "")
+        problem = _problem_of_name(name) or ("it must be a table" if not isinstance(table, dict) else "")
         if problem:
             problems.append(f"{place}: {problem}")
             continue
@@ -203,13 +203,13 @@ def _read(tables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         record = getattr(profile, "record", None)
         dead = record is not None and (record not in profiles or profiles[record].kind == "cassette")
         if dead and not problems:  # otherwise the profile that it names may be one of the faulty ones
-            problems.append(f"[profiles.{name}], key record: {record!r} is no other profile that can be asked; name one that is not a cassette")
+            problems.append(f"[profiles.{name}], key record: {record!r} is not another profile that can be asked; name one that is not a cassette")
     return profiles, problems
 
 
 def _problem_of_name(name: str) -> str:
     if name in RESERVED:
-        return f"the name {name!r} has a meaning of its own; choose another"
+        return f"the name {name!r} is reserved; choose another"
     try:
         TypeAdapter(Annotated[str, Field(pattern=NAME)]).validate_python(name)
     except ValidationError:
@@ -235,14 +235,14 @@ def _cause(found: Any, table: dict[str, Any], path: list[str], kind: Any) -> str
         return f"it is missing; add {key} = ..."
     if found["type"] == "extra_forbidden":
         if "key" in key.lower():  # never print the value, because it may be a key
-            return "keys are not kept in this file; put the key into an environment variable and name it with api_key_env"
+            return "keys are not stored in this file; put the key into an environment variable and name it with api_key_env"
         known = _fields(kind, path[:-1])
         close = difflib.get_close_matches(key, known, 1)
         return f"there is no such key; {f'did you mean {close[0]}?' if close else 'leave it out (there are ' + ', '.join(known) + ')'}"
     if found["type"] == "value_error":
         return f"it {str(found['ctx']['error'])}"
     if key == "api_key_env":  # somebody may have entered the key itself here
-        return "it has to be the name of an environment variable (letters, digits, underscores), not the key"
+        return "it must be the name of an environment variable (letters, digits, underscores), not the key"
     said = found["msg"][0].lower() + found["msg"][1:]
     value = found.get("input")
     shown = f" (it is {value!r})" if isinstance(value, (int, float, bool)) or (isinstance(value, str) and len(value) <= 40) else ""

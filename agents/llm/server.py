@@ -72,7 +72,7 @@ class Server:
 
     def failure(self, fault: Fault, sent: int) -> ModelFailure:
         tries = f" ({sent} requests)" if sent > 1 else ""
-        asked = f"; the server asks to wait {fault.wait:.0f} s" if fault.wait is not None and fault.wait > LONGEST_WAIT else ""
+        asked = f"; the server asks the client to wait {fault.wait:.0f} s" if fault.wait is not None and fault.wait > LONGEST_WAIT else ""
         message = self._without_key(f"profile {self.name}: {fault.message}{tries}{asked}")
         return ModelFailure(fault.kind, message, self._without_key(fault.hint), attempts=max(sent, 1))
 
@@ -86,11 +86,11 @@ class Server:
             raise ModelFailure(
                 "configuration",
                 f"profile {self.name}: the environment variable {variable} is not set",
-                "set it to the key in the environment of the orchestrator (or of this command), start that again and resume",
+                "set it to the key in the environment of the orchestrator (or of this command), restart that and resume",
                 attempts=0,
             )
         if not value.isascii() or not value.isprintable():
-            raise ModelFailure("configuration", f"profile {self.name}: {variable} holds characters that no key has", "copy the key again", attempts=0)
+            raise ModelFailure("configuration", f"profile {self.name}: {variable} has characters that no key has", "copy the key again", attempts=0)
         return value
 
     def _without_key(self, text: str) -> str:
@@ -125,7 +125,7 @@ def _check(answer: Answer) -> None:
     if answer.finish is None:
         raise broken("the stream ended in the middle of the reply" if answer.streamed else "the answer is empty")
     if answer.finish == "stop" and not answer.text.strip():
-        raise Fault("protocol", "the reply is empty", "look at model and body in the profile, or ask again", again=True)
+        raise Fault("protocol", "the reply is empty", "check model and body in the profile, or ask again", again=True)
 
 
 def _backoff(attempt: int) -> float:

@@ -81,9 +81,9 @@ def _pair(given: Summary, other: Summary, seed: int) -> Pair:
 
 
 def add_commands(commands: Subcommands) -> None:
-    found = commands.add_parser("earned", help="what memory is worth: runs with --learn-from against the same tasks and seeds without")
+    found = commands.add_parser("earned", help="the value of memory: runs with --learn-from against the same tasks and seeds without it")
     found.add_argument("with_memory", type=Path, metavar="WITH", help="finished runs that were given --learn-from")
-    found.add_argument("without", type=Path, metavar="WITHOUT", help="finished runs of the same tasks, workflows and seeds that were not")
+    found.add_argument("without", type=Path, metavar="WITHOUT", help="finished runs of the same tasks, workflows and seeds without it")
     found.add_argument("--json", action="store_true")
     found.set_defaults(act=lambda args: act(args.with_memory, args.without, as_json=args.json))
 

@@ -55,11 +55,11 @@ def read(path: Path) -> Scorer:
         fitting = all(w.ndim == 2 and b.shape == w.shape[:1] for w, b in layers)
         wide = [MOVE + STATE, *(len(b) for _, b in layers)]
         if not layers or not fitting or [w.shape[1] for w, _ in layers] != wide[:-1] or wide[-1] != len(HEADS):
-            raise NotWeights(f"{path}: its layers do not fit together")
+            raise NotWeights(f"{path}: its layers have mismatched sizes")
         if not all(math.isfinite(float(np.abs(part).sum())) for layer in layers for part in layer):
-            raise NotWeights(f"{path} holds numbers that are not finite")
+            raise NotWeights(f"{path} contains numbers that are not finite")
         return Scorer(layers, content["about"])
     except NotWeights:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NotWeights(f"{path} holds no weights ({type(error).__name__}): python -m agents.rl plans train writes them") from None
+        raise NotWeights(f"{path} contains no weights ({type(error).__name__}): python -m agents.rl plans train writes them") from None

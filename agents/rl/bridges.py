@@ -145,7 +145,7 @@ timeout_sec = 1800.0
 allow_internet = true
 """
 HARBOR_TEST = """#!/bin/bash
-# Asks the reward server; the program is never run here. STITCHWORK_RL_URL names it, STITCHWORK_RL_TOKEN opens it.
+# Asks the reward server; the program is never run here. STITCHWORK_RL_URL is its address, STITCHWORK_RL_TOKEN its token.
 mkdir -p /logs/verifier
 python3 /tests/ask.py /tests/task.py /app/program.py > /logs/verifier/score.json || exit 1
 python3 - <<'END'

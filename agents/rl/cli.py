@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agents.rl.policy import TinyPolicy, TransformersPolicy
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-EXIT_CODES = "exit codes: 0 done, 1 refused for what was found (leaks, rows that fail), 2 arguments or inputs that cannot be used, 130 interrupted"
+EXIT_CODES = "exit codes: 0 done, 1 refused because of findings (leaks, rows that fail), 2 unusable arguments or inputs, 130 interrupted"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,12 +46,12 @@ def _export(commands: Subcommands) -> None:
         epilog=EXIT_CODES,
     )
     export.add_argument("--out", type=Path, required=True, metavar="DIR")
-    export.add_argument("--traces", type=Path, nargs="+", default=[], metavar="DIR", help="folders of finished runs; wants --agreed-by")
-    export.add_argument("--agreed-by", default="", metavar="WHO", help="who agreed that the traces teach: stands in every row")
+    export.add_argument("--traces", type=Path, nargs="+", default=[], metavar="DIR", help="folders of finished runs; requires --agreed-by")
+    export.add_argument("--agreed-by", default="", metavar="WHO", help="who agreed that the traces may be learned from: recorded in every row")
     export.add_argument("--database", action="store_true", help="this installation's runs (DATA_DIR, DATABASE_URL), of teams that agreed")
     export.add_argument("--synthetic", type=Path, nargs="+", default=[], metavar="FILE", help="rows that `programs` made")
     export.add_argument("--held-out", type=Path, nargs="+", default=[], metavar="PATH", help="tasks that must not be learned from")
-    export.add_argument("--drop-leaks", action="store_true", help="leave leaking rows out, and count them, instead of ending")
+    export.add_argument("--drop-leaks", action="store_true", help="leave out leaking rows, and count them, instead of ending")
     export.add_argument("--splits", type=Path, metavar="FILE", help="splits.json of an earlier export: its tasks keep their split")
     export.add_argument("--seed", type=int, default=0)
     export.add_argument("--format", choices=["parquet", "jsonl"], default="parquet")
@@ -73,7 +73,7 @@ def _synthesise(commands: Subcommands) -> None:
     synthesise.add_argument("--against", type=Path, nargs="+", default=[], metavar="PATH", help=against)
     synthesise.add_argument("--admit", metavar="DEVICE", help="run each task there: `cpu`, `cuda:0`")
     synthesise.add_argument("--verifiers", type=int, default=1, metavar="N", help="tasks at a time: one measures, the others compile and check")
-    synthesise.add_argument("--programs", action="store_true", help="also have programs of several qualities made and verified; wants --admit")
+    synthesise.add_argument("--programs", action="store_true", help="also make and verify programs of several qualities; requires --admit")
     synthesise.add_argument("--most", type=int, metavar="N", help="run only the first N tasks")
     synthesise.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache")
     _common(synthesise)
@@ -99,10 +99,10 @@ def _serve(commands: Subcommands) -> None:
     serve = commands.add_parser("serve", help="the environment over HTTP and websocket (OpenEnv: reset, step, state) and /score for batches")
     _problems(serve)
     serve.add_argument("--device", default="cpu", help="whose clock counts: `cpu`, `cuda:0`")
-    serve.add_argument("--verifiers", type=int, default=1, metavar="N", help="judges of that device: one measures at a time, the others compile")
-    serve.add_argument("--waiting", type=int, default=64, metavar="N", help="callers that may wait; more are told to come back")
+    serve.add_argument("--verifiers", type=int, default=1, metavar="N", help="judges for that device: one measures at a time, the others compile")
+    serve.add_argument("--waiting", type=int, default=64, metavar="N", help="number of callers that may wait; others are asked to retry")
     serve.add_argument("--turns", type=int, default=1, help="of an episode")
-    serve.add_argument("--profile", action="store_true", help="between turns: profile what passed, and tell the diagnosis")
+    serve.add_argument("--profile", action="store_true", help="between turns: profile programs that passed, and show the diagnosis")
     serve.add_argument("--tier", choices=["quick", "full"], default="quick", help="full measures all baselines, and takes longer")
     serve.add_argument("--rubric", metavar="PROFILE", help="a language model that fills in the rubric (default: the rules)")
     serve.add_argument("--host", default="127.0.0.1")
@@ -119,7 +119,7 @@ def _harbor(commands: Subcommands) -> None:
 
 
 def _policy(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--model", default="tiny", metavar="NAME", help="`tiny`: our own, from scratch; else a folder or a name for transformers")
+    command.add_argument("--model", default="tiny", metavar="NAME", help="`tiny`: our own, from scratch; or a folder or name for transformers")
     command.add_argument("--device", default="cpu", help="where the model is: `cpu`, `cuda:0`")
 
 
@@ -136,9 +136,9 @@ def _train(commands: Subcommands) -> None:
     train.add_argument("--out", type=Path, required=True, metavar="DIR")
     way = train.add_mutually_exclusive_group(required=True)
     way.add_argument("--rows", type=Path, nargs="+", metavar="FILE", help="files of `export`: prompts and programs")
-    way.add_argument("--server", metavar="URL", help="of `serve`; STITCHWORK_RL_TOKEN is sent where it is set")
-    train.add_argument("--start", type=Path, metavar="DIR", help="of --model tiny: weights that `merge` wrote")
-    train.add_argument("--team", default="", metavar="SLUG", help="whose members see this training's rollouts on the page Learning")
+    way.add_argument("--server", metavar="URL", help="address of `serve`; STITCHWORK_RL_TOKEN is sent if it is set")
+    train.add_argument("--start", type=Path, metavar="DIR", help="for --model tiny: weights that `merge` wrote")
+    train.add_argument("--team", default="", metavar="SLUG", help="team whose members see this training's rollouts on the page Learning")
     for name, (value, says) in CONFIG.items():
         train.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=says)
     _common(train)
@@ -150,7 +150,7 @@ def _merge(commands: Subcommands) -> None:
     _policy(merge)
     merge.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help="the --out of `train`")
     merge.add_argument("--out", type=Path, required=True, metavar="DIR")
-    merge.add_argument("--start", type=Path, metavar="DIR", help="as it was given to `train`")
+    merge.add_argument("--start", type=Path, metavar="DIR", help="as given to `train`")
     merge.add_argument("--json", action="store_true", help="what was written as JSON, with the name and revision for a profile")
     merge.set_defaults(act=run_merge)
 
@@ -170,7 +170,7 @@ def run_export(args: argparse.Namespace) -> int:
     from agents.rl.data.scrub import Scrubber
 
     if (args.out / "manifest.json").exists():
-        raise ValueError(f"{args.out} holds a data set already: choose another --out")
+        raise ValueError(f"{args.out} already holds a data set: choose another --out")
     if not args.traces and not args.database and not args.synthetic:
         raise ValueError("nothing to export: give --traces DIR, --database or --synthetic FILE")
     tell = progress(args)
@@ -182,7 +182,7 @@ def run_export(args: argparse.Namespace) -> int:
     for path in args.synthetic:
         collected.rows += writing.read_rows(path)
     if not collected.rows:
-        raise ValueError(f"no row came of it: {json.dumps({**collected.skipped, **collected.unusable}, ensure_ascii=False)[:600]}")
+        raise ValueError(f"it gave no rows: {json.dumps({**collected.skipped, **collected.unusable}, ensure_ascii=False)[:600]}")
     manifest = export.write(args.out, collected, held_out, seed=args.seed, fixed=fixed, format_=args.format, drop_leaks=args.drop_leaks, say=tell)
     told = manifest if args.json else None
     print(json.dumps(told, indent=1, ensure_ascii=False) if told else f"{manifest['rows']} rows of {manifest['tasks']} tasks in {args.out}")
@@ -197,9 +197,9 @@ def run_synthesise(args: argparse.Namespace) -> int:
     from agents.rl.data.synthetic import generate
 
     if args.programs and not args.admit:
-        raise ValueError("--programs wants --admit DEVICE: programs are labelled by their verdicts")
+        raise ValueError("--programs requires --admit DEVICE: programs are labelled by their verdicts")
     if args.verifiers < 1:
-        raise ValueError("--verifiers is at least 1")
+        raise ValueError("--verifiers must be at least 1")
     tell = progress(args)
     tasks = Lines(args.out / "tasks.jsonl")
     known = list(tasks)
@@ -251,7 +251,7 @@ def read_problems(args: argparse.Namespace) -> list[Problem]:
     found = problems_in(tasks_below(args.tasks))
     found += problems_of([row for path in args.rows for row in read_rows(path)])
     if not found:
-        raise ValueError("there is no problem: give --tasks PATH or --rows FILE")
+        raise ValueError("there are no problems: give --tasks PATH or --rows FILE")
     return found
 
 
@@ -269,7 +269,7 @@ def run_serve(args: argparse.Namespace) -> int:
     from agents.rl.pool import Pool
 
     if args.verifiers < 1 or args.waiting < 0 or args.turns < 1:
-        raise ValueError("--verifiers and --turns are at least 1, --waiting at least 0")
+        raise ValueError("--verifiers and --turns must be at least 1, --waiting at least 0")
     token = os.environ.get("STITCHWORK_RL_TOKEN")
     if not token and args.host not in ("127.0.0.1", "::1", "localhost"):
         raise ValueError("others can reach this address: set STITCHWORK_RL_TOKEN, which callers then send")
@@ -280,7 +280,7 @@ def run_serve(args: argparse.Namespace) -> int:
     if args.rubric:
         models = open_models(os.environ)
         if not models.known(args.rubric):
-            raise ValueError(f"there is no profile {args.rubric}: `python -m agents llm check` says which there are")
+            raise ValueError(f"there is no profile {args.rubric}: `python -m agents llm check` lists the profiles")
         fill = judge_by(models, args.rubric, say)
     environment = Environment(problems, Pool(clients, args.waiting), conditions, fill)
     say(f"{len(problems)} problems on {args.device}: http://{args.host}:{args.port}")
@@ -320,7 +320,7 @@ def run_train(args: argparse.Namespace) -> int:
     else:
         rows = [row for path in args.rows for row in read_rows(path)]
         if not rows:
-            raise ValueError("the files hold no row")
+            raise ValueError("the files contain no rows")
         asked: dict[str, Problem] = {}
         pairs = []
         for row in rows:
@@ -338,7 +338,7 @@ def run_merge(args: argparse.Namespace) -> int:
 
     path = args.checkpoint / CHECKPOINT
     if not path.exists():
-        raise ValueError(f"{path} is not there: `train` writes it every --save-every steps")
+        raise ValueError(f"{path} does not exist: `train` writes it every --save-every steps")
     held, said = tensors.read(path)
     config = said["config"]
     args.seed = config["seed"]
@@ -369,7 +369,7 @@ def run_score(args: argparse.Namespace) -> int:
 
     before = Before(Report.model_validate_json(_report(args.before))) if args.before else None
     if args.skill == "improve" and before is None:
-        raise ValueError("skill improve wants --before, the report of the program that it began from")
+        raise ValueError("skill improve requires --before, the report of the program from which it started")
     found = score(_report(args.report), args.task.read_text(encoding="utf-8"), args.program.read_text(encoding="utf-8"), args.skill, before=before)
     print(found.line())
     return OK

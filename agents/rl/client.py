@@ -73,7 +73,7 @@ class EnvironmentClient:
 
     def _wait(self, waited: float, seconds: float) -> float:
         if waited + seconds > self.patience:
-            raise Refused(f"the reward server was full for {self.patience:.0f} s: start it with more verifiers, or ask for less at a time")
+            raise Refused(f"the reward server was full for {self.patience:.0f} s: start it with more verifiers, or send fewer requests at a time")
         self._sleep(seconds)
         return seconds
 

@@ -80,7 +80,7 @@ class Action(BaseModel):
     def source(self) -> str:
         """Returns the program's source. Raises `BadAction`."""
         if (self.program is None) == (self.reply is None):
-            raise BadAction("an action holds either `program` or `reply`")
+            raise BadAction("an action contains either `program` or `reply`")
         found = self.program if self.program is not None else program_in(self.reply or "")
         if len(found) > LONGEST_PROGRAM:
             raise BadAction(f"a program has at most {LONGEST_PROGRAM} characters")
@@ -107,7 +107,7 @@ class Environment:
 
     def __init__(self, problems: Sequence[Problem], pool: Pool, conditions: Conditions | None = None, rubric: Fill | None = None):
         if not problems or len({problem.id for problem in problems}) != len(problems):
-            raise ValueError("an environment needs problems, each with an id of its own")
+            raise ValueError("an environment needs problems, each with a unique id")
         self.problems = {problem.id: problem for problem in problems}
         self.pool, self.conditions, self.rubric = pool, conditions or Conditions(), rubric
         self.device: DeviceFigures | None = None
@@ -187,7 +187,7 @@ class Episode:
         if self.done:
             raise BadAction("the episode is over: reset")
         if self._busy:
-            raise BadAction("this episode's last step is not over yet")
+            raise BadAction("this episode's last step has not finished yet")
         source = action.source()
         self._busy = True
         try:

@@ -46,7 +46,7 @@ def read(given: Given, task_source: str, program_source: str) -> Report:
         raise Unfit("malformed", f"a report of version {report.version}, and this is version {SCHEMA_VERSION}")
     for what, said, source in (("task", report.task, task_source), ("program", report.program, program_source)):
         if said != sha256(source):
-            raise Unfit("other-program", f"the report is of another {what}: {said[:12]}, not {sha256(source)[:12]}")
+            raise Unfit("other-program", f"the report is about another {what}: {said[:12]}, not {sha256(source)[:12]}")
     if report.status in HOSTS_FAULT:
         raise Unfit("timeout" if report.status == "timed_out" else "infrastructure", f"the verdict is {report.status}: no sample")
     if report.status == "inconclusive" and not PROGRAMS_DOING & {finding.rule for finding in report.findings}:
@@ -80,7 +80,7 @@ def _strict(given: Given) -> Report:
             report = Report.model_validate(dict(given), strict=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as error:
         where = ".".join(map(str, error.errors()[0]["loc"])) if isinstance(error, ValidationError) and error.errors() else ""
-        raise Unfit("malformed", f"this is no report{f': {where}' if where else ''} ({type(error).__name__})") from None
+        raise Unfit("malformed", f"this is not a report{f': {where}' if where else ''} ({type(error).__name__})") from None
     if missing := sorted(NEEDED - report.model_fields_set):
         raise Unfit("malformed", f"the report lacks {', '.join(missing)}")
     return report
@@ -91,22 +91,22 @@ def _sound(report: Report) -> None:
     if report.without_static:
         raise Unfit("contradiction", "the static stage was switched off: such a report is never a result")
     if any(finding.severity == "refuse" for finding in report.findings):
-        raise Unfit("contradiction", "it passed, and a finding refuses it")
+        raise Unfit("contradiction", "it passed, but a finding refuses it")
     if not report.trials or not all(trial.ok for trial in report.trials):
         raise Unfit("contradiction", "it passed without a trial, or although one failed")
     if not all(_finite(trial.error) and _finite(trial.bound) for trial in report.trials):
-        raise Unfit("contradiction", "it passed with an error or a bound that is no number")
+        raise Unfit("contradiction", "it passed with an error or a bound that is not a number")
     if report.own_share is not None and not (_finite(report.own_share) and 0 <= report.own_share <= 1):
         raise Unfit("contradiction", "the share of own kernels is not between 0 and 1")
     if report.floor_fraction is not None and not (_finite(report.floor_fraction) and report.floor_fraction >= 0):
-        raise Unfit("contradiction", "the share of the floor is no share")
+        raise Unfit("contradiction", "the share of the floor is not a share")
     _sound_timing(report)
 
 
 def _sound_timing(report: Report) -> None:
     timing = report.timing
     if timing is None or not any(c.baseline == "eager" for c in timing.comparisons):
-        raise Unfit("contradiction", "it passed, and was not timed against eager")
+        raise Unfit("contradiction", "it passed, but was not timed against eager")
     if timing.clock != CLOCK:
         raise Unfit("other-clock", f"measured by version {timing.clock} of the clock, and this is version {CLOCK}")
     if not timing.clock_agrees:

@@ -33,7 +33,7 @@ def judge_by(models: Any, profile: str, say: Callable[[str], None] = lambda line
         ruled = by_rules(skill, report, before, diagnosis)
         asked = f"Task:\n{bare(task)}\n\nProgram:\n{bare(program)}"
         if before is not None and before.diagnosis is not None:
-            asked = f"The bottleneck that was named: {before.diagnosis.text}\n\n{asked}"
+            asked = f"The named bottleneck: {before.diagnosis.text}\n\n{asked}"
         messages = [Message(role="system", content=instructions(skill)), Message(role="user", content=asked)]
         request = Request(messages=messages, purpose=f"rubric/{skill}", max_tokens=MOST_TOKENS)
         for attempt in range(ATTEMPTS):

@@ -164,7 +164,7 @@ class TransformersPolicy:
         try:
             from transformers import AutoModelForCausalLM, AutoTokenizer
         except ImportError:
-            raise RuntimeError("a model of transformers needs that package: pip install -r requirements-rl.txt") from None
+            raise RuntimeError("a transformers model needs that package: pip install -r requirements-rl.txt") from None
         self.tokenizer: Any = AutoTokenizer.from_pretrained(name)
         loaded: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
         self.module: Any = loaded.to(device)

@@ -37,7 +37,7 @@ class Pool:
         """Run a job. Raises `Full`. If a caller is cancelled, its job ends and its verifier becomes free for the next caller."""
         if self._free.empty() and self.waiting >= self.most_waiting:
             self.refused += 1
-            raise Full(f"{self.at_work} verifications are at work and {self.waiting} wait: try again in {RETRY_SECONDS} s")
+            raise Full(f"{self.at_work} verifications are running and {self.waiting} wait: try again in {RETRY_SECONDS} s")
         self.waiting += 1
         try:
             client = await self._free.get()

@@ -136,7 +136,7 @@ class Server:
         async def one(wanted: Wanted) -> dict[str, Any]:
             before = Before(wanted.before) if wanted.before is not None else None
             if wanted.skill == "improve" and before is None:
-                raise BadAction("skill improve wants `before`, the report of the program that it began from")
+                raise BadAction("skill improve requires `before`, the report of the program from which it started")
             try:
                 scored, _ = await self.environment.judge(wanted.task, wanted.program, wanted.skill, before)
             except Full:
@@ -204,7 +204,7 @@ class Server:
                 elif kind == "state":
                     answer = {"type": "state", "data": episode.state()}  # type: ignore[union-attr]
                 else:
-                    answer = _error("UNKNOWN_TYPE", "a message is of the type reset, step, state or close")
+                    answer = _error("UNKNOWN_TYPE", "a message has the type reset, step, state or close")
             except Full as full:
                 answer = _error("CAPACITY_REACHED", str(full))
             except ValidationError as error:

@@ -49,4 +49,4 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 found[name] = held.view(getattr(torch, kind)) if kind in BITS else held
             return found, dict(said["about"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, BadZipFile) as error:
-        raise Damaged(f"{path} holds no weights of this program ({type(error).__name__})") from None
+        raise Damaged(f"{path} contains no weights of this program ({type(error).__name__})") from None

@@ -95,9 +95,9 @@ class Config:
         )
         for name in positive:
             if not getattr(made, name) > 0:
-                raise CannotTrain(f"{name} has to be more than 0")
+                raise CannotTrain(f"{name} must be more than 0")
         if made.group < 2 or made.rank < 0 or made.kl < 0:
-            raise CannotTrain("a group has at least 2 replies; rank and kl are not negative numbers")
+            raise CannotTrain("a group has at least 2 replies; rank and kl must not be negative")
         return made
 
 
@@ -297,7 +297,7 @@ class Trainer:
     def _descend(self) -> float:
         norm = float(torch.nn.utils.clip_grad_norm_(list(self.trained.values()), self.config.most_norm))
         if not math.isfinite(norm):
-            raise CannotTrain(f"the gradient of step {self.step + 1} is no number: lower the learning rate, and continue from the checkpoint")
+            raise CannotTrain(f"the gradient of step {self.step + 1} is not a number: lower the learning rate, and continue from the checkpoint")
         self.optimiser.step()
         return norm
 

@@ -9,7 +9,7 @@ from verifier.jobs import Profile
 from verifier.report import Report
 from verifier.task import Admission
 
-NOT_MEASURED = "nothing was found wrong with it, and its time is not known: try again when the host is quieter"
+NOT_MEASURED = "nothing wrong was found, but its time is unknown: try again when the host is quieter"
 
 
 def outcome_of(

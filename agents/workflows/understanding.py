@@ -49,7 +49,7 @@ async def plan(run: Engine, situation: Situation, roles: Roles, path: str = "pla
             proposed = await roles.planner.plan(span, situation)
         except Unusable as refused:
             span.fail(f"no usable plan: {refused.reason}"[:500])
-            await span.say("planner", f"The plan stays as it was. {refused.reason}")
+            await span.say("planner", f"The plan does not change. {refused.reason}")
             return
         if proposed.says:
             await span.say("planner", *proposed.says)

@@ -47,7 +47,7 @@ def collect(traces: Iterable[tuple[str, RunTrace | str]], scrubber: Scrubber, sa
         try:
             rows = list(rows_of(trace, scrubber, skip))
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            found.unusable[name] = f"it lacks an artefact, or holds another than its events name ({type(error).__name__})"
+            found.unusable[name] = f"it lacks an artefact, or contains a different one from the one that its events name ({type(error).__name__})"
             continue
         found.runs += 1
         new = [row for row in rows if (row.skill, row.task_sha, row.program_sha, row.before_sha) not in known]

@@ -66,7 +66,7 @@ def task_of(line: dict[str, Any]) -> SyntheticTask:
     """Restores the task described by a line. Raises `ValueError` if this version of the generator would draw a different task."""
     task = SyntheticTask(line["number"], drawn(line["seed"], line["number"]))
     if task.sha != line["sha"]:
-        raise ValueError(f"task {line['number']} was drawn by another version of the generator: synthesise anew")
+        raise ValueError(f"task {line['number']} was drawn by another version of the generator: synthesise again")
     return task
 
 

@@ -105,7 +105,7 @@ def rows_of(trace: RunTrace, scrubber: Scrubber, skipped: Callable[[str], None] 
         return
     task = trace.artefact(artefact(summary.started.source)).decode()
     if scrubber.secret(task):
-        skipped("a key stands in the task")
+        skipped("the task contains a key")
         return
     judged: dict[int, _Judged] = {}
     for candidate in summary.candidates:
@@ -125,7 +125,7 @@ def rows_of(trace: RunTrace, scrubber: Scrubber, skipped: Callable[[str], None] 
             if kind == "repair" or gain(one.report, parent.report) > GAINED:
                 yield writer.row(one, parent, kind)
             else:
-                skipped(f"candidate {number} is not better than the one before it, beyond the intervals")
+                skipped(f"candidate {number} is not better than its predecessor beyond the intervals")
 
 
 def _judged(candidate: CandidateRow, trace: RunTrace, task: str, scrubber: Scrubber) -> _Judged | str:
@@ -136,11 +136,11 @@ def _judged(candidate: CandidateRow, trace: RunTrace, task: str, scrubber: Scrub
         return f"candidate {candidate.number}: people's verdict is {trace.verdicts[candidate.number]}"
     source = trace.artefact(candidate.program.sha).decode()
     if scrubber.secret(source):
-        return f"candidate {candidate.number}: a key stands in the program"
+        return f"candidate {candidate.number}: the program contains a key"
     result = JobResult.model_validate_json(trace.artefact(candidate.report.sha))
     report = result.report
     if report is None or report.without_static or report.status in ("infrastructure_error", "inconclusive", "timed_out"):
-        return f"candidate {candidate.number}: its verdict says nothing of the program"
+        return f"candidate {candidate.number}: its verdict says nothing about the program"
     if report.program != sha256(source) or report.task != sha256(task):
         return f"candidate {candidate.number}: the report is of another program"
     return _Judged(candidate, source, report)

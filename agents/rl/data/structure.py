@@ -67,7 +67,7 @@ def structure(source: str) -> Structure:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise NoReference(f"it cannot be read as Python: {str(error).splitlines()[0][:200]}") from None
     if not flow.nodes:
-        raise NoReference("nothing in it computes anything")
+        raise NoReference("it computes nothing")
     key = hashlib.sha256("\n".join(sorted(node.digest for node, _ in flow.nodes)).encode()).hexdigest()
     seen: Counter[str] = Counter()
     found: set[tuple[str, int]] = set()

@@ -128,7 +128,7 @@ def generate(count: int, seed: int, against: Mapping[str, str], say: Callable[[s
     same for every `count`. Raises `Exhausted`, or `ValueError` if a source in `against` cannot be read, because its similarity would be unknown."""
     known, unread = structures(against)
     if unread:
-        raise ValueError(f"{unread[0]} cannot be read as Python, so no task can be told from it")
+        raise ValueError(f"{unread[0]} cannot be read as Python, so no task can be compared with it")
     index, seen, made, refused = Index(known), set(), 0, 0
     for number in range(count * MOST_TRIES):
         if made == count:

@@ -48,7 +48,7 @@ def read_rows(path: Path) -> list[Row]:
     try:
         return [Row(**row) for row in found]
     except TypeError as error:
-        raise ValueError(f"{path} is no data set of this version: {error}") from None
+        raise ValueError(f"{path} is not a data set of this version: {error}") from None
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -21,7 +21,7 @@ RESULTS = Path("bench/results/rl-plans.json")
 
 
 def add_commands(commands: Subcommands) -> None:
-    plans = commands.add_parser("plans", help="a policy over plan tokens: trained on landscapes, evaluated on tasks that were held out")
+    plans = commands.add_parser("plans", help="a policy over plan tokens: trained on landscapes, evaluated on held-out tasks")
     below = plans.add_subparsers(dest="plans", required=True)
     _train(below)
     _evaluate(below)
@@ -61,7 +61,7 @@ def _evaluate(commands: Subcommands) -> None:
         help="the share of the best known speed after 8 and 24 programs on held-out tasks",
         description="Play the trained policies on the tasks that they were not trained on, beside random, descend and the ledger.",
     )
-    _common(evaluate, "what `train` wrote, with the same --landscapes and --hold-out")
+    _common(evaluate, "output folder of `train`, with the same --landscapes and --hold-out")
     _held(evaluate, ("kind", "task"))
     evaluate.add_argument("--seeds", default="1-50", help="of the searches' noise and chance (default 1-50)")
     evaluate.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help=f"(default {RESULTS})")
@@ -69,8 +69,8 @@ def _evaluate(commands: Subcommands) -> None:
 
 
 def _weights(commands: Subcommands) -> None:
-    weights = commands.add_parser("weights", help="the policy of the fold that holds nothing out, as a text file with its provenance")
-    _common(weights, "what `train --hold-out none` wrote")
+    weights = commands.add_parser("weights", help="the policy of the fold without held-out tasks, as a text file with its provenance")
+    _common(weights, "output folder of `train --hold-out none`")
     weights.add_argument("--to", type=Path, required=True, metavar="FILE", help="agents.moving.scorer reads it, without torch")
     weights.add_argument("--evaluated", type=Path, metavar="FILE", help="results of `evaluate`, whose figures are put into the provenance")
     weights.set_defaults(act=run_weights)
@@ -81,7 +81,7 @@ def run_train(args: argparse.Namespace) -> int:
 
     _one_thread()
     if args.networks < 1:
-        raise ValueError("--networks is at least 1")
+        raise ValueError("--networks must be at least 1")
     table, courses = read(args.landscapes)
     chosen = folds.folds(courses, args.hold_out)
     if args.folds and (unknown := sorted(set(args.folds) - {fold.name for fold in chosen})):

@@ -58,7 +58,7 @@ def combined(folder: Path, fold: Fold, stage: str) -> Scorer:
     """Returns a single network whose output is the mean of a fold's networks. Raises `NotWeights` if there are none."""
     paths = sorted((folder / fold.name).glob(f"seed-*/{stage}.json"))
     if not paths:
-        raise NotWeights(f"{folder / fold.name} holds no trained policy: python -m agents.rl plans train --out {folder}")
+        raise NotWeights(f"{folder / fold.name} contains no trained policy: python -m agents.rl plans train --out {folder}")
     return together([scorer.read(path) for path in paths])
 
 

@@ -1,4 +1,4 @@
-// What events say, as types for editors. Made from agents/payloads.py by `python -m agents.reference`: do not edit it.
+// Payloads of events, as types for editors. Generated from agents/payloads.py by `python -m agents.reference`: do not edit it.
 
 /**
  * @typedef {Object} TaskRef
@@ -489,6 +489,6 @@
  * }} Payloads
  */
 
-/** @typedef {{ [K in keyof Payloads]?: (state: any, event: any, payload: Payloads[K], changes: any) => void }} Folders what each kind of event does to the state */
+/** @typedef {{ [K in keyof Payloads]?: (state: any, event: any, payload: Payloads[K], changes: any) => void }} Folders how each kind of event changes the state */
 
 export {};

@@ -132,11 +132,11 @@ def test_replies_that_cannot_be_it_are_refused_with_a_sentence_and_nothing_is_lo
     assert reply(monkeypatch, out, "nowhere-1-abc", plan("s1")) == cli.USAGE
     assert f"there is no request nowhere-1-abc in {out}; waiting: {name}" in capsys.readouterr().err
     assert reply(monkeypatch, out, f"{out}/requests/x/{name}.md", plan("s1")) == 0, "a path names it as well"
-    assert reply(monkeypatch, out, name, plan("s2")) == cli.USAGE and "has a reply already" in capsys.readouterr().err
+    assert reply(monkeypatch, out, name, plan("s2")) == cli.USAGE and "already has a reply" in capsys.readouterr().err
     assert run("--resume") == PAUSED
     [second] = waiting(out, capsys)
     assert second != name and reply(monkeypatch, out, name, plan("s2")) == cli.USAGE
-    assert f"{name} is stale: the run has its answer and has gone on; waiting: {second}" in capsys.readouterr().err
+    assert f"{name} is stale: the run has its answer and has continued; waiting: {second}" in capsys.readouterr().err
     assert project(read_trace(out)[0]).plan.steps[0].id == "s1"
 
 

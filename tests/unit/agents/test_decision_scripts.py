@@ -73,10 +73,10 @@ def test_what_waits_below_a_split_node_hangs_on_its_last_step(tree):
         (add("x", "n77"), "there is no node 'n77'"),
         (add("x", "n4"), "n4 was given up"),
         (add("three", "n2"), "this is n3 again, which is open"),
-        (add("x", id="n2"), "there is a node 'n2' already"),
+        (add("x", id="n2"), "there is already a node 'n2'"),
         ({"op": "refine", "node": "n1", **said("x")}, "n1 has a program, and what was measured stays"),
-        ({"op": "refine", "node": "n2", "parent": "n3", **said("x")}, "n2 would hang below itself"),
-        ({"op": "refine", "node": "n2", "parent": "n2", **said("x")}, "n2 would hang below itself"),
+        ({"op": "refine", "node": "n2", "parent": "n3", **said("x")}, "n2 would become its own descendant"),
+        ({"op": "refine", "node": "n2", "parent": "n2", **said("x")}, "n2 would become its own descendant"),
         ({"op": "drop", "node": "n4", "reason": "x"}, "n4 was given up"),
         ({"op": "drop", "node": ROOT, "reason": "x"}, "only open nodes change"),
         ({"op": "drop", "node": "n2"}, "reason"),
@@ -104,7 +104,9 @@ def test_circles_within_a_script_and_what_hangs_on_what_was_left_out():
     assert [node.title for node in found.tree.open] == ["f"]
     told = "\n".join(found.left_out)
     assert (
-        told.count("hangs on itself by a circle of parents") == 3 and "there is no node 'gone'" in told and "hangs on 'd', which was left out" in told
+        told.count("descends from itself through a cycle of parents") == 3
+        and "there is no node 'gone'" in told
+        and "descends from 'd', which was left out" in told
     )
 
 
@@ -165,7 +167,7 @@ def test_any_scripts_leave_a_tree_that_holds_together():
             assert node.id == ROOT or node.parent in tree.nodes
             assert node.state != "done" or node.id == ROOT or tree.nodes[node.parent].state == "done"
             assert node.state != "open" or tree.nodes[node.parent].state in ("open", "done")
-        assert len(list(tree.depth_first())) == len(tree.nodes), "every node hangs on the root"
+        assert len(list(tree.depth_first())) == len(tree.nodes), "every node descends from the root"
         assert len(tree.open) <= MOST_OPEN and closed.items() <= {n.id: (n.state, n.title, n.candidate) for n in tree.nodes.values()}.items()
         if tree.frontier:
             node = draw.choice(tree.frontier)

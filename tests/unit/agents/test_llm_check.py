@@ -36,14 +36,14 @@ async def test_a_profile_that_works(tmp_path):
 async def test_a_server_that_says_little(tmp_path):
     trial, _ = await tried(tmp_path, reply({"choices": [{"message": {"content": "Fast"}, "finish_reason": "stop"}]}))
     assert trial.ok and trial.streamed is False and trial.usage is None
-    assert "does not stream" in report([trial]) and "the server does not say" in report([trial])
+    assert "does not stream" in report([trial]) and "not reported by the server" in report([trial])
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("answer", "kind", "part"),
     [
-        (reply({"error": {"message": "bad key"}}, "401 X"), "refused", "look at the key in the environment variable PLANTED_KEY"),
+        (reply({"error": {"message": "bad key"}}, "401 X"), "refused", "check the key in the environment variable PLANTED_KEY"),
         (reply(b"", "503 X"), "busy", "HTTP 503"),
         (stream(chunk("Fa")), "unreachable", "without a finish reason"),
         (stream(chunk("", "stop"), DONE), "protocol", "the reply is empty"),

@@ -218,7 +218,7 @@ async def test_retry_after_is_heeded(tmp_path, patience):
 async def test_a_server_that_asks_for_more_than_minutes_is_not_waited_for(tmp_path, patience):
     async with serving(reply(b"", "429 X", Retry_After="86400")) as wire:
         error = await failing(models(tmp_path, profile(base_url=wire.url)))
-    assert error.kind == "busy" and "asks to wait 86400 s" in error.message and not patience
+    assert error.kind == "busy" and "asks the client to wait 86400 s" in error.message and not patience
 
 
 @pytest.mark.asyncio
@@ -241,7 +241,7 @@ async def test_a_stream_that_drips_for_ever_ends_by_the_total(tmp_path):
     async with serving(drips) as wire:
         found = models(tmp_path, profile(base_url=wire.url, limits={"retries": 0, "read_seconds": 1, "total_seconds": 0.3}))
         error = await failing(found)
-    assert error.kind == "unreachable" and "no whole reply within 0.3 s" in error.message
+    assert error.kind == "unreachable" and "no complete reply within 0.3 s" in error.message
 
 
 @pytest.mark.asyncio

@@ -40,11 +40,11 @@ def test_the_forms_of_an_order(text, found):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("the last dimension is always 4096", "reads no prose"),
-        ("skip", "reads no prose"),
+        ("the last dimension is always 4096", "does not read prose"),
+        ("skip", "does not read prose"),
         ("skip row-cahe", "did you mean row-cache"),
         ("only try harder", "no strategy 'harder'"),
-        ("skip row-cache\nand hurry", "reads no prose"),
+        ("skip row-cache\nand hurry", "does not read prose"),
     ],
 )
 def test_what_is_no_order_is_refused_with_the_forms(text, said):
@@ -111,7 +111,7 @@ async def test_an_order_is_read_once_said_and_replayed():
         assert situation.orders.skipped == {"row-cache"}
         await heed(span, situation, "planner")
     said = [e.payload["text"] for e in journal.events if e.kind == "message.completed"]
-    assert len(said) == 1 and said[0].startswith("As ada asked: row-cache is not tried from here on.")
+    assert len(said) == 1 and said[0].startswith("As ada asked: row-cache is no longer tried from here on.")
     assert [e.payload["key"] for e in journal.events if e.kind == "effect.completed"] == ["plan/orders#1"]
 
 

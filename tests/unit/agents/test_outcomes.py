@@ -42,7 +42,7 @@ async def test_a_busy_host_is_tried_again_later_and_then_named_instead_of_the_pr
     client = FakeClient()
     summary = await engine(client, workflow="verify", program_source=BUSY).execute()
     assert client.calls.count("verify") == 3 and summary.outcome == "inconclusive"
-    assert "this host is busy" in summary.reason and "nothing was found wrong with it" in summary.reason and "did not pass" not in summary.reason
+    assert "this host is busy" in summary.reason and "nothing wrong was found" in summary.reason and "did not pass" not in summary.reason
 
 
 async def test_once_it_is_quieter_the_verdict_counts():

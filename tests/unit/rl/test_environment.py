@@ -125,7 +125,7 @@ def test_a_cancelled_step_frees_its_verifier_and_its_episode():
         episode = Episode(made, made.choose(problem="a"))
         step = asyncio.create_task(episode.step(Action(program=program(wait=1))))
         await asyncio.sleep(0.01)
-        with pytest.raises(BadAction, match="not over yet"):
+        with pytest.raises(BadAction, match="not finished yet"):
             await episode.step(Action(program=program(low=1.0)))
         step.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -216,7 +216,7 @@ def test_rows_are_made_once_and_never_of_a_busy_host(tmp_path):
 
 def test_a_line_of_another_version_is_refused():
     line = making.line_of(TASKS[0], 3) | {"sha": "0" * 64}
-    with pytest.raises(ValueError, match="synthesise anew"):
+    with pytest.raises(ValueError, match="synthesise again"):
         making.task_of(line)
 
 

@@ -260,7 +260,7 @@ def test_a_gradient_that_is_no_number_ends_it(tmp_path):
     trainer = Trainer(TinyPolicy(SMALL), config(), tmp_path)
     with torch.no_grad():
         next(iter(trainer.trained.values()))[:] = math.nan
-    with pytest.raises(CannotTrain, match="is no number"):
+    with pytest.raises(CannotTrain, match="is not a number"):
         trainer.supervise([("a", "b")])
 
 
@@ -274,7 +274,7 @@ def test_the_commands(tmp_path, capsys):
     small = ["--start", str(tmp_path / "begun"), "--rank", "2", "--prompts", "1", "--save-every", "1", "--quiet", "--json"]
     assert main(["train", "--rows", str(rows), "--out", out, "--steps", "1", *small]) == 2
     assert "every pair is longer" in capsys.readouterr().err
-    assert main(["merge", "--checkpoint", out, "--out", str(tmp_path / "m")]) == 2 and "is not there" in capsys.readouterr().err
+    assert main(["merge", "--checkpoint", out, "--out", str(tmp_path / "m")]) == 2 and "does not exist" in capsys.readouterr().err
     Trainer(TinyPolicy(SMALL), Config.of(steps=1, rank=2), tmp_path / "short", kind="supervised").supervise([("a", "b")])
     assert main(["merge", "--checkpoint", str(tmp_path / "short"), *small[:2], "--out", str(tmp_path / "m")]) == 0
     assert TinyPolicy.load(tmp_path / "m").size == SMALL

@@ -35,7 +35,7 @@ def test_seeds_and_budgets_are_read_as_people_write_them():
     [
         (["--workflows", "stich"], "there is no workflow stich"),
         (["--quality", "godlike"], "there is no quality"),
-        (["--llm", "built-in"], "plays tables"),
+        (["--llm", "built-in"], "plays only tables"),
         (["--seeds", "a"], "numbers and ranges"),
         (["--workers", "0"], "at least 1"),
     ],
@@ -50,7 +50,7 @@ def test_a_suite_that_is_not_there(tmp_path, capsys):
     assert main(["arena", "--suite", str(tmp_path / "nothing.py"), "--out", str(tmp_path / "out2")]) == 2
     assert main(["arena", "--suite", str(tmp_path), "--llm", "landscape", "--out", str(tmp_path / "out3")]) == 2
     said = capsys.readouterr().err
-    assert "nowhere.json" in said and "there is no task" in said and "plays tables" in said
+    assert "nowhere.json" in said and "there is no task" in said and "plays only tables" in said
 
 
 def test_a_race_writes_its_table_and_goes_on_where_it_was(table, tmp_path, capsys):
@@ -58,7 +58,7 @@ def test_a_race_writes_its_table_and_goes_on_where_it_was(table, tmp_path, capsy
     command = ["arena", "--suite", f"landscape:{table}", "--workflows", "stitch,random", "--seeds", "1-4", "--budget", "calls=8,candidates=8"]
     assert main([*command, "--out", str(out)]) == 0
     first = capsys.readouterr().out
-    assert "synthetic: made up, not measured" in first and "| stitch |" in first and "## Why" in first
+    assert "synthetic, not measured" in first and "| stitch |" in first and "## Why" in first
     content = json.loads((out / "arena.json").read_text())
     assert content["kind"] == "plays on a synthetic table" and {s["workflow"] for s in content["scores"]} == {"stitch", "random"}
     assert all(score["runs"] == 8 for score in content["scores"]) and content["quality"]["name"] == "middling"

@@ -227,7 +227,7 @@ def test_steering_becomes_events_and_is_on_record(people, alice):
     assert post(alice, f"/runs/{run.pk}/control", {"action": "raise-budget", "limits": {"candidates": 40}}).status_code == 202
     assert post(alice, f"/runs/{run.pk}/notes", {"text": "skip row-cache", "to": "coder"}).status_code == 202
     refused = post(alice, f"/runs/{run.pk}/notes", {"text": "hello", "to": "coder"})
-    assert refused.status_code == 422 and "reads no prose" in refused.content.decode()  # the compiler plays the Coder
+    assert refused.status_code == 422 and "does not read prose" in refused.content.decode()  # the compiler plays the Coder
     told = [(event.kind, event.payload.get("action") or event.payload["text"]) for event in Event.objects.filter(run=run, seq__gt=10).order_by("seq")]
     assert told == [("control.requested", name) for name in ("pause", "resume", "cancel", "raise-budget")] + [("note.added", "skip row-cache")]
     entry = AuditEntry.objects.get(action="budget.raised")

@@ -130,6 +130,6 @@ def test_what_is_no_folder_of_a_trace(people, tmp_path):
         import_trace(tmp_path, people.alice.personal_team, people.alice)
     made = written(tmp_path / "a", EVENTS)
     next((made / "artefacts").iterdir()).write_bytes(b"other")
-    with pytest.raises(TraceRefused, match="does not have the content that its name says"):
+    with pytest.raises(TraceRefused, match="does not have the content that its name states"):
         import_trace(made, people.alice.personal_team, people.alice)
     assert Client().get("/healthz").status_code == 200

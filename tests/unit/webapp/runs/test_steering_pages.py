@@ -68,7 +68,7 @@ def test_a_note_becomes_an_event(people, planned):
 def test_the_built_in_compiler_takes_orders_and_refuses_prose(people, planned):
     client = people.client("alice")
     answer = client.post(url("note", planned), {"to": "all", "text": "mind the tails"})
-    assert answer.status_code == 400 and "reads no prose" in answer.json()["error"] and "skip STRATEGY" in answer.json()["error"]
+    assert answer.status_code == 400 and "does not read prose" in answer.json()["error"] and "skip STRATEGY" in answer.json()["error"]
     answer = client.post(url("note", planned), {"to": "coder", "text": "skip row-cahe"})
     assert answer.status_code == 400 and "did you mean row-cache" in answer.json()["error"]
     assert client.post(url("note", planned), {"to": "all", "text": "skip row-cache"}, headers={"accept": "application/json"}).status_code == 202
