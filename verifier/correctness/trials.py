@@ -470,6 +470,7 @@ class Trials:
         trial = self.examiner.examine(name, step.seed, call, expected, self.subject.runner, self.state_names())
         if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
             self.expectations.appeal(expected)
+            self.expectations.between_steps(expected, call.outputs)
             if own:
                 self.expectations.remember(expected)
             trial = self.examiner.examine(name, step.seed, call, expected, self.subject.runner, self.state_names())
