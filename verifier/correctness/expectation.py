@@ -13,7 +13,7 @@ from verifier.correctness.bounds import DRAWS, SMALL, SMALL_DRAWS, all_finite, b
 from verifier.correctness.decisions import TIE, TIE_DRAWS, TIMES, Decisions, measured, off, told_apart
 from verifier.correctness.leaf import Leaf
 from verifier.correctness.noise import Inherited, allowance
-from verifier.float8 import TYPES, continuous
+from verifier.float8 import TYPES, continuous, wide
 from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Run, Values
@@ -325,7 +325,7 @@ def _decides(leaf: Leaf, drawn: list[float], share: float) -> bool:
 
 
 def _vanishes(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.numel() > 0 and not bool(tensor.any())
+    return tensor.is_floating_point() and tensor.numel() > 0 and not bool(wide(tensor).any())
 
 
 def first_lines(text: str) -> str:

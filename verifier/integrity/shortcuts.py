@@ -26,6 +26,7 @@ from verifier.correctness.expectation import SHORT
 from verifier.correctness.inputs import domains
 from verifier.correctness.trial_plan import Weights, other_weights
 from verifier.correctness.trials import Trials
+from verifier.float8 import steps, wide
 from verifier.integrity.timed_process import TimedProcess
 from verifier.judge.endings import Ended
 from verifier.judge.memory import large
@@ -133,7 +134,7 @@ class Shortcuts:
             return None
         for domain in domains(own.tensors):
             other = reference.reshaped(reference.inputs(seed), DISTRIBUTION, domain, seed)
-            if other is None or all(torch.equal(own.tensors[index], other.tensors[index]) for index in same):
+            if other is None or all(torch.equal(steps(own.tensors[index]), steps(other.tensors[index])) for index in same):
                 continue
             drawn = {index: other.tensors[index] for index in same}
             try:
@@ -316,6 +317,7 @@ def _ms(nanoseconds: float) -> str:
 
 def _uniform(tensor: torch.Tensor) -> bool:
     """Returns whether all elements are equal."""
+    tensor = wide(tensor)
     return tensor.numel() > 0 and not tensor.is_complex() and bool((tensor == tensor.flatten()[0]).all())
 
 

@@ -173,7 +173,7 @@ class Wide(TorchDispatchMode):
         """Computes a product of float8 matrices, which PyTorch only has with fp32 scales and results. Returns null for scales of blocks."""
         if any(scale.numel() > 1 and scale.shape != shape for scale, shape in ((scale_a, (len(a), 1)), (scale_b, (1, b.shape[1])))):
             return None
-        product = self.result(torch.ops.aten.mm.default, "mm", (a.double(), b.double()), {}) * scale_a.double() * scale_b.double()
+        product: torch.Tensor = self.result(torch.ops.aten.mm.default, "mm", (a.double(), b.double()), {}) * scale_a.double() * scale_b.double()
         product = product if bias is None else product + bias.double()
         dtype = out_dtype or a.dtype
         if dtype not in TYPES:
