@@ -57,5 +57,5 @@ def _table(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Returns the step of each of the 256 codes."""
     numbers = torch.arange(256, dtype=torch.uint8).view(dtype).float()
     ascending = numbers[~numbers.isnan()].unique()
-    place = torch.searchsorted(ascending, numbers.nan_to_num()) - int((ascending < 0).sum())
+    place = torch.searchsorted(ascending, numbers.masked_fill(numbers.isnan(), 0.0)) - int((ascending < 0).sum())
     return place.masked_fill(numbers.isnan(), NOT_A_NUMBER).to(device, torch.int16)

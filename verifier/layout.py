@@ -71,8 +71,8 @@ class Spec(BaseModel):
         return DTYPES[self.dtype].is_floating_point
 
     @property
-    def continuous(self) -> bool:
-        """Whether the elements are floating-point or complex numbers."""
+    def inexact(self) -> bool:
+        """Whether the elements are floating-point or complex numbers, float8 included."""
         return self.floating or DTYPES[self.dtype].is_complex
 
     def describe(self) -> str:

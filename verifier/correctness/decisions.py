@@ -19,6 +19,8 @@ from verifier.float8 import continuous
 TIMES = (4.0, 16.0, 64.0, 256.0, 512.0, 1024.0)  # factors applied to plain arithmetic's errors, in ascending order
 STEEP = 4.0  # if the count grows this much faster than the errors, larger errors are the cause, and not decisions
 ROOM = 4.0  # factor by which a sound program's errors may exceed those of plain arithmetic
+TIE = 16.0  # factor on plain arithmetic's errors under which a number between two steps moves to another one in almost every second draw
+TIE_DRAWS = 12
 DOUBT = 1e-4  # probability that a sound program makes more decisions than allowed
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 
 from verifier.correctness.batches import deviations
-from verifier.correctness.bounds import DRAWS, SMALL, SMALL_DRAWS, all_finite, bound, chaotic_error, no_oracle, tolerated
-from verifier.correctness.decisions import TIMES, Decisions, measured, off, told_apart
+from verifier.correctness.bounds import DRAWS, SMALL, SMALL_DRAWS, all_finite, bound, chaotic_error, differing, no_oracle, tolerated
+from verifier.correctness.decisions import TIE, TIE_DRAWS, TIMES, Decisions, measured, off, told_apart
 from verifier.correctness.leaf import Leaf
 from verifier.correctness.noise import Inherited, allowance
-from verifier.float8 import TYPES, continuous
+from verifier.float8 import TYPES, continuous, wide
 from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Run, Values
@@ -194,6 +194,43 @@ class Expectations:
                 leaf.reference, leaf.limit = tensor, bound(leaf.error, drawn, own.dtype, reference.precision)
                 self.noise = True
 
+    def between_steps(self, expected: Expected, outputs: list[torch.Tensor]) -> None:
+        """Allows float8 numbers of a program's `outputs` to be a step off where they lie between two steps, even if PyTorch and plain arithmetic
+        happen to agree on them. Under errors `TIE` times those of plain arithmetic, such a number moves to another step, in one draw or the next. The
+        reference is in the state that its eager call left, before and after this method."""
+        reference, oracle = self.reference, expected.oracle
+        wrong: dict[int, torch.Tensor] = {}
+        for index, (leaf, value) in enumerate(zip(expected.leaves, outputs, strict=False)):
+            if value.dtype in TYPES and value.dtype == leaf.reference.dtype and value.shape == leaf.reference.shape:
+                mask = differing(value, leaf.reference)
+                if mask is not None and float(mask.double().mean()) > leaf.tolerated:
+                    wrong[index] = mask
+        if oracle is None or not wrong:
+            return
+        reference.rollback()
+        after, reference.exact = reference.exact, expected.before
+        left = dict(wrong)
+        for _ in range(TIE_DRAWS):
+            try:
+                moved = reference.oracle(expected.values, expected.rng, self.draws.getrandbits(32), TIE).outputs.tensors
+            except PartyFailure as failure:
+                if failure.kind != "raised":
+                    raise
+                break
+            if [tensor.shape for tensor in moved] != [tensor.shape for tensor in oracle.outputs.tensors]:
+                break
+            for index, mask in left.items():
+                other = differing(moved[index], oracle.outputs.tensors[index])
+                left[index] = mask if other is None else mask & ~other
+            if not any(bool(mask.any()) for mask in left.values()):
+                break
+        reference.eager(expected.values, expected.rng)
+        reference.exact = after
+        for index, mask in left.items():
+            if not bool(mask.any()):
+                leaf = expected.leaves[index]
+                leaf.tolerated, leaf.plain_step = float(wrong[index].double().mean()), max(leaf.plain_step, 1)
+
     def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float], list[tuple[float, ...] | None]]:
         """Returns bounds, shares and quantiles (`verifier.correctness.spread`) for the outputs of timed calls, which are compared with eager's
         outputs. The bound is the largest one observed with the task's own inputs, plus eager's own error and a margin for calls that were not among
@@ -288,7 +325,7 @@ def _decides(leaf: Leaf, drawn: list[float], share: float) -> bool:
 
 
 def _vanishes(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.numel() > 0 and not bool(tensor.any())
+    return tensor.is_floating_point() and tensor.numel() > 0 and not bool(wide(tensor).any())
 
 
 def first_lines(text: str) -> str:

@@ -309,14 +309,17 @@ def changeable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
 def one_element(tensor: torch.Tensor, seed: int, wide: bool = False) -> torch.Tensor | None:
     """Returns a copy in which one element of the first half is replaced by a different value that is plausible among the tensor's own numbers. With
     `wide`, a floating-point value may have any sign and size. Returns null if all integers are zero or negative, because a larger value may point
-    outside the tensor that it indexes."""
+    outside the tensor that it indexes, or if all float8 numbers are equal and the new value rounds to them."""
     if tensor.is_complex():
         parts = one_element(torch.view_as_real(tensor), seed, wide)
         return None if parts is None else torch.view_as_complex(parts)
     if tensor.dtype in float8.TYPES:
-        parts = one_element(float8.wide(tensor), seed, wide)
-        made = None if parts is None else float8.narrowed(parts, tensor.dtype)
-        return None if made is None or torch.equal(float8.steps(made), float8.steps(tensor)) else made
+        for freely in (True, False) if wide else (False,):  # a new value may round to the old one
+            parts = one_element(float8.wide(tensor), seed, freely)
+            made = tensor if parts is None else float8.narrowed(parts, tensor.dtype)
+            if not torch.equal(float8.steps(made), float8.steps(tensor)):
+                return made
+        return None
     draws = random.Random(seed)
     changed = tensor.clone(memory_format=torch.preserve_format)
     order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride()[axis])

@@ -69,7 +69,7 @@ class Plan:
     def steps(self, expectations: Expectations) -> Iterator[Step]:
         """Yields the steps. Later steps depend on what earlier steps have revealed about the task."""
         reference = self.reference
-        weighted = any(entry.spec.continuous for entry in reference.state) or bool(self.constants)
+        weighted = any(entry.spec.inexact for entry in reference.state) or bool(self.constants)
         moves = bool(reference.mutated or reference.remembers)
         yield self._own("task inputs 1", self.first_inputs, needed=True)
         yield self._task_inputs("task inputs 2", fresh=False)
@@ -182,11 +182,11 @@ class Plan:
             width = (wide, buffers, discrete)
             return Way(draw, lambda: other_weights(self.reference, self.original, seed, *width), detail, wide=width)
 
-        floats = any(entry.spec.continuous and not entry.parameter for entry in self.reference.state)
+        floats = any(entry.spec.inexact and not entry.parameter for entry in self.reference.state)
         said = {(True, True): "", (False, True): "signs kept", (True, False): "buffers kept", (False, False): "signs and buffers kept"}
         ways = [way(*width, False, detail) for width, detail in said.items() if floats or width[1]]
         if self.constants:
-            integers = "integers kept" if any(entry.spec.continuous for entry in self.reference.state) else ""
+            integers = "integers kept" if any(entry.spec.inexact for entry in self.reference.state) else ""
             ways = [way(True, True, True, ""), way(False, True, True, "signs kept")] + [
                 replace(one, detail=", ".join(filter(None, (one.detail, integers)))) for one in ways
             ]
@@ -206,7 +206,7 @@ def other_weights(
             continue
         moves = entry.parameter or buffers or entry.name.endswith(("running_mean", "running_var"))
         other = randomised(entry.name, tensor, entry.parameter, generator, wide) if moves else None
-        if discrete and not entry.spec.continuous and entry.name not in reference.mutated:
+        if discrete and not entry.spec.inexact and entry.name not in reference.mutated:
             other = other_constant(tensor, generator)
         by_name[entry.name] = tensor.clone() if other is None else other
     return list(by_name.values())

@@ -383,8 +383,8 @@ class Trials:
         names = [entry.name for entry in self.reference.state]
         constant = plan.constants
         fixed = [i for i, entry in enumerate(self.reference.state) if hides(self.original[i], entry.parameter) or i in constant]
-        loose = [i for i, entry in enumerate(self.reference.state) if entry.parameter and entry.spec.continuous and i not in fixed]
-        buffers = [i for i, entry in enumerate(self.reference.state) if entry.spec.continuous and not entry.parameter and i not in fixed]
+        loose = [i for i, entry in enumerate(self.reference.state) if entry.parameter and entry.spec.inexact and i not in fixed]
+        buffers = [i for i, entry in enumerate(self.reference.state) if entry.spec.inexact and not entry.parameter and i not in fixed]
         for same in (fixed, [*fixed, *buffers]) if buffers else (fixed,):
             said = f"it takes the values for granted that the constructor gives to {', '.join(names[index] for index in same[:4])}"
             if same and not loose:
@@ -473,6 +473,7 @@ class Trials:
         equal = step.kind == "equal numbers"
         if not trial.ok and (equal or (trial.bound is not None and expected.in_reach(trial.error))):
             self.expectations.appeal(expected)
+            self.expectations.between_steps(expected, call.outputs)
             if own:
                 self.expectations.remember(expected)
             trial = self.examiner.examine(name, step.seed, call, expected, self.subject.runner, self.state_names())

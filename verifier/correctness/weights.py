@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from verifier.correctness.fingerprint import Fingerprint, fingerprint
+from verifier.float8 import steps
 from verifier.judge.asking import Party
 from verifier.judge.memory import EASE
 from verifier.judge.session import ReferenceSession, StateEntry, fetch, give, release
@@ -157,7 +158,7 @@ class Constructions:
         after = self.reference.redraw(seed, vary=seed)
         self.construct(runner, None, seed, seed)
         for entry, one, two in zip(self.reference.state, before, after, strict=True):
-            if entry.parameter and entry.spec.continuous and entry.spec.numel and torch.equal(one, two):
+            if entry.parameter and entry.spec.inexact and entry.spec.numel and torch.equal(steps(one), steps(two)):
                 return entry.name
         return ""
 

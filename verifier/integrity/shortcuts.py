@@ -26,6 +26,7 @@ from verifier.correctness.expectation import SHORT
 from verifier.correctness.inputs import domains
 from verifier.correctness.trial_plan import Weights, other_weights
 from verifier.correctness.trials import Trials
+from verifier.float8 import steps, wide
 from verifier.integrity.timed_process import TimedProcess
 from verifier.judge.endings import Ended
 from verifier.judge.memory import large
@@ -118,7 +119,7 @@ class Shortcuts:
     def _weights(self) -> Changed | None:
         """Returns other weights, as wide as the task could handle in the trials. Returns null if the task cannot handle any or has no weights."""
         trials, seed = self.trials, self.rng.getrandbits(32)
-        floating = any(entry.spec.continuous and entry.spec.numel for entry in trials.reference.state)
+        floating = any(entry.spec.inexact and entry.spec.numel for entry in trials.reference.state)
         if not (floating or (trials.borne and trials.borne[-1])) or not (trials.borne or self._seeded):
             return None
         weights = None if self._seeded else other_weights(trials.reference, trials.original, seed, *(trials.borne or ()))
@@ -134,7 +135,7 @@ class Shortcuts:
             return None
         for domain in domains(own.tensors):
             other = reference.reshaped(reference.inputs(seed), DISTRIBUTION, domain, seed)
-            if other is None or all(torch.equal(own.tensors[index], other.tensors[index]) for index in same):
+            if other is None or all(torch.equal(steps(own.tensors[index]), steps(other.tensors[index])) for index in same):
                 continue
             drawn = {index: other.tensors[index] for index in same}
             try:
@@ -317,6 +318,7 @@ def _ms(nanoseconds: float) -> str:
 
 def _uniform(tensor: torch.Tensor) -> bool:
     """Returns whether all elements are equal."""
+    tensor = wide(tensor)
     return tensor.numel() > 0 and not tensor.is_complex() and bool((tensor == tensor.flatten()[0]).all())
 
 

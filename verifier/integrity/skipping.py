@@ -53,7 +53,7 @@ class Skipping:
         """Returns the functions that do not affect the outputs, with their shares of the time."""
         trials = self.trials
         state, seeded = trials.reference.state, trials.constructions.binding.how == "seeded"
-        if state and not seeded and any(entry.spec.continuous for entry in state):
+        if state and not seeded and any(entry.spec.inexact for entry in state):
             self._weights = other_weights(trials.reference, trials.original, self.rng.getrandbits(32))
         alone = sorted((name for name, share in shares.items() if share >= SMALL), key=lambda name: -shares[name])
         self._moves = trials.reference.mutated if not seeded else []

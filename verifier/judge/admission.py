@@ -16,6 +16,7 @@ from verifier.correctness.expectation import SHORT, Expectations
 from verifier.correctness.fingerprint import Fingerprint
 from verifier.correctness.triviality import trivial_guess
 from verifier.devices.base import DeviceError, NoRoom
+from verifier.float8 import wide
 from verifier.jobs import AdmitJob
 from verifier.judge.memory import Ledger, too_little
 from verifier.judge.party_failure import PartyFailure, without_gpu
@@ -108,8 +109,8 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
         session.take_state(session.state_tensors)
     problems = []
     for index, tensor in enumerate(one.outputs.tensors):
-        if tensor.is_floating_point() and bool(tensor.isnan().any()):
-            share = float(tensor.isnan().double().mean())
+        if tensor.is_floating_point() and bool((lost := wide(tensor).isnan()).any()):
+            share = float(lost.double().mean())
             message = f"output {index} holds NaN ({share:.1%} of its elements)"
             problems.append(
                 Problem(line=forward_line(session.source), message=message, hint="check divisions, logarithms and square roots in forward")
