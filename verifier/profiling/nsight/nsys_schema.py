@@ -120,9 +120,7 @@ class Export:
         found = []
         major = self.schema.split(".")[0]
         if major.isdigit() and int(major) > NEWEST_MAJOR:
-            found.append(
-                f"The export has schema version {self.schema}, newer than the {NEWEST_MAJOR}.x that is known: its additions are not shown."
-            )
+            found.append(f"The export has schema version {self.schema}, newer than the {NEWEST_MAJOR}.x that is known: its additions are not shown.")
         graphs = self.seen.get("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 0) > 0  # graphs recorded as a whole contain the kernels
         for table, lack in LACK.items():
             if graphs and table == "CUPTI_ACTIVITY_KIND_KERNEL":
