@@ -225,5 +225,5 @@ async def test_a_failure_is_shown_with_its_diagnosis_and_the_tree_is_edited_befo
     last = [t for t in trees(journal, "learned") if node(t, t.node).state == "given up"]
     assert len(last) == 2 and "it is given up" in last[0].reason
     shown = models.of("planner/tree")[1].messages[1].content
-    assert re.search(r"It is edited now because n\d has one attempt left", shown)
+    assert re.search(r"Reason for editing it now: n\d has one attempt left", shown)
     assert "values differ at the tail" in shown.partition("## Tree")[2].partition("\n## ")[0] and "tried in vain 2 of 3 times" in shown
