@@ -29,7 +29,7 @@ def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.T
     named = {f"input {index}": leaf for index, leaf in enumerate(leaves) if leaf.requires_grad}
     own = getattr(model, "_orig_mod", model)  # the original module of a torch.compile wrapper
     resolve = resolver(sys.modules.get(type(own).__module__))
-    named.update((name, value) for name, value in own.named_parameters(remove_duplicate=False) if value.requires_grad)
+    named.update((name, value) for name, value in own.named_parameters(remove_duplicate=False) if value.requires_grad and continuous(value))
     return decode(tree, leaves, resolve=resolve), named
 
 

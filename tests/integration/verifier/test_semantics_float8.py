@@ -48,7 +48,12 @@ PRODUCT = task(
     "torch.randn(32, 64).to(torch.float8_e4m3fn)",
     init="self.register_buffer('w', torch.randn(48, 64).to(torch.float8_e4m3fn))\nself.register_buffer('s', torch.rand(1) + 0.1)",
 )
-SAME = {"everyday": SMALL, "input": INPUT, "output": OUTPUT, "bytes": BYTES, "bits": BITS, "cache": CACHE, "product": PRODUCT}
+PARAMETER = task(
+    "return torch.tanh(x @ (self.w.to(x.dtype) * self.s).t())",
+    "torch.randn(32, 64)",
+    init="self.w = nn.Parameter(torch.randn(48, 64).to(torch.float8_e5m2), requires_grad=False)\nself.s = nn.Parameter(torch.rand(48, 1))",
+)
+SAME = {"everyday": SMALL, "input": INPUT, "output": OUTPUT, "bytes": BYTES, "bits": BITS, "cache": CACHE, "product": PRODUCT, "parameter": PARAMETER}
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,11 @@ def test_the_tasks_own_model_passes(semantics, name):
 @pytest.mark.parametrize("name", ["everyday", "bits"])
 def test_a_policy_of_16_bits_keeps_float8(semantics, name):
     outcome = semantics.same(SAME[name], precision="bf16")
+    assert not outcome.wrong, outcome.wrong
+
+
+def test_gradients_are_those_of_wider_types(semantics):
+    outcome = semantics.same(PARAMETER, backward=True)
     assert not outcome.wrong, outcome.wrong
 
 
