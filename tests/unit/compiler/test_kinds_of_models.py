@@ -76,3 +76,12 @@ def test_packed_weights_in_the_state_dict_are_refused():
     assert unusable(torch.nn.Sequential(Packed())) == (
         "0._extra_state of the state dict is a tuple of tensors, which no program can be given; keep its tensors as parameters or buffers"
     )
+
+
+def test_variables_of_comprehensions_and_functions_are_not_results():
+    """Another statement has a variable of the same name, which this one does not assign."""
+    body = (
+        "def twice(t):\n    z = t * 2\n    return z\na, b = (y.tanh() * 2 for y in self.fc(x).split(4, -1))\nb = twice(b).exp() + 1\n"
+        "if a.sum() > 0:\n    a = a + 1\ny = torch.softmax(a * b, -1)\nz = y * 3\nreturn z + y, b"
+    )
+    assert not any("without a value" in why for why in checked(body).graph.left)
