@@ -85,3 +85,18 @@ def test_variables_of_comprehensions_and_functions_are_not_results():
         "if a.sum() > 0:\n    a = a + 1\ny = torch.softmax(a * b, -1)\nz = y * 3\nreturn z + y, b"
     )
     assert not any("without a value" in why for why in checked(body).graph.left)
+
+
+def test_changes_of_data_are_captured():
+    """Averages of weights, as they are written in older sources."""
+    body = (
+        "h = torch.relu(self.fc(x)) + 1\nself.fc.bias.data.mul_(0.5).add_(h.mean(0), alpha=0.1)\n"
+        "self.fc.weight.data.copy_(self.fc.weight.data * 0.9)\nreturn h.softmax(-1), self.fc.bias * 2"
+    )
+    found = checked(body)
+    assert not found.graph.left and set(found.graph.mutations) == {"fc.bias", "fc.weight"}
+
+
+def test_other_memory_for_a_tensor_stays_in_python():
+    body = "h = torch.tanh(self.fc(x)) * 2\nself.fc.bias.data = self.fc.bias.data * 0.5\nreturn (h + self.fc.bias).softmax(-1),"
+    assert any("other memory" in why for why in checked(body).graph.left)
