@@ -1,12 +1,15 @@
 """Models with quantised tensors, `torch.compile` in their source, tensor classes of their own and transforms: captured around them, or the cause is
 named in words of the model."""
 
+import builtins
+
 import pytest
 import torch
 
 from compiler import DeviceFigures, Options, make_plan, print_program
 from tests.unit.compiler.loading import load
 from verifier.parties.capturing.capture import capture
+from verifier.parties.capturing.reasons import reason
 from verifier.parties.loading import unusable
 
 HEAD = "import torch\nimport torch.nn as nn\nfrom torch.func import grad, vmap\n\n\n"
@@ -100,3 +103,18 @@ def test_changes_of_data_are_captured():
 def test_other_memory_for_a_tensor_stays_in_python():
     body = "h = torch.tanh(self.fc(x)) * 2\nself.fc.bias.data = self.fc.bias.data * 0.5\nreturn (h + self.fc.bias).softmax(-1),"
     assert any("other memory" in why for why in checked(body).graph.left)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        ("RuntimeError: We found a fake tensor in the exported program constant's list.", "it keeps a tensor of the export"),
+        ("ValueError: it becomes a call of `_jvp_increment_nesting`, which is no operator on tensors", "a transform of torch.func"),
+        ("AssertionError: expected compiled_fn to be GraphModule, got <class 'function'>", "it leaves nothing to compute"),
+        ("RecursionError: maximum recursion depth exceeded", "its functions call each other too deeply"),
+        ("RuntimeError: torch.functional is fine", "PyTorch's exporter cannot follow it"),
+    ],
+)
+def test_errors_of_the_exporter_become_causes(error, why):
+    kind, _, text = error.partition(": ")
+    assert reason(getattr(builtins, kind)(text)).startswith(why)
