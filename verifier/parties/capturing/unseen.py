@@ -48,7 +48,8 @@ def nothing_unseen(model: torch.nn.Module) -> Iterator[None]:
 def data_traced(model: torch.nn.Module) -> Iterator[None]:
     """Lets an exporter see what the source of `model` does to `tensor.data`: without gradients, `detach` gives the same. An exporter takes `data`
     for a constant."""
-    files, before = {frame_file(model), PART_FILE}, torch.Tensor.data
+    files = {frame_file(model), PART_FILE}
+    before: Any = torch.Tensor.data
 
     def read(tensor: torch.Tensor) -> torch.Tensor:
         here: torch.Tensor = tensor.detach() if sys._getframe(1).f_code.co_filename in files else before.__get__(tensor)
@@ -59,7 +60,7 @@ def data_traced(model: torch.nn.Module) -> Iterator[None]:
             raise ValueError("it gives a tensor other memory (`.data = ...`), which a graph cannot say (`.copy_(...)` can be captured)")
         before.__set__(tensor, value)
 
-    torch.Tensor.data = property(read, write)  # type: ignore[assignment, method-assign]
+    torch.Tensor.data = property(read, write)  # type: ignore[assignment]
     try:
         yield
     finally:
