@@ -39,6 +39,7 @@ from verifier.layout import LayoutError, Spec, decode, encode  # noqa: E402
 from verifier.parties.capturing.capture import capture  # noqa: E402
 from verifier.parties.loading import describe, load_source, unusable  # noqa: E402
 from verifier.parties.naming import resolver  # noqa: E402
+from verifier.parties.plain_state import PlainState
 from verifier.parties.seeding import seed_everything  # noqa: E402
 from verifier.source import SourceError  # noqa: E402
 from verifier.task import Task  # noqa: E402
@@ -79,9 +80,9 @@ def one(path: Path, home: str) -> dict[str, Any]:
         if not isinstance(given := task.get_inputs(), (list, tuple)):
             raise LayoutError(f"get_inputs returns {type(given).__name__!r}; it must return a list")
         inputs = passed_on(list(given), task)
-        with torch.no_grad():  # on a model of its own: a call may change the model
-            seed_everything(1)
-            task.Model(*passed_on(list(init), task))(*passed_on(copy.deepcopy(inputs), task))
+        first = task.Model(*passed_on(list(init), task))
+        with torch.no_grad(), PlainState(first):  # a call may change the model and the module
+            first(*passed_on(copy.deepcopy(inputs), task))
     except Exception as error:  # raised by the task itself
         told = describe(error)
         return {"outcome": "refused", "said": place(told) + without_gpu(told["message"])[:200]}

@@ -1,12 +1,15 @@
 """Models with quantised tensors, `torch.compile` in their source, tensor classes of their own and transforms: captured around them, or the cause is
 named in words of the model."""
 
+import builtins
+
 import pytest
 import torch
 
 from compiler import DeviceFigures, Options, make_plan, print_program
 from tests.unit.compiler.loading import load
 from verifier.parties.capturing.capture import capture
+from verifier.parties.capturing.reasons import reason
 from verifier.parties.loading import unusable
 
 HEAD = "import torch\nimport torch.nn as nn\nfrom torch.func import grad, vmap\n\n\n"
@@ -76,3 +79,42 @@ def test_packed_weights_in_the_state_dict_are_refused():
     assert unusable(torch.nn.Sequential(Packed())) == (
         "0._extra_state of the state dict is a tuple of tensors, which no program can be given; keep its tensors as parameters or buffers"
     )
+
+
+def test_variables_of_comprehensions_and_functions_are_not_results():
+    """Another statement has a variable of the same name, which this one does not assign."""
+    body = (
+        "def twice(t):\n    z = t * 2\n    return z\na, b = (y.tanh() * 2 for y in self.fc(x).split(4, -1))\nb = twice(b).exp() + 1\n"
+        "if a.sum() > 0:\n    a = a + 1\ny = torch.softmax(a * b, -1)\nz = y * 3\nreturn z + y, b"
+    )
+    assert not any("without a value" in why for why in checked(body).graph.left)
+
+
+def test_changes_of_data_are_captured():
+    """Averages of weights, as they are written in older sources."""
+    body = (
+        "h = torch.relu(self.fc(x)) + 1\nself.fc.bias.data.mul_(0.5).add_(h.mean(0), alpha=0.1)\n"
+        "self.fc.weight.data.copy_(self.fc.weight.data * 0.9)\nreturn h.softmax(-1), self.fc.bias * 2"
+    )
+    found = checked(body)
+    assert not found.graph.left and set(found.graph.mutations) == {"fc.bias", "fc.weight"}
+
+
+def test_other_memory_for_a_tensor_stays_in_python():
+    body = "h = torch.tanh(self.fc(x)) * 2\nself.fc.bias.data = self.fc.bias.data * 0.5\nreturn (h + self.fc.bias).softmax(-1),"
+    assert any("other memory" in why for why in checked(body).graph.left)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        ("RuntimeError: We found a fake tensor in the exported program constant's list.", "it keeps a tensor of the export"),
+        ("ValueError: it becomes a call of `_jvp_increment_nesting`, which is no operator on tensors", "a transform of torch.func"),
+        ("AssertionError: expected compiled_fn to be GraphModule, got <class 'function'>", "it leaves nothing to compute"),
+        ("RecursionError: maximum recursion depth exceeded", "its functions call each other too deeply"),
+        ("RuntimeError: torch.functional is fine", "PyTorch's exporter cannot follow it"),
+    ],
+)
+def test_errors_of_the_exporter_become_causes(error, why):
+    kind, _, text = error.partition(": ")
+    assert reason(getattr(builtins, kind)(text)).startswith(why)

@@ -9,8 +9,11 @@ import traceback
 
 import torch
 
+from verifier.parties.capturing.unseen import codes
+
 _SCRIPT = "a script module (torch.jit.script) cannot be inspected"
 IN_FORWARD = "gradients are computed inside forward (torch.autograd)"
+_KEPT = r"fake tensor in the exported program"
 _CAUSES = (
     (r"NestedTensor|nested_tensor|_nested_|cast NotImplemented to Tensor", "nested tensors are left to PyTorch"),
     (
@@ -23,12 +26,12 @@ _CAUSES = (
     ),
     (r"ScriptMethod|ScriptFunction|torch\._C\.Script|RecursiveScriptModule", _SCRIPT),
     (
-        r"fake tensor in the exported program|does not require grad|autograd\.grad|element 0 of tensors",
+        r"does not require grad|autograd\.grad|element 0 of tensors",
         IN_FORWARD,
     ),
     (r"uninitialized parameter|UninitializedParameter", "a lazy module has no weights before its first call"),
     (
-        r"inside functional transform|no attribute 'constant'|functorch|torch\.func\b|BatchedTensor|GradTrackingTensor|vmap",
+        r"inside functional transform|_increment_nesting|no attribute 'constant'|functorch|torch\.func\b|BatchedTensor|GradTrackingTensor|vmap",
         "a transform of torch.func (grad, jacrev, vmap) is applied to what a graph cannot express",
     ),
     (r"Tensor subclass|as_subclass|__torch_function__", "tensors of a class of the source's own are left to PyTorch"),
@@ -50,6 +53,8 @@ _CAUSES = (
         r"NotImplementedError|not implemented for|no fake impl|UnsupportedOperator|unsupported operator",
         "it calls an operator that torch.export cannot follow",
     ),
+    (_KEPT, "it keeps a tensor of the export, as through an attribute or a list outside of the graph"),
+    (r"^AssertionError: expected compiled_fn", "it leaves nothing to compute, or changes what an export cannot change"),
     (r"numpy\(\)|\.numpy|__array__", "values leave the graph for numpy"),
 )  # fmt: skip
 
@@ -59,6 +64,8 @@ def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
     script module."""
     text = f"{type(error).__name__}: {error}"
     frames = " ".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__))
+    if re.search(_KEPT, text) and model is not None and any({"grad", "backward"} & {*code.co_names} for code in codes(model)):
+        return IN_FORWARD
     for pattern, words in _CAUSES:
         if re.search(pattern, text) or "autograd.grad" in pattern and "autograd.grad(" in frames:
             return words

@@ -68,10 +68,12 @@ def assigned(trees: list[ast.stmt]) -> set[str]:
 
 
 def stored(trees: list[ast.stmt]) -> set[str]:
-    """Returns the names that are assigned, imported or defined."""
-    inside = [node for tree in trees for node in ast.walk(tree)]
+    """Returns the names that are assigned, imported or defined. The variables of a comprehension or of a function end with it."""
+    inside = [node for tree in trees for node in own_nodes(tree)]
     imported = {node.asname or node.name.partition(".")[0] for node in inside if isinstance(node, ast.alias)}
-    return assigned(trees) | imported | {node.name for node in inside if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+    within = {id(name) for node in inside if isinstance(node, ast.comprehension) for name in ast.walk(node.target)}
+    lasting = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in within}
+    return lasting | imported | {node.name for node in inside if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
 
 
 def unsuper(tree: ast.AST, owner: str) -> None:

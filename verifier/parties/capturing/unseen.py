@@ -40,8 +40,31 @@ class Caught(ValueError):
 @contextlib.contextmanager
 def nothing_unseen(model: torch.nn.Module) -> Iterator[None]:
     """Raises `ValueError` (`Caught` after the export) if an export of `model` would show a different computation from a real call."""
-    with unseeded(), unasked(model), none_caught(model):
+    with unseeded(), unasked(model), data_traced(model), none_caught(model):
         yield
+
+
+@contextlib.contextmanager
+def data_traced(model: torch.nn.Module) -> Iterator[None]:
+    """Lets an exporter see what the source of `model` does to `tensor.data`: without gradients, `detach` gives the same. An exporter takes `data`
+    for a constant."""
+    files = {frame_file(model), PART_FILE}
+    before: Any = torch.Tensor.data
+
+    def read(tensor: torch.Tensor) -> torch.Tensor:
+        here: torch.Tensor = tensor.detach() if sys._getframe(1).f_code.co_filename in files else before.__get__(tensor)
+        return here
+
+    def write(tensor: torch.Tensor, value: torch.Tensor) -> None:
+        if sys._getframe(1).f_code.co_filename in files:
+            raise ValueError("it gives a tensor other memory (`.data = ...`), which a graph cannot say (`.copy_(...)` can be captured)")
+        before.__set__(tensor, value)
+
+    torch.Tensor.data = property(read, write)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del torch.Tensor.data  # the base class has the original
 
 
 @contextlib.contextmanager
