@@ -10,7 +10,6 @@ from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.fuse import build
 from compiler.kernel.naming import HELPERS, IN_FORWARD, free, kernel_base, rename_arguments, unused
-from compiler.kernel.schedule import schedule
 from compiler.options import Options
 from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, work_of
 from compiler.program import cuda_graph, joined, streams, support
@@ -248,7 +247,7 @@ class Forward:
         self.joins.restride(kernel)
         shape = self.target.shape_of(kernel, self.plan.figures, self.options, group.id)
         moved = kernel_bytes(self.network, kernel) + self._read_again(kernel, shape)
-        passes = schedule(kernel, shape.cache)
+        passes = self.target.passes(kernel, shape)
         if not self.options.on("overlap-streams"):  # another stream may still be reading it
             reuse(kernel, passes, group, self.done, lambda name: self._may_overwrite(name, group.id), self.statements, self.state)
         if not self.target.in_module:

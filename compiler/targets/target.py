@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from compiler.families import Family, Printed, Work, by_name
 from compiler.figures import DeviceFigures
 from compiler.graph.ir import Kernel
+from compiler.kernel.schedule import Schedule
 from compiler.options import Options
 
 Offered = dict[str, tuple[tuple[int, ...], int]]  # knob -> (values worth trying, current value)
@@ -103,6 +104,10 @@ class Target(ABC, Generic[S]):
     def scratch_floats(self, kernel: Kernel, shape: S) -> int:
         """Returns the length of the scratch tensor that the kernel's launcher takes, or 0 if it takes none."""
         return 0
+
+    @abstractmethod
+    def passes(self, kernel: Kernel, shape: S) -> Schedule:
+        """Returns the passes over a row in the way in which this target prints them, because not every shape keeps values between passes."""
 
     def read_again(self, kernel: Kernel, shape: S) -> dict[str, int]:
         """For each tensor that no cache holds, returns how many passes after the first one read it from memory."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from compiler.families import Printed
 from compiler.figures import DeviceFigures
 from compiler.graph.ir import Kernel
+from compiler.kernel.schedule import Schedule
 from compiler.kernel.shape import Shape, shape_of, streams
 from compiler.options import Options
 from compiler.targets.cpp import printing
@@ -23,6 +24,9 @@ class Cpp(Library[Shape]):
 
     def body(self, kernel: Kernel, shape: Shape) -> str:
         return printing.CppKernel(kernel, shape).text([])
+
+    def passes(self, kernel: Kernel, shape: Shape) -> Schedule:
+        return printing.CppKernel(kernel, shape).plan
 
     def print(self, kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> str:
         return printing.print_source(kernels, printed)

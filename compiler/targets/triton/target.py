@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from compiler.families import Printed
 from compiler.figures import DeviceFigures
 from compiler.graph.ir import Kernel
+from compiler.kernel.schedule import Schedule
 from compiler.options import Options
 from compiler.targets.target import Names, Offered, Step, Target, neighbours
 from compiler.targets.triton import printing
@@ -30,6 +31,9 @@ class Triton(Target[TritonShape]):
 
     def scratch_floats(self, kernel: Kernel, shape: TritonShape) -> int:
         return printing.TritonKernel(kernel, shape).scratch_floats()
+
+    def passes(self, kernel: Kernel, shape: TritonShape) -> Schedule:
+        return printing.TritonKernel(kernel, shape).plan
 
     def print(self, kernels: list[tuple[Kernel, TritonShape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> str:
         return printing.print_source(kernels, printed)
