@@ -44,7 +44,9 @@ class Forward:
         given = {name: parameter for entry in self.entries for name, parameter in entry.given.items()}
         self.helpers = {word: free(word, {*text.bound, *self.arguments}) for word in HELPERS}
         self.names = Names(self.helpers, text.bound)
-        self.statements = Statements(self.graph, self.network, given, {*own, *self.helpers.values(), *text.needed}, self.target.on_gpu)
+        self.statements = Statements(
+            self.graph, self.network, given, {*own, *self.helpers.values(), *text.needed}, self.target.on_gpu, text.sets_default_type
+        )
         self.state = State(self.statements)
         self.joins = self._joins()
         self.kernels: list[tuple[Kernel, KernelShape, list[str]]] = []
@@ -315,7 +317,8 @@ class Forward:
 
     def _call(self, name: str, pointers: list[str]) -> None:
         if floats := self.scratch.get(name):
-            self.statements.put(f"scratch = torch.empty({floats}, device={self.statements.device()})")
+            typed = "dtype=torch.float32, " if self.task.sets_default_type else ""
+            self.statements.put(f"scratch = torch.empty({floats}, {typed}device={self.statements.device()})")
             pointers = [*pointers, self.target.pointer("scratch")]
         self.statements.put(self.target.call(name, pointers, self.names))
 

@@ -24,10 +24,10 @@ STATE = ("parameter", "buffer")
 
 class Statements:
     """Collects the statements of a forward. `given` maps each user input to its parameter; `reserved` holds names that its variables must not use.
-    `lines` grows in execution order."""
+    `lines` grows in execution order. `typed`: the task changes the default type, so new memory names its type even where that is float32."""
 
-    def __init__(self, graph: Graph, network: Network, given: Mapping[str, str], reserved: Collection[str], cuda: bool):
-        self.graph, self.network, self.cuda = graph, network, cuda
+    def __init__(self, graph: Graph, network: Network, given: Mapping[str, str], reserved: Collection[str], cuda: bool, typed: bool = False):
+        self.graph, self.network, self.cuda, self.typed = graph, network, cuda, typed
         self.lines: list[str] = []
         self.turned: dict[str, str] = {}  # non-contiguous state -> variable of its contiguous copy
         self.taken: set[str] = {*given.values(), *reserved}
@@ -148,7 +148,7 @@ class Statements:
         ):
             self.put(f"{variable} = torch.empty_like({self.variables[first.name]})")
             return
-        extras = "" if spec.dtype == "float32" else f", dtype=torch.{spec.dtype}"
+        extras = "" if spec.dtype == "float32" and not self.typed else f", dtype=torch.{spec.dtype}"
         extras += f", device={self.device()}" if self.cuda else ""
         extras += ", memory_format=torch.channels_last" if name in self.network.last else ""
         self.put(f"{variable} = torch.empty({tuple(spec.shape)}{extras})")

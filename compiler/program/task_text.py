@@ -34,6 +34,7 @@ class TaskText:
         self.keep_forward, self.needed = keep_forward, frozenset(needed)
         self.text = SourceText(source, model, {"forward": EAGER} if keep_forward else {})
         self.reach = Reach(self.tree, model, DECLARATIONS)
+        self.sets_default_type = any(name in source for name in ("set_default_dtype", "set_default_tensor_type"))
         self.cut: list[ast.Module] = []  # forward as printed and the statements that its parts replace, if only parts of it were captured
         self.libraries: dict[str, str] = {}  # classes that forward instantiates, and the modules from which they are imported
 

@@ -41,6 +41,9 @@ def unusable(model: torch.nn.Module) -> str:
     if any(isinstance(value, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)) for value in [*model.parameters(), *model.buffers()]):
         return "the model has lazy modules, which have no weights before their first call; call it once in its constructor"
     for name, value in model.state_dict().items():
+        if not isinstance(value, torch.Tensor) and not name.endswith("_extra_state"):
+            said = "is no tensor but of type " + type(value).__name__
+            return f"{name} of the state dict {said}, as in quantised modules of torch.ao; keep the integer weights and their scales as buffers"
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             return f"{name} of the state dict has the layout {value.layout}, which is not supported; keep its indices and values as buffers"
         if isinstance(value, torch.Tensor) and value.dtype not in NAMES:

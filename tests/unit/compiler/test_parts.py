@@ -185,3 +185,21 @@ def test_a_script_module_is_named_as_the_cause():
     found = capture(task["Model"](), task["get_inputs"](), source, "train")
     assert found.graph is None and found.reason == "line 13: a script module (torch.jit.script) cannot be inspected"
     assert found.reason in print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options())
+
+
+@pytest.mark.parametrize("where", ["in forward", "in the module"])
+def test_a_default_type_is_set_where_the_task_sets_it(compiled, task, where):
+    """Captured parts must not swallow the call, and memory of kernels keeps its type under another default."""
+    if where == "in forward":
+        lines = ["torch.set_default_dtype(torch.float64)", "t = torch.linspace(0, 1, 16)", "torch.set_default_dtype(torch.float32)"]
+        found = compiled(
+            task("\n".join([*lines, "return F.silu(self.fc(x)) * t.to(x.dtype), x.mean(1), t"]), "torch.randn(2, 16)", "self.fc = nn.Linear(16, 16)")
+        )
+        assert found.text.count("torch.set_default_dtype(") == 2
+    else:
+        source = task("return F.silu(x) * 2, x.mean(1)", "torch.randn(40, 16, dtype=torch.float32)")
+        found = compiled(source.replace("class Model", "torch.set_default_dtype(torch.float64)\n\n\nclass Model"))
+    try:
+        found.check()
+    finally:
+        torch.set_default_dtype(torch.float32)

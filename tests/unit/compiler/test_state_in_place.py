@@ -42,3 +42,17 @@ def test_a_counter_that_is_returned_as_well(compiled, task):
     found = compiled(task(body, "torch.randn(30, 70)", init))
     assert "self.seen += 1" in found.text
     found.check()
+
+
+READ_AGAIN = {
+    "moments of an activation": "h = F.silu(self.a(x))\nreturn h, h.mean(0), h.var(0)",
+    "a residual and its norm": "h = x + F.gelu(self.a(x))\nreturn self.a(F.rms_norm(h, (16,))) + h",
+}
+
+
+@pytest.mark.parametrize("kind", READ_AGAIN)
+def test_a_value_is_not_overwritten_before_a_pass_that_computes_it_again(compiled, task, kind):
+    """The printed shape (rows over SIMD lanes) keeps no values between passes, so the second pass reads the result of the product again."""
+    found = compiled(task(READ_AGAIN[kind], "torch.randn(6, 16)", "self.a = nn.Linear(16, 16)"))
+    assert "rows over threads and SIMD lanes" in found.text
+    found.check()

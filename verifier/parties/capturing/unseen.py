@@ -1,5 +1,5 @@
-"""Detects what an export hides: a forward that seeds random numbers, draws them with Python, reads the clock, or catches an error that only the
-exporter raises."""
+"""Detects what an export hides: a forward that seeds random numbers, draws them with Python, changes PyTorch's defaults, reads the clock, or catches
+an error that only the exporter raises."""
 
 # sandboxed: traces the models that tasks define
 
@@ -25,10 +25,12 @@ from verifier.parties.capturing.tracing import PART_FILE
 from verifier.parties.plain_state import source_of
 
 SEEDS = ((torch, "manual_seed"), (torch, "seed"), (torch.random, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"))
+DEFAULTS = ((torch, "set_default_dtype"), (torch, "set_default_tensor_type"), (torch, "set_default_device"))
 EXPORTERS = ("torch.fx.", "torch._subclasses.", "torch._dynamo.", "torch._export.")  # modules of errors that no call of a model can raise
 CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",
           "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
 RANDOM = "forward draws random numbers with Python or numpy, which a graph would freeze at the capture (torch.rand can be captured)"
+DEFAULT = "forward changes the default type or device of new tensors, which a graph cannot express (give dtype= and device= instead)"
 CLOCK = "forward reads the clock, which a graph would freeze at the capture"
 NO_VALUES = "tensor subclasses"  # part of the message with which `numpy` refuses an exporter's tensor
 
@@ -57,7 +59,7 @@ def data_traced(model: torch.nn.Module) -> Iterator[None]:
 
     def write(tensor: torch.Tensor, value: torch.Tensor) -> None:
         if sys._getframe(1).f_code.co_filename in files:
-            raise ValueError("it gives a tensor other memory (`.data = ...`), which a graph cannot say (`.copy_(...)` can be captured)")
+            raise ValueError("it gives a tensor other memory (`.data = ...`), which a graph cannot express (`.copy_(...)` can be captured)")
         before.__set__(tensor, value)
 
     torch.Tensor.data = property(read, write)  # type: ignore[assignment]
@@ -69,12 +71,19 @@ def data_traced(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unseeded() -> Iterator[None]:
-    """Refuses to seed: a graph draws random numbers but has no operator that sets the generator's state."""
+    """Refuses to seed and to set defaults: a graph draws random numbers and creates tensors, but no operator sets the generator's state or the
+    default type."""
 
-    def refuse(*args: Any) -> None:
-        raise ValueError("forward seeds the random numbers, which a graph cannot express")
+    def refusing(why: str) -> Callable[..., None]:
+        def refuse(*args: Any) -> None:
+            raise ValueError(why)
 
-    with replaced([(vars(home), name, refuse) for home, name in SEEDS]):
+        return refuse
+
+    seeds = refusing("forward seeds the random numbers, which a graph cannot express")
+    # one function for each default: the exporter's own tables tell functions apart by identity
+    defaults = [(vars(home), name, refusing(DEFAULT)) for home, name in DEFAULTS]
+    with replaced([*((vars(home), name, seeds) for home, name in SEEDS), *defaults]):
         yield
 
 
