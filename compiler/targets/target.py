@@ -109,10 +109,6 @@ class Target(ABC, Generic[S]):
         """Returns the length of the scratch tensor that the kernel's launcher takes, or 0 if it takes none."""
         return 0
 
-    @abstractmethod
-    def passes(self, kernel: Kernel, shape: S) -> Schedule:
-        """Returns the passes over a row in the way in which this target prints them, because not every shape keeps values between passes."""
-
     def read_again(self, kernel: Kernel, shape: S) -> dict[str, int]:
         """For each tensor that no cache holds, returns how many passes after the first one read it from memory."""
         return {}

@@ -28,9 +28,6 @@ class Cpp(Library[Shape]):
     def body(self, kernel: Kernel, shape: Shape) -> str:
         return printing.CppKernel(kernel, shape).text([])
 
-    def passes(self, kernel: Kernel, shape: Shape) -> Schedule:
-        return printing.CppKernel(kernel, shape).plan
-
     def print(self, kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> str:
         return printing.print_source(kernels, printed)
 

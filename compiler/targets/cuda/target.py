@@ -11,7 +11,6 @@ from compiler.kernel.schedule import Schedule
 from compiler.kernel.shape import Shape, shape_of
 from compiler.options import Options
 from compiler.targets.cuda import printing
-from compiler.targets.cuda.body import Body
 from compiler.targets.cuda.knobs import knobs_of
 from compiler.targets.library import Library
 from compiler.targets.target import Offered, Step
@@ -41,9 +40,6 @@ class Cuda(Library[Shape]):
 
     def scratch_floats(self, kernel: Kernel, shape: Shape) -> int:
         return printing.CudaKernel(kernel, shape).scratch_floats()
-
-    def passes(self, kernel: Kernel, shape: Shape) -> Schedule:
-        return Body(kernel, shape).plan
 
     def read_again(self, kernel: Kernel, shape: Shape) -> dict[str, int]:
         return printing.CudaKernel(kernel, shape).read_again()

@@ -35,9 +35,6 @@ class Triton(Target[TritonShape]):
     def scratch_floats(self, kernel: Kernel, shape: TritonShape) -> int:
         return printing.TritonKernel(kernel, shape).scratch_floats()
 
-    def passes(self, kernel: Kernel, shape: TritonShape) -> Schedule:
-        return printing.TritonKernel(kernel, shape).plan
-
     def print(self, kernels: list[tuple[Kernel, TritonShape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> str:
         return printing.print_source(kernels, printed)
 
