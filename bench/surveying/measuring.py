@@ -30,7 +30,7 @@ from compiler.planning.cost import times
 from verifier.correctness.bounds import judge
 from verifier.jobs import Profile
 from verifier.profiling.diagnosing.cause import Ceilings
-from verifier.report import Kernel, Report, Timing
+from verifier.report import Environment, Kernel, Report, Timing
 from verifier.source import sha256
 
 COHORT = 64  # number of programs that are loaded and timed in turn
@@ -66,6 +66,7 @@ class Bench:
     def __init__(self, prepared: Prepared, watch: Stopwatch, folder: Path, results: dict[int, Result], eager_us: list[float]):
         self.prepared, self.watch, self.folder = prepared, watch, folder
         self.results, self.eager_us = results, eager_us
+        self.environment = watch.judge.environment()
         subject = prepared.subject
         torch.manual_seed(SEED)
         module: dict[str, Any] = {"__name__": "task"}
@@ -196,7 +197,7 @@ class Bench:
         middle = statistics.median(loaded.blocks)
         spread = 1.4826 * statistics.median(abs(block - middle) for block in loaded.blocks) / middle
         result = Result("passed", round(middle, 3), round(spread, 4))
-        report = _report(self.prepared, middle, kernels)
+        report = _report(self.prepared, self.environment, middle, kernels)
         profile = kernels.profile if kernels is not None else None
         result.bottleneck = self.bottleneck(report, profile)
         result.launches = profile.launches_per_iteration if profile is not None else None
@@ -228,13 +229,13 @@ def _values(prepared: Prepared, index: int) -> tuple[int, ...]:
     return tuple(reversed(values))
 
 
-def _report(prepared: Prepared, us: float, kernels: Seen | None) -> Report:
+def _report(prepared: Prepared, environment: Environment, us: float, kernels: Seen | None) -> Report:
     """Creates the parts of a report that a diagnosis reads."""
     timing = Timing(program_ms=us / 1e3, bounded=True, clock_agrees=True, round_trip_ms=0.0, comparisons=[])
     rows = [Kernel(name=k.name, calls=k.calls, ms=k.mean_us * k.calls / 1e3, share=k.share, own=k.own) for k in kernels.per_call] if kernels else []
     return Report.model_construct(
         task="", program="", tier="quick", precision="fp32-strict", mode="train", status="passed", timing=timing, kernels=rows,
-        floor_ms=prepared.plan.floor_ms or None,
+        environment=environment, floor_ms=prepared.plan.floor_ms or None,
     )  # fmt: skip
 
 

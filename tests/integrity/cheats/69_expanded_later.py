@@ -2,7 +2,7 @@
 # task: tasks/repeated_means.py
 # device: any
 # verdict: wrong_result
-# because: timed call \d+: elements of out share one place in memory
+# because: timed call \d+: elements of out share memory
 # defence: runtime
 # says: returns an expanded column once it has been called forty times
 import torch.nn as nn

@@ -156,10 +156,12 @@ def script(request) -> str:
 
 
 def written(request) -> str:
-    """Depends on the request alone; every third program is wrong."""
-    mark = hashlib.sha256(request.messages[1].content.encode()).hexdigest()
+    """Depends on the request alone; every third program is wrong, and so is the first one of the second change of an edit."""
+    text = request.messages[1].content
+    mark = hashlib.sha256(text.encode()).hexdigest()
     number = int(mark[:6], 16)
-    wrong = {"status": "wrong_result", "message": "values differ"} if number % 3 == 0 else {}
+    second = request.purpose == "coder/realise" and re.search(r"How to do \d+\.1\.", text)
+    wrong = {"status": "wrong_result", "message": "values differ"} if second or number % 3 == 0 else {}
     return program(1.0 + number % 97 / 100, tag=mark[:8], **wrong)
 
 

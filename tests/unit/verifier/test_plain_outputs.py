@@ -38,7 +38,7 @@ def test_a_view_that_its_reader_resolves_is_the_tasks_alone(tensor, left):
     assert f"torch.resolve_{left}" in same_form(lazy, resolved, "out")
     assert same_form(resolved, lazy, "out") == "" == same_form(lazy, lazy, "out")
     form = (tuple(tensor.shape), resolved.stride or torch.empty(tensor.shape).stride(), tensor.dtype)
-    said = Handed({}, [form], [(tensor.is_neg(), tensor.is_conj())], copied=True).message()["specs"]
+    said = Handed({}, [form], [(tensor.is_neg(), tensor.is_conj())], copied=True, footprints=[]).message([])["specs"]
     assert [Spec.model_validate(spec) for spec in said] == [lazy]
 
 
