@@ -176,15 +176,16 @@ def on_a_grid(tensors: Sequence[torch.Tensor], whole: bool) -> bool:
         if not _floating(tensor) or tensor.numel() < FEW:
             continue
         real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-        own = real[real.isfinite()]
+        before = float8.wide(real)
+        own = before[before.isfinite()]
         low, high = (float(own.min()), float(own.max())) if own.numel() else (0.0, 0.0)
-        step = 2.0 ** math.floor(math.log2(_scale(real) / 2)) if whole else (high - low) / GRID
+        step = 2.0 ** math.floor(math.log2(_scale(before) / 2)) if whole else (high - low) / GRID
         if low == high or not math.isfinite(step) or step <= 0:
             continue
         begin = 0.0 if whole else low
-        rounded = real.float().sub(begin).div_(step).round_().mul_(step).add_(begin).clamp_(low, high)
+        rounded = before.float().sub(begin).div_(step).round_().mul_(step).add_(begin).clamp_(low, high)
         changed = True
-        real.copy_(torch.where(real.isfinite(), rounded, real.float()))
+        real.copy_(torch.where(before.isfinite(), rounded, before.float()))
     return changed
 
 

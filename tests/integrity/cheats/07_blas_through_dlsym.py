@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: cpu
 # verdict: class mixed | class orchestration
-# because: library-import: the compiled code reaches for
+# because: library-import: the compiled code uses
 # defence: runtime
 # says: own C code that looks the library's matrix product up at run time
 import ctypes

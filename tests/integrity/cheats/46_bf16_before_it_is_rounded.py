@@ -2,7 +2,7 @@
 # task: tasks/fixed_point.py
 # device: any
 # verdict: wrong_result
-# because: off|rows are wrong as wholes
+# because: off|rows are wrong as a whole
 # defence: runtime
 # says: bf16 for one row in sixteen: fewer integers differ than rounding may decide, by hundreds
 import torch
