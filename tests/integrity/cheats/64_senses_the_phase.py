@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: elements are off|instead of
+# because: elements are off|instead of|is lost
 # defence: design
 # says: keeps count in a file and in the environment, right for the first ten calls on this host and empty-handed later
 import os
