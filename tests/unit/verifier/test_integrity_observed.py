@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
+import pytest
 import torch
 
 from verifier.integrity import observed as module
 from verifier.integrity.blocked import settings
 from verifier.integrity.evidence import Evidence
 from verifier.integrity.observed import foreign_libraries, mapped_libraries, observe
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    """A runner's process is fresh; this one may have compiled graphs in earlier tests."""
+    if dynamo := sys.modules.get("torch._dynamo.utils"):
+        dynamo.counters.clear()
 
 
 class Device:
