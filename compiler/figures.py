@@ -16,7 +16,7 @@ ANNOUNCED = (  # (our field, the verifier's name for it); if a field occurs twic
 
 
 class DeviceFigures(BaseModel):
-    """Figures of a device. These are not data-sheet values but the rates that a plain stream or a matrix product achieves."""
+    """Performance figures of a device: the rates that a plain stream or a matrix product achieves, not data-sheet values."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -77,8 +77,8 @@ class DeviceFigures(BaseModel):
         return flops / self.product_gflops(precision) / 1e6
 
     def gflops(self, arithmetic: Arithmetic) -> float:
-        """Returns the peak rate of an arithmetic in operations of the task. For example, an fp32 product that consists of three TF32 products runs at
-        a third of the TF32 rate."""
+        """Returns the peak rate for an arithmetic, counted in the task's own operations. For example, an fp32 product computed as three TF32 products
+        runs at a third of the TF32 rate."""
         rate = {"fp32": self.fp32_gflops, "3xtf32": self.tf32_gflops / 3, "tf32": self.tf32_gflops, "half": self.half_gflops}[arithmetic]
         return max(rate, self.fp32_gflops)
 

@@ -40,7 +40,7 @@ INTO_PARTS = ("conv", "half-conv", "half-pointwise", "depthwise")  # their tails
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:
-    """Finds the first family that takes `node` and prints the language; otherwise returns the reason why the families that recognise it decline."""
+    """Returns the match of the first family that takes `node` and can print the language, or else the reason why a family declined it."""
     if setting is None:
         return None, ""
     why = ""
@@ -81,7 +81,7 @@ def make_work(network: Network, match: Match, members: list[str], setting: Setti
 
 
 def _before(network: Network, match: Match, covered: set[str]) -> dict[str, set[str]]:
-    """For each input, returns the operators of the kernel that compute it; refuses if another operator also needs one of them."""
+    """For each input, returns the operators of the kernel that compute it. Raises `Refused` if another operator also needs one of them."""
     found = {}
     for value in match.reads:
         own: set[str] = set()

@@ -2,7 +2,7 @@
 
 In the IR, both are ordinary elementwise kernels over the shape of one tensor. For a tail, this tensor is the anchor's result, which the IR kernel
 loads with identity strides; for a prologue, it is one of the inputs. A family prints both over its own index variables and replaces the load of the
-result by the accumulator.
+result with the accumulator.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Tail(Pointwise):
 
     @property
     def arguments(self) -> list[Argument]:
-        """The pointers that the tail needs, including that of the anchor's value only if it is stored."""
+        """The pointers that the tail needs. The pointer to the anchor's value is included only if that value is stored."""
         return [a for a in self.kernel.arguments.values() if a.name != self.result or a.written]
 
     @property
@@ -99,7 +99,7 @@ class Tail(Pointwise):
 
     def statements(self, functions: dict[str, str], texts: list[str], accumulator: str, known: dict[str, str] | None = None) -> list[str]:
         """Returns lines that compute and store everything that depends on `accumulator`, at the position that `texts` specifies (one text per group).
-        `known` maps loads of the tail to variables in which the family already holds them."""
+        `known` maps loads of the tail to variables that already hold the loaded values."""
         variables = self.variables(texts)
         printer = Expressions(self.kernel, functions, variables, {self.load: accumulator, **(known or {})})
         lines = self.declare(printer)
@@ -157,7 +157,7 @@ def build_tail(
         straight = all(size == 1 or a == b for size, a, b in zip(spec.shape, op.access.strides, identity, strict=True))
         if op.kind != "load" or not straight or op.access.offset:
             raise Refused("the result is read at other positions than where it is computed")
-        if op.name != load:  # the loads differ only along an axis of one element, so they are the same
+        if op.name != load:  # the loads differ only along an axis of size one, so they are the same
             _replace(builder.kernel, op.name, load)
     if read_outside(network, value, covered):
         argument.written = True
@@ -210,7 +210,7 @@ def _reads(op: Op) -> list[str]:
 
 
 def _merge_axes(kernel: Kernel, groups: tuple[int, ...]) -> list[list[int]]:
-    """Merges neighbouring axes of a group that every access traverses as if they were one; returns the new axes of each group."""
+    """Merges neighbouring axes of a group where every access can treat them as a single axis. Returns the new axes of each group."""
     if sum(groups) != len(kernel.sizes):
         raise Refused("the axes of the result are not those of the kernel")
     coords = {op.attr for op in kernel.ops.values() if op.kind == "coord"}

@@ -48,12 +48,12 @@ class Match:
     anchor: str
     members: tuple[str, ...]
     value: str  # input of the tail: the anchor, or the one result of it that is used
-    reads: tuple[str, ...]  # values that the kernel reads; those that are views are read through `network.layouts`
+    reads: tuple[str, ...]  # values that the kernel reads; views are read through `network.layouts`
     groups: tuple[int, ...]  # number of the value's axes per index variable of the kernel: (1, 1, 2) for n, c and a position in an image
     detail: Any = None  # sizes, strides and anything else that the family derived
-    prologue: tuple[str, ...] = ()  # those `reads` that can be recomputed from their pointwise producers whenever an element is loaded
+    prologue: tuple[str, ...] = ()  # the `reads` that can be recomputed from their pointwise producers whenever an element is loaded
     prologue_groups: tuple[int, ...] = ()  # like `groups`, but for the axes of such an input; () means one variable per axis
-    recompute: float = 1.0  # loads per element of such an input; if this exceeds one, expensive functions are not recomputed
+    recompute: float = 1.0  # loads per element of such an input; above one, expensive functions are not recomputed
     reserved: tuple[str, ...] = ()  # names of pointers and variables that the family prints, which the tail must not use
     any_layout: bool = False  # whether the kernel can also write results in channels-last layout
 
@@ -63,7 +63,7 @@ class Cost:
     bytes: int  # memory traffic of the kernel
     flops: int
     floor_ms: float  # lower bound on the time, at the device's peak rate for this arithmetic
-    expected: str = ""  # human-readable; "" means a comparison of the memory traffic with eager PyTorch
+    expected: str = ""  # human-readable; "" means that the memory traffic is compared with eager PyTorch's
 
 
 @dataclass

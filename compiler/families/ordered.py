@@ -2,7 +2,7 @@
 
 A block keeps one row, or several short rows, in shared memory. Each element becomes an integer key. The upper part sorts in the same order as the
 values do in PyTorch; the lower part is the element's index in the row. Equal elements therefore keep their order, and one exchange moves the value
-and the index together. A bitonic network sorts the keys. The output values are then read again by index, so their bits are unchanged.
+and the index together. A bitonic network sorts the keys. The output values are then reloaded by index, so their bits are unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compiler.kernel.functions import CPP, CUDA
 from compiler.kernel.text import below, beyond, known, times
 from verifier.graph import Node
 
-LONGEST = 2048  # elements per row, which take 16 KiB of shared memory (or of a CPU thread's stack)
+LONGEST = 2048  # elements per row; their keys take 16 KiB of shared memory (or of a CPU thread's stack)
 RESERVED = ("x", "row", "first", "at", "place", "from", "value", "found", "key", "keys", "size", "step", "pair", "low", "high", "left", "right")
 ORDER = """\
 // An element as a whole number that orders as it does: zeros of either sign are equal, NaN is the largest.

@@ -23,7 +23,7 @@ from compiler.kernel.text import KernelText, Launch, Launcher, Part, below, beyo
 from verifier.graph import Node
 
 AXES = ("d", "h", "w")
-UNROLLED = 96  # maximum number of loads per thread up to which loops are unrolled
+UNROLLED = 96  # loops are unrolled up to this number of loads per thread
 KINDS = {f"{kind}_pool{rank}d": (kind, rank) for kind in ("max", "avg", "adaptive_avg") for rank in (1, 2, 3)}
 
 

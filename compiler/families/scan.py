@@ -1,8 +1,8 @@
 """Running sums and products along an axis: from either end, inclusive or exclusive, with a mask or scaling on the input and the output.
 
 Along the last axis, each block processes one row. Its threads load groups of four neighbouring elements, and issue all loads of a tile before the
-first sum. The prefix of a group is computed first in its warp, then across the block. Rows that are longer than a tile are processed tile by tile.
-Along any other axis, each thread processes one column, and neighbouring threads process neighbouring columns. Sums and products are computed in
+first sum. The prefix of each group is computed first within its warp, then across the block. Rows that are longer than a tile are processed tile by
+tile. Along any other axis, each thread processes one column, and neighbouring threads process neighbouring columns. Sums and products are computed in
 double precision and rounded only when they are stored.
 """
 

@@ -28,7 +28,7 @@ REACHED_BY = {
     "conv transpose3d": 0.15, "conv3d": 0.24, "conv transpose2d": 0.35, "conv transpose1d": 0.35, "gru": 0.4, "lstm": 0.4, "convolution": 0.43,
     "conv1d": 0.43, "batch norm": 0.58, "group norm": 0.62, "bmm": 0.66, "matrix product": 0.66, "linear": 0.7, "layer norm": 0.72, "softmax": 0.75,
 }  # fmt: skip
-REACHED_IN_16_BITS = {"convolution": 0.24, "batch norm": 0.54}  # where 16-bit types differ
+REACHED_IN_16_BITS = {"convolution": 0.24, "batch norm": 0.54}  # figures that differ for 16-bit types
 PACE = {"own kernel": 0.85, "library": 0.8, "pytorch": 0.7}  # assumed fraction of the peak rates when deciding whether forward is launch-bound
 
 Bound = Literal["memory", "compute", "launch"]
@@ -43,7 +43,7 @@ def bound_of(group: Group, figures: DeviceFigures) -> Bound:
 
 
 def expected_ms(group: Group, figures: DeviceFigures, precision: str = "fp32-strict") -> float:
-    """Returns the typical time of such a kernel, but at least its launch time. There are figures per kind of kernel only for GPUs."""
+    """Returns the typical time of the group's kernel, but at least its launch time. Figures per kind of kernel exist only for GPUs."""
     reached = REACHED[group.space]
     if group.space == "own kernel" and figures.kind == "cuda":
         by = REACHED_BY | REACHED_IN_16_BITS if precision in ("bf16", "fp16") else REACHED_BY
@@ -83,7 +83,7 @@ def near_floor(group: Group, ms: float | None) -> bool:
 
 
 def left_alone(group: Group, ms: float | None, total: float) -> bool:
-    """Returns whether measuring a group is pointless, because it is at its floor or hardly contributes to the total time."""
+    """Returns whether a group is not worth measuring because it is at its floor or hardly contributes to the total time."""
     return near_floor(group, ms) or (ms is not None and total > 0 and ms / total < WORTH)
 
 
@@ -148,7 +148,7 @@ def duration(milliseconds: float) -> str:
 
 
 def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:
-    """Returns the milliseconds per call of each of our own kernels by name, as observed by the verdict or, failing that, from a profile."""
+    """Returns the milliseconds per call of each of our own kernels by name, taken from the verdict or, failing that, from a profile."""
     seen: dict[str, float] = {}
     for kernel in report.kernels:
         if kernel.own:

@@ -13,7 +13,7 @@ from compiler.program.forward import Forward
 from compiler.program.task_text import TaskText
 from compiler.targets.target import Offered
 
-MOST_KERNELS = 4  # kernels per program that are tuned: those that take longest or move most memory; the others do not justify measurements
+MOST_KERNELS = 4  # kernels per program that are tuned: the slowest ones or those that move the most memory; the others are not worth measuring
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Number:
 
 
 def numbers(plan: CompilerPlan, task_source: str, options: Options, measured: Mapping[str, float] | None = None, total: float = 0.0) -> list[Number]:
-    """Returns the knobs of the most expensive kernels in the program that these options print, or nothing if it has no kernels of our own. `measured`
-    holds the milliseconds of those groups whose time is known, and `total` is the program's time. A kernel is skipped if all its groups are at their
-    floor or hardly contribute."""
+    """Returns the knobs of the most expensive kernels in the program that these options print, or an empty list if it has no kernels of our own.
+    `measured` holds the milliseconds of the groups whose time is known, and `total` is the program's time. A kernel is skipped if all its groups are
+    at their floor or hardly contribute."""
     if plan.graph is None or not plan.own:
         return []
     forward = Forward(plan, TaskText.of(task_source, plan.graph), options)
@@ -61,7 +61,7 @@ def rank(value: int) -> float:
 
 
 def with_numbers(options: Options, known: list[Number], values: dict[str, int]) -> Options | None:
-    """Returns the options with new values for some knobs, or None if the program does not have a name or a value."""
+    """Returns the options with new values for some knobs, or None if a name or a value does not exist in the program."""
     by_name = {number.name: number for number in known}
     for name, value in values.items():
         number = by_name.get(name)

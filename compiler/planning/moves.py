@@ -22,9 +22,9 @@ HOST_BOUND = 0.5  # fraction of a call during which the device is busy; below it
 
 
 def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None, source: str = "") -> list[Move]:
-    """Returns the possible moves with the most promising first. `source` is the program's text, which shows which group launches which kernel. Only
-    programs that passed get moves; failing programs are repaired by giving groups back to the library (`leave-to-library`). Groups that are at their
-    floor or hardly contribute are left alone."""
+    """Returns the possible moves, most promising first. `source` is the program's text, which shows which group launches which kernel. Only programs
+    that passed get moves; failing programs are repaired by giving groups back to the library (`leave-to-library`). Groups that are at their floor or
+    hardly contribute to the total time are left alone."""
     if plan.graph is None or report is None or report.timing is None:
         return []
     total = report.timing.program_ms
@@ -54,7 +54,7 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
     if profile is not None and profile.device_busy is not None and profile.device_busy < HOST_BOUND:
         found = [move for move in found if move.strategy != "block-size"]
     if plan.asked_for and sum(not options.on("leave-to-library", group.id) for group in plan.own) <= 1:
-        found = [move for move in found if move.strategy != "leave-to-library"]  # if a language was requested, at least one kernel remains
+        found = [move for move in found if move.strategy != "leave-to-library"]  # if a language was requested, keep at least one kernel
     return sorted(found, key=lambda move: -move.expected_speedup)
 
 
@@ -106,8 +106,8 @@ def _streams(plan: CompilerPlan, network: Network, options: Options) -> list[Mov
 
 
 def _channels(plan: CompilerPlan, options: Options, total: float) -> list[Move]:
-    """Proposes the channels-last layout. Without the channels-last layout, convolutions on tensor cores (the library's and ours) transpose every
-    image, which costs an extra read and write."""
+    """Proposes the channels-last layout. Without it, convolutions on tensor cores (the library's and ours) transpose every image, which costs an
+    extra read and write."""
     if not plan.target.supports(families.by_name("half-conv")) or plan.precision == "fp32-strict" or options.on("channels-last"):
         return []
     turned = [group for group in plan.groups if group.family == "half-conv" or (group.space == "library" and group.title == "convolution")]
@@ -220,7 +220,7 @@ def _steps(options: Options, group: Group, steps: list[Step], total: float, ms: 
 
 
 def _sums(options: Options, group: Group, total: float, ms: float | None) -> list[Move]:
-    """Proposes the library's sums at computed positions, because atomics are slow if many terms are added to the same element."""
+    """Proposes leaving sums at computed indices to the library, because atomics are slow if many terms are added to the same element."""
     if "atomic-sums" not in group.strategies or not options.on("atomic-sums", group.id):
         return []
     waits = ms is not None and ms > group.floor_ms * WAITS

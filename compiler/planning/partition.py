@@ -1,4 +1,4 @@
-"""Greedy fusion: every operator joins the group of a producer if one kernel can compute both and no cycle arises."""
+"""Greedy fusion: every operator joins the group of a producer if one kernel can compute both and this creates no cycle."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from compiler.kernel.fuse import build, fusible, unit
 from verifier.graph import Node
 
 CAT = "aten.cat.default"
-MOST_OPERATORS = 64  # limit per fused loop; an unrolled recurrence becomes several identical kernels (with one text), and planning stays fast
-MOST_SIBLINGS = 6  # number of next siblings with which to try a merge, since all steps of a recurrence read one tensor at different positions
+MOST_OPERATORS = 64  # limit per fused loop: splits an unrolled recurrence into identical kernels (printed once) and keeps planning fast
+MOST_SIBLINGS = 6  # number of following siblings to try to merge with, because all steps of a recurrence read one tensor at different positions
 TINY = 1024  # elements below which a single operator does not justify a kernel
 
 
@@ -91,8 +91,8 @@ def partition(network: Network, setting: families.Setting | None = None) -> list
 
 
 def _in_place(network: Network, owner: Owners, node: Node) -> bool:
-    """Returns whether the operator concatenates channels and a family can write one of the parts directly into place, in which case the concatenation
-    may have nothing to do."""
+    """Returns whether the operator concatenates channels and a family can write one of the parts directly into place, which can make the
+    concatenation unnecessary."""
     rank = len(node.outputs[0].shape) if node.op == CAT else 0
     if rank < 3 or plain(node.args[1] if len(node.args) > 1 else 0) % rank != 1:
         return False
@@ -108,7 +108,7 @@ def _alone(network: Network, members: list[str]) -> Cluster:
 
 
 def _producers(network: Network, cluster: Cluster, owner: Owners) -> list[Cluster]:
-    """Returns the clusters that have a kernel (of the IR or of a family) and compute values that `cluster` reads, with the latest first."""
+    """Returns the clusters that have a kernel (of the IR or of a family) and compute values that `cluster` reads, latest first."""
     found: list[Cluster] = []
     for member in cluster.members:
         for name in _sources(network, member):
@@ -119,7 +119,7 @@ def _producers(network: Network, cluster: Cluster, owner: Owners) -> list[Cluste
 
 
 def _sources(network: Network, name: str) -> list[str]:
-    """Returns the values with memory that operator `name` reads directly or through views."""
+    """Returns the values with memory of their own that operator `name` reads, directly or through views."""
     result = []
     for source in refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())]):
         if source in network.nodes:
@@ -158,7 +158,7 @@ def _join(network: Network, owner: Owners, a: Cluster, b: Cluster, setting: fami
 
 
 def _replace(network: Network, owner: Owners, merged: Cluster) -> bool:
-    """Replaces the clusters of its members by `merged` unless a cycle would arise."""
+    """Replaces the clusters of the members of `merged` with `merged`, unless that would create a cycle."""
     if _comes_back(network, owner, merged):
         return False
     owner.put(merged)

@@ -44,7 +44,7 @@ class Group(BaseModel):
     strategies: list[str] = []
     reason: str
     line: int | None = None  # source line of the last operator
-    bytes: int = 0  # if each tensor is read and written once
+    bytes: int = 0  # memory traffic if each tensor is read and written once
     flops: int = 0
     floor_ms: float = 0.0
     eager_bytes: int = 0  # memory traffic if every operator reads and writes its own tensors
@@ -63,7 +63,7 @@ class CompilerPlan(BaseModel):
     groups: list[Group]
     graph: Graph | None
     floor_ms: float
-    reason: str = ""  # the reason if nothing could be planned
+    reason: str = ""  # why nothing could be planned
     notes: list[str] = []
 
     def summary(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class CompilerPlan(BaseModel):
 
     @property
     def asked_for(self) -> bool:
-        """Returns whether the language was requested explicitly, that is, differs from the device's default."""
+        """Returns whether the language was requested explicitly, that is, whether it differs from the device's default."""
         return self.language != own_language(self.figures)
 
 
@@ -143,7 +143,7 @@ def make_plan(
 
 
 def _cause(group: Group) -> str:
-    """Returns the cause for a group. A reason that only says that the operator is left to the library is replaced."""
+    """Returns why a group has no kernel of our own. All reasons that merely name the library are replaced by a single one."""
     return "left to the library" if group.reason.endswith("is the library's") else group.reason
 
 
@@ -210,7 +210,7 @@ def _family_group(
 
 
 def work_of(plan: CompilerPlan, network: Network, group: Group, options: Options | None = None) -> families.Work:
-    """Returns the text that the family of `group` prints; raises `Refused`."""
+    """Returns the kernel of `group` in the form that its family prints. Raises `Refused`."""
     match = families.by_name(group.family).match(network, network.nodes[group.anchor], plan.setting)
     if match is None:
         raise families.Refused(f"{group.anchor} is no longer taken by {group.family}")
@@ -260,7 +260,7 @@ def node_flops(network: Network, node: Node) -> int:
 
 
 def kernel_bytes(network: Network, kernel: Kernel) -> int:
-    """Returns the bytes that the kernel must move, counting the part of each tensor that its domain covers once."""
+    """Returns the bytes that the kernel must move, counting once the part of each tensor that its domain covers."""
     total = 0
     for argument in kernel.arguments.values():
         size = size_bytes(network.spec(argument.value))

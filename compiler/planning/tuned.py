@@ -24,7 +24,7 @@ def fingerprints(plan: CompilerPlan, task_source: str, options: Options) -> dict
 
 
 def with_tuned(options: Options, kernels: Mapping[str, str], tuned: Mapping[str, Mapping[str, int]]) -> Options:
-    """Returns the options with the knob values that are known for these kernels (group: fingerprint)."""
+    """Returns the options with the knob values known for these kernels (group -> fingerprint)."""
     for group, kernel in kernels.items():
         for name, value in tuned.get(kernel, {}).items():
             options = options.with_knob(name, value, group)

@@ -3,8 +3,8 @@
 In the graph, attention is either one `scaled_dot_product_attention` or two products with operators between them. Softmax is computed online over the
 keys: the kernel tracks the largest score so far, and rescales the sum and the results whenever it finds a larger score (M. Milakov and N. Gimelshein,
 arXiv 1805.02867; T. Dao et al., arXiv 2205.14135). The products run on tensor cores. fp32 products use the method of tensor_cores.py and have the
-same accuracy; 16-bit products use that of half_cuda.py. With 16-bit types, the scores and their sums stay in fp32, so the fused kernel rounds fewer
-values than separate kernels would.
+same accuracy; 16-bit products use the method of half_cuda.py. With 16-bit types, the scores and their sums stay in fp32, so the fused kernel rounds
+fewer values than separate kernels would.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LEAST_FLOPS = 1 << 26
 WIDEST = 128  # largest head width whose results fit in registers
 CHANGES = {"mul", "div", "add", "sub", "where"}  # operators that may change a score
 BESIDE = {"eq", "ne", "lt", "le", "gt", "ge"}  # comparisons that may form a mask
-PASSED = {"clone", "alias"}  # operators left over from a dropout that drops nothing
+PASSED = {"clone", "alias"}  # operators left over from a dropout with probability zero
 ARITHMETIC = {"load", "const", "cast", "coord", "where", "mul", "div", "add", "sub", "neg", *BESIDE}
 
 
 @dataclass(frozen=True)
 class Written:
-    """One occurrence of attention in the graph: the operators between the scores and what follows them, and all members."""
+    """One occurrence of attention in the graph. `between` lists the operators that change the scores; `members` lists all operators."""
 
     scores: str
     between: tuple[str, ...]

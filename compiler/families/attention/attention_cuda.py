@@ -23,9 +23,9 @@ Place = tuple[int, int, tuple[tuple[int, int, int], ...]]
 
 @dataclass(frozen=True)
 class Heads:
-    """Sizes and layouts of attention. For each of queries, keys and values, `places` holds the row stride, the offset and the batches' (after, size,
-    stride). `between` holds the product that computes the scores and the operators that change them. It is None if the scores are only scaled and
-    causally masked."""
+    """Sizes and layouts of attention. `places` holds the row stride, the offset and the (after, size, stride) of the batches for the queries, the
+    keys and the values. `between` holds the product that computes the scores and the operators that change them. It is None if the scores are only
+    scaled and causally masked."""
 
     names: tuple[str, ...]
     places: tuple[Place, ...]

@@ -1,8 +1,8 @@
 """The source text of the attention kernel for 16-bit operands; attention.py describes the computation, half_cuda.py the products.
 
 Scores and weights stay in fp32 registers. The weights are rounded to 16 bits only for the second product. The softmax denominator is the sum of the
-rounded weights; the tensor cores compute it through a column of ones that is appended to the values. For narrow heads, the bottleneck is the
-exponentials (16 per cycle and multiprocessor). The kernel therefore spends no more than one multiply-add, one exponential, one comparison and half a
+rounded weights; the tensor cores compute it through a column of ones that is appended to the values. For narrow heads, the exponentials are the
+bottleneck (16 per cycle per multiprocessor). The kernel therefore spends no more than one multiply-add, one exponential, one comparison and half a
 rounding on each element.
 """
 
@@ -27,9 +27,9 @@ from compiler.kernel.text import KernelText, Launch, below, beyond, end, shift, 
 RESERVED = (*attention_cuda.RESERVED, "held", "mine", "values", "n")  # names that the attention kernels of all types use
 REGISTERS = 65536  # per multiprocessor
 OWN_REGISTERS = 52  # registers per thread, in addition to those for scores, sums and queries
-MOST_REGISTERS = 224  # registers per thread; beyond this number the compiler would spill
-MOST_THREADS = 512  # limit per multiprocessor that the kernel requests; more threads would leave each of them too few registers
-EXPONENTIAL = 16  # fp32 operations in the time of one exponential (8 multiply-adds)
+MOST_REGISTERS = 224  # registers per thread; beyond this number, the compiler would spill
+MOST_THREADS = 512  # limit per multiprocessor that the kernel requests; with more threads, each would have too few registers
+EXPONENTIAL = 16  # fp32 operations in the time that one exponential takes (8 multiply-adds)
 
 ROWS = r"""// 2 to the power of x within 2 ulp, zero where that is below the smallest normal number.
 __device__ __forceinline__ float exp2_near(float x) {
@@ -205,7 +205,7 @@ template <class T, int WIDTH, int KEYS, int DOWN, Weights WEIGHTS> struct HalfRo
 
 
 def registers(heads: Heads, down: int, keys: int) -> int:
-    """Estimates the registers per thread, which hold the scores, sums and queries of `down` times 16 rows."""
+    """Estimates the registers per thread, including those for the scores, sums and queries of `down` times 16 rows."""
     return down * (keys // 2 + heads.width // 2 + heads.width // 4) + OWN_REGISTERS
 
 
@@ -215,8 +215,8 @@ def shapes(heads: Heads) -> list[tuple[int, int]]:
 
 
 def shape_of(work: Work) -> tuple[int, int, int]:
-    """Returns the warps per block, the groups of 16 queries per warp and the keys per tile. By default, a warp handles two groups, which uses each
-    loaded key and value twice, provided that every multiprocessor still gets a block."""
+    """Returns the warps per block, the groups of 16 queries per warp and the keys per tile. By default, a warp handles two groups, so that each
+    loaded key and value is used twice, provided that every multiprocessor still gets a block."""
     heads: Heads = work.detail
     offered = shapes(heads)
     many = heads.batches * heads.queries >= 4 * 32 * work.setting.figures.units
@@ -322,7 +322,7 @@ def printed(work: Work, score: Tail) -> Printed:
 
 
 def change_lines(score: Tail, heads: Heads, block: int, whole: bool, lines: list[str], changed: str) -> list[str]:
-    """Returns the lines of code that change the scores of one query and two neighbouring keys. They begin with the vector loads that serve both
+    """Returns the lines of code that change the scores of one query and two neighbouring keys, beginning with the vector loads that serve both
     keys."""
     none = "-INFINITY" if heads.softmax else "0.0f"
     head, known = pairs(score, heads, whole)

@@ -64,7 +64,7 @@ class Axis:
 
     @property
     def reach(self) -> int:
-        """Number of inputs from the first to the last one that the taps of one output read."""
+        """Number of inputs that the taps of one output span, from the first to the last."""
         return (self.taps[0] - 1) * abs(self.delta) + 1
 
     @property
@@ -120,7 +120,7 @@ class Convolution:
     @property
     def unit(self) -> int:
         """Number of channels under one tap that are contiguous in the depth. 0 means that channels are the outermost axis and that the tap is
-        computed for each element."""
+        computed for every element."""
         return next((count for count in (DEPTH, 16, 8, 4) if self.each % count == 0), 0)
 
     @property
@@ -274,7 +274,7 @@ def transposed_axis(size: int, out: int, kernel: int, stride: int, padding: int,
 
 
 def packed_weights(found: Convolution) -> Packed:
-    """Packs the phases one after the other. Each output channel is one row, which is as long as the phase's depth and zero-padded to whole stages."""
+    """Packs the phases one after another. Each output channel is one row, as long as the phase's depth and zero-padded to whole stages."""
     rows, each = found.outputs, found.each
     axes = found.axes[3 - found.rank :]
     parts = []

@@ -1,9 +1,9 @@
 """Convolutions with few input channels on tensor cores with fp32 accuracy, without unfolding windows in shared memory.
 
 A block keeps the weights of up to 64 output channels in shared memory and loops over tiles of positions. Each weight is split into two TF32 numbers,
-which are stored in the order of the tensor core's fragments. The block loads the image patch around a tile while it multiplies the previous tile.
-In each depth step (8 channels under one tap, or 4 channels under two taps), the offsets of a lane's elements are the same for all positions. The
-arithmetic is the same as in tensor_cores.py; sums leave the tensor core after two steps.
+which are stored in the order of the tensor core's fragments. The block loads the image patch around a tile while it multiplies the previous tile. In
+each depth step (8 channels under one tap, or 4 channels under two taps), the offsets of a lane's elements are the same for all positions. The
+arithmetic is the same as in tensor_cores.py; sums leave the tensor core after every two steps.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ RESERVED = ("memory", "weights", "patches", "warp", "lane", "group", "within", "
             "chunk", "plane", "w_at", "h_at", "d_at", "i", "j", "r", "picture", "of_tile", "high", "low", "patch", "column",
             "finished")  # fmt: skip
 SPEED, IDLE = 1.75, 35  # same meaning as in tensor_cores.Tile; fitted to bench/results/windowed-h200.json
-FINISHED = (16, 40)  # channels that a warp writes together, and their stride in floats, which puts the lanes of a store in 32 different banks
-SHORT_RUNS = {32: 1.0, 16: 1.15, 8: 1.4}  # slowdown by positions per line, because memory must first read the rest of a partially written sector
+FINISHED = (16, 40)  # channels that a warp writes together, and their stride in floats, with which the lanes of a store access 32 different banks
+SHORT_RUNS = {32: 1.0, 16: 1.15, 8: 1.4}  # slowdown by positions per line: before a partial write, memory must read the rest of the sector
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The layout of one convolution. Depth, height and width have the same meaning as in conv.py. `steps` counts steps of eight depth elements and is
-    always even."""
+    """The layout of one convolution. Depth, height and width have the same meaning as in conv.py. `steps` is the number of steps of eight depth
+    elements, which is always even."""
 
     found: Convolution
     threads: int
@@ -123,7 +123,8 @@ class Plan:
 
     @property
     def scattering(self) -> float:
-        """Relative cost of a tile, which depends on its run of adjacent positions. Runs that span whole lines merge with the next line."""
+        """Relative cost of a tile, which depends on the length of its runs of adjacent positions. Runs that span whole lines merge with the next
+        line."""
         return 1.0 if self.across == self.found.axes[2].out else SHORT_RUNS[self.across]
 
     @property
@@ -278,7 +279,7 @@ def clear(plan: Plan) -> list[str]:
 
 
 def tile_lines(plan: Plan, tile: str) -> list[str]:
-    """Declares the tile's `picture`, `of_tile` (the output's position along the depth axis, if that has several), `h0` and `w0`."""
+    """Declares the tile's `picture`, `of_tile` (the output's position along the depth axis, if there are several), `h0` and `w0`."""
     _, depth, high, wide = plan.tiles_of
     lines = [f"const int w0 = {tile}{f' % {wide} * {plan.across}' if wide > 1 else ' * 0'}, h0 = {tile} / {wide} % {high} * {plan.high};"]
     lines.append(f"const int picture = {tile} / {depth * high * wide}" + (f", of_tile = {tile} / {high * wide} % {depth};" if depth > 1 else ";"))
@@ -296,7 +297,7 @@ def bring(plan: Plan) -> list[str]:
     size = depth.size * height.size * width.size
     offset = f" + {found.offset}" if found.offset else ""
     lines.append(f"const float* const from = x + (long)picture * {found.channels * size}{offset};")
-    lines.append("#pragma unroll 1")  # unrolled, the loop would keep values between tiles and spill them
+    lines.append("#pragma unroll 1")  # if unrolled, the loop would keep values across tiles and spill them
     lines.append(f"for (int at = threadIdx.x; at < {found.each * planes * plan.lines * each}; at += {plan.threads}) {{")
     own = [f"const int chunk = at % {each}, line = at / {each} % {plan.lines};"]
     rest = each * plan.lines
@@ -321,7 +322,7 @@ def bring(plan: Plan) -> list[str]:
 
 
 def position(plan: Plan, right: str) -> list[str]:
-    """Declares the address to which this lane writes results of its warp."""
+    """Declares the address to which this lane writes its warp's results."""
     in_line = plan.across // 8
     h = f"h0 + {right}{f' * {4 // in_line}' if in_line < 4 else ''}" + (f" + lane / {plan.across}" if in_line < 4 else "")
     w = "w0 + lane" + (f" % {plan.across}" if in_line < 4 else "")

@@ -32,7 +32,7 @@ from compiler.kernel.text import WINDOW, KernelText, Launch, Part, Window, beyon
 from verifier.graph import Node
 
 LEAST_CHANNELS = 3  # per group, if there are several groups
-MOST_TAPS = 31  # over all axes together, since each tap has one bit
+MOST_TAPS = 31  # over all axes together, because each tap takes one bit of a mask
 RESERVED = (*RESERVED_HERE, "x", "weights", "image", "channel", "position", "phase", "q", "gathered", "turned", "found",
             *(f"{name}_{axis}" for axis in "dhw" for name in ("shift", "phase", "o")))  # fmt: skip
 
@@ -175,7 +175,7 @@ def read_half_convolution(network: Network, node: Node, transposed: bool, rank: 
 
 
 def image_of(own: Convolution, source: Layout) -> Image:
-    """Returns the image's own layout if it is channels-last in parts of 16 bytes; otherwise returns the layout that the transposing kernel
+    """Returns the image's own layout if it is channels-last with channels aligned to 16 bytes, otherwise the layout that the transposing kernel
     produces."""
     steps = source.strides[2:]
     even = all(step == steps[-1] * product(source.shape[at + 3 :]) for at, step in enumerate(steps))
@@ -288,7 +288,7 @@ def turn_launch(found: HalfConvolution, floats: int) -> list[str | Launch]:
 
 
 def packed_weights(found: HalfConvolution) -> str:
-    """Packs the phases one after the other. Each output channel is one row, which lists the taps with the group's zero-padded channels."""
+    """Packs the phases one after another. Each output channel is one row, which holds the group's zero-padded channels for each tap."""
     own, rank = found.plain, found.plain.rank
     axes, taps = own.axes[3 - rank :], found.taps[3 - rank :]
     parts = []

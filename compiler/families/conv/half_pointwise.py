@@ -1,7 +1,7 @@
-"""16-bit convolutions with one-element windows, on images with contiguous positions: multiplies the weights with each image without a copy.
+"""16-bit convolutions with one-element windows, on images with contiguous positions: multiplies the weights by each image without copying it.
 
 `half_conv` gathers windows from channels-last images and transposes other images first. With one-element windows there is nothing to gather, and the
-transpose would take most of the time. This family avoids it, because the second operand of a product may also have contiguous columns.
+transpose would take most of the time. This family does not need it, because the second operand of a product may also have contiguous columns.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Each image element is loaded and split once for all taps that read it. In contrast, the tile of warpgroup.py gathers the elements again for every tap
 (nine times for a 3 x 3 window), which takes longer than the products. Here a stage is the patch of 8 input channels that a tile of positions reads
 under one tap of the depth axis. The patch is stored in shared memory in the layout that `wgmma` expects of its second operand: for every four
-channels, the positions follow each other line by line, with 16 bytes each. A tensor core accepts any stride between groups of 8 columns; here it is
-the stride between two lines. Every other tap is therefore the same operand with a different start address. A warpgroup multiplies 64 output channels
-by 7 to 16 lines of 8 positions; the number of lines is chosen to divide the image well. The weights are stored as fragments in the order of the
-warpgroup's registers. The arithmetic is the same as in tensor_cores.py; sums leave the tensor core after at most 40 depth elements.
+channels, the positions are stored line by line, 16 bytes each. A tensor core accepts any stride between groups of 8 columns; here it is the stride
+between two lines. All taps therefore use the same operand with different start addresses. A warpgroup multiplies 64 output channels by 7 to 16 lines
+of 8 positions; the number of lines is chosen to divide the image well. The weights are stored as fragments in the order of the warpgroup's registers.
+The arithmetic is the same as in tensor_cores.py; sums leave the tensor core after at most 40 depth elements.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def plan_of(work: Work, found: Convolution) -> Plan | None:
 
 
 def chosen(work: Work, plan: Plan) -> int:
-    """Returns 1 if this kernel is used, which by default is the case if the model predicts that the other kernels take longer."""
+    """Returns 1 if this kernel is used. By default it is used if the model predicts that the other kernels take longer."""
     units, others = work.setting.figures.units, [tensor_cores.least_time(work.setting, plan.found.product)]
     if (direct := direct_conv.plan_of(work, plan.found)) is not None and direct_conv.chosen(work, direct):
         others.append(direct.time(units))
@@ -138,8 +138,8 @@ def knobs_of(work: Work, plan: Plan) -> dict[str, tuple[tuple[int, ...], int]]:
 
 
 def weights(plan: Plan) -> Packed:
-    """Packs the weights as fragments, ordered by the block's output channels, stage, tap, warp, lane, and the lane's four elements. The order of taps
-    that traverse the image backwards is reversed."""
+    """Packs the weights as fragments, ordered by the block's output channels, stage, tap, warp, lane, and the lane's four elements. Taps that
+    traverse the image backwards are stored in reverse order."""
     found = plan.found
     axes = range(3 - found.rank, 3)
     text = "{0}.transpose(0, 1)" if found.transposed else "{0}"
@@ -173,7 +173,7 @@ def print_cuda(work: Work, plan: Plan) -> Printed:
 
 
 def shared_sources(plan: Plan) -> list[str]:
-    """Returns the kernel's helper functions, with products that have as many columns as a warpgroup has positions."""
+    """Returns the kernel's helper functions, including a product with as many columns as a warpgroup has positions."""
     columns = plan.lines * WIDTH
     own = [] if columns == warpgroup.COLUMNS else [warpgroup.multiplication(columns)]
     return [tensor_cores.COPIES, warpgroup.SHARED, *own, TILE]

@@ -1,4 +1,4 @@
-"""The row positions of tiles if the device reads the group sizes.
+"""Row positions of tiles when only the device knows the group sizes.
 
 The grid has enough blocks for the largest possible number of tiles; surplus blocks return immediately.
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPES = {"bfloat16": ("bf16", "bf16"), "float16": ("fp16", "f16")}  # dtype -> (name in printed programs, name in PTX)
 LOADERS = 128  # threads that copy in a warpgroup tile
-REGISTERS = 88, 208  # per copying and per multiplying thread; with two multiplying warpgroups, they use all registers of a multiprocessor
+REGISTERS = 88, 208  # per copying thread and per multiplying thread; with two multiplying warpgroups, they use all registers of a multiprocessor
 
 COPIES = r"""// Asynchronous copies of SIZE bytes into shared memory, of which the first `inside` come from memory and the others are zeros.
 template <int SIZE> __device__ __forceinline__ void copy_bytes(void* into, const void* from, int inside) {

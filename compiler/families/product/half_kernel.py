@@ -21,7 +21,7 @@ from compiler.kernel.vectors import copy_vector, store_vector
 @dataclass
 class Printing:
     """The source text that a family supplies for its product. The tail can use `row`, `column` (the first of `width` neighbouring columns), and
-    everything that `rows` and `columns` declare. `texts` are the index variables of the anchor's result; number `along` of them runs over the
+    everything that `rows` and `columns` declare. `texts` are the index variables of the anchor's result; the one at index `along` runs over the
     columns."""
 
     dtype: str
@@ -46,7 +46,7 @@ class Printing:
 
 
 def widest(tail: Tail, along: int, columns: int, limit: int = 8) -> int:
-    """Returns how many neighbouring columns a thread processes, which is the number that every store can write with one instruction."""
+    """Returns how many neighbouring columns a thread processes: as many as every store can write with one instruction."""
     for width in (8, 4):
         stored = [tail.kernel.arguments[store.access.argument] for store in tail.kernel.stores]
         wide = all(

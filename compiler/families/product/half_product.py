@@ -24,7 +24,7 @@ LEAST_DEPTH = 8
 MOST_BATCHES = 65535  # limit of a grid's second dimension
 LIBRARY_RATE = 0.9  # fraction of peak that the library achieves on large products
 LIBRARY_SHARE = 0.85  # the library's time relative to that of our kernel, if its tiles fit equally well
-LIBRARY_READS = 0.8  # fraction of memory bandwidth if weights dominate: 0.67 and 0.82 in the level 3 MLPs on an H200; our kernel reaches 0.97
+LIBRARY_READS = 0.8  # fraction of memory bandwidth when weights dominate: 0.67 and 0.82 in the level 3 MLPs on an H200; our kernel reaches 0.97
 LIBRARY_US = 3.0  # launch overhead of the library's kernel and of a pointwise kernel that follows it
 RESERVED_HERE = (*RESERVED, "stages", "j", "own", "bias_of", "sum", "of_a", "of_b")
 
@@ -100,10 +100,10 @@ def half_of(network: Network, node: Node) -> str | None:
 
 
 def worthwhile(network: Network, node: Node, product: Product, operations: int, setting: Setting, reads: float = 1.0) -> bool:
-    """True if the cost model predicts no slowdown against the library. The model assumes that the library's kernel is somewhat faster than ours and
-    close to peak on large products, but that fusing pointwise operators into our kernel saves a launch and a pass over memory. All figures about the
-    library are assumptions (bench/products.py measures the real ones), except `reads`, the fraction of memory bandwidth at which the library
-    reads."""
+    """True if the cost model predicts that our kernel is no slower than the library. The model assumes that the library's kernel is somewhat faster
+    than ours and close to peak on large products, but that fusing pointwise operators into our kernel saves a launch and a pass over memory. All
+    figures about the library are assumptions (bench/products.py measures the real ones), except `reads`, the fraction of memory bandwidth at which
+    the library reads."""
     figures = setting.figures
     tile, split = half_tile.best(product, setting)
     ours = half_tile.modelled_us(half_tile.tiles(setting)[tile], split, product, setting)
@@ -117,7 +117,7 @@ def worthwhile(network: Network, node: Node, product: Product, operations: int, 
 
 
 def alignment(operand: Operand) -> int:
-    """Returns how many elements of an operand one copy moves: the largest of 8, 4, 2 and 1 with which every copy is aligned."""
+    """Returns how many elements of an operand one copy moves: the largest of 8, 4, 2 and 1 for which every copy is aligned."""
     outer = operand.stride if operand.depth_inner else operand.depth_stride
     starts = (operand.offset, outer, *(stride for _, _, stride in operand.batch))
     return next(width for width in (8, 4, 2, 1) if all(start % width == 0 for start in starts))

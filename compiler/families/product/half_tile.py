@@ -1,6 +1,6 @@
 """Selects the tile and the depth split of a 16-bit product with a model of the time for multiplying, loading and waiting.
 
-A block takes the larger of its multiplication and load times, plus the time for its start and end. Waves of blocks run one after the other. Products
+A block takes the larger of its multiplication and load times, plus the time for its start and end. Waves of blocks run one after another. Products
 with few rows are limited by reading the other operand. Their speed depends on the number of multiprocessors that read concurrently, which is why the
 depth is split.
 """

@@ -190,7 +190,7 @@ def read_product(network: Network, node: Node, name: str) -> Multiplication:
 
 
 def lead_strides(layout: Layout, lead: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
-    """Returns (after, size, stride) for each run of axes in `lead` over which the matrices are evenly spaced. Axes over which all matrices are the
+    """Returns (after, size, stride) for each run of axes in `lead` over which the matrices are evenly spaced. Axes along which all matrices are the
     same are omitted."""
     missing = len(lead) + 2 - len(layout.shape)
     shape, strides = (1,) * missing + layout.shape, (0,) * missing + layout.strides

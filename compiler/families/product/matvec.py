@@ -20,7 +20,7 @@ from compiler.kernel.functions import CUDA
 from compiler.kernel.text import KernelText, Launch, Part, below, beyond, end, shift, times
 from verifier.graph import Node
 
-LEAST = 1 << 18  # matrix size in elements below which the launch overhead exceeds the product's time
+LEAST = 1 << 18  # matrix size in elements below which the launch overhead exceeds the time of the product
 LEAST_DEPTH = 256
 RESERVED = ("a", "b", "bias", "parts", "row", "row0", "group", "chunk", "thread", "k", "sums", "x", "y", "value", "total", "lane", "warp", "chunks")
 SHARED = """\
@@ -151,8 +151,8 @@ class Matvec:
 
 
 def launch_of(work: Work) -> tuple[int, int, int]:
-    """Returns the number of threads per block, of rows that a block processes together, and of blocks that share these rows. The goal is several
-    waves of blocks on the device and at least 4 loads per thread."""
+    """Returns three numbers: threads per block, rows that a block processes together, and blocks that share these rows. The goal is several waves of
+    blocks on the device and at least 4 loads per thread."""
     found: Rows = work.detail
     threads = work.knob("block", 256 if found.depth >= 1024 * found.width else 128)
     together = work.knob("rows", 4 if found.rows >= 4 * work.setting.figures.units else 1)

@@ -11,7 +11,7 @@ from compiler.families.product.tensor_cores import Product, shared_bytes, split_
 from compiler.families.text import indented
 from compiler.kernel.text import KernelText, Launch, Part, beyond, end, free, known, shift, stride, times
 
-RESIDENT = 2  # target for the number of blocks per multiprocessor, if the registers allow it
+RESIDENT = 2  # target number of blocks per multiprocessor, if the registers allow it
 
 
 @dataclass
@@ -39,7 +39,7 @@ def kernel_parts(name: str, work: Work, product: Product, printing: Printing) ->
     steps = -(-product.steps // split)
     kind = tile_type(work, product, tile)
     scratch = ", float* __restrict__ scratch" if split > 1 else ""
-    resident = 1 if tile.group or tile.warp_rows * tile.warp_columns > 1024 else RESIDENT  # without this bound, the compiler may cause spills
+    resident = 1 if tile.group or tile.warp_rows * tile.warp_columns > 1024 else RESIDENT  # without this bound, the compiler may spill registers
     body = ["extern __shared__ __align__(16) float memory[];", f"{kind} tile;", *tile_position(product, tile), *product.batch(), *printing.setup]
     count = printing.steps or (known(product.steps) if tile.group else free(product.steps, "steps"))
     if split > 1:

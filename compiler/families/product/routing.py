@@ -23,7 +23,7 @@ RESERVED = ("numbers", "counts", "bin", "at", "place", "step", "before", "value"
 @dataclass(frozen=True)
 class Routed:
     rows: int
-    first: int  # number of the first group
+    first: int  # index of the first group
     groups: int
 
 

@@ -23,8 +23,8 @@ DEPTH = 32  # depth elements per stage
 PROMOTED = 16  # depth elements summed in the tensor core: 8 takes 4 to 8 % longer, 32 about 15 % (bench/results/products-h200.json)
 STAGES = 3
 SHARED_BYTES = 227 << 10  # per multiprocessor on compute capability 9.0
-FINISH, FINISH_EACH = 1e6, 0.5  # cost in multiplications at speed 1: the kernel that adds up depth parts, and each element of the parts
-SLOW_LOAD = 75  # cost in the same unit of an element whose position in an image is computed separately
+FINISH, FINISH_EACH = 1e6, 0.5  # costs, in multiplications at speed 1, of the kernel that adds up depth parts and of each element of the parts
+SLOW_LOAD = 75  # cost, in the same unit, of an element whose position in an image is computed separately
 GROUPED = 8  # number of tile rows that blocks traverse together
 
 
@@ -49,7 +49,7 @@ class Tile:
     warp_columns: int
     speed: float  # relative speed of the inner loop; small tiles load and split more elements per product
     group: bool = False  # multiplied by warpgroups (warpgroup.py)
-    idle: int = 8  # depth elements lost while a block starts and ends: many if the block is alone on a multiprocessor
+    idle: int = 8  # depth elements lost while a block starts and ends; high if the block is alone on a multiprocessor
 
     @property
     def threads(self) -> int:
@@ -145,8 +145,8 @@ class Product:
         return bool(self.groups or self.rows % height)
 
     def grid(self, tiles: int, split: int) -> str:
-        """Returns the grid of a launch. Interleaved batches write to the same sectors. If their blocks are next to each other, the L2 cache combines
-        these writes. Otherwise, each sector is written to memory once per phase along the lines."""
+        """Returns the grid of a launch. Interleaved batches write to the same sectors. If their blocks are adjacent in the grid, the L2 cache
+        combines these writes; otherwise, each sector is written to memory once per phase along the lines."""
         blocks = tiles * self.batches if self.interleaved else tiles
         beside = 1 if self.interleaved else self.batches
         return f"dim3({blocks}, {beside}, {split})" if beside > 1 or split > 1 else str(blocks)

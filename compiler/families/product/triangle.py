@@ -1,7 +1,7 @@
-"""Products from which only a triangle is kept. Tiles that are entirely in the zero part skip the depth loop.
+"""Products of which only a triangle is kept. Tiles that are entirely in the zero part skip the depth loop.
 
 `triu(a @ b)` and `tril(a @ b)` set the other part to zero regardless of the product, so skipping it is exact. The operands themselves may also be
-triangular, but the compiler neither knows nor exploits this.
+triangular, but this is neither detected nor exploited.
 """
 
 from __future__ import annotations

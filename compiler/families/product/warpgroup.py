@@ -2,11 +2,11 @@
 
 The arithmetic is the same: each operand is split into two TF32 numbers, three products are computed, and the sums leave the tensor core after every
 stage. Half of a block's warps load the operands and split `b`. They store it in shared memory in the layout that the hardware expects: for every four
-depth elements, the columns follow each other with 16 bytes each. The other warps form two warpgroups, each of which multiplies 64 rows by 128 columns
-with its part of `a` in registers. While one warpgroup adds up its sums, the other continues to multiply. On an H200, large products run at 1.8 times
-the speed of fp32 cuBLAS, with a fifth of its error. A 64 x 256 tile has memory for two stages and reloads `b` as soon as the previous stage is split,
-which is up to 20 % faster than starting the copies when the data is needed. With the four stages of a 128 x 128 tile, this early reload was 3 to 11 %
-slower than waiting for the products (`bench/results/products-at-once-h200.json`).
+depth elements, the columns are stored one after another, 16 bytes each. The other warps form two warpgroups, each of which multiplies 64 rows by 128
+columns with its part of `a` in registers. While one warpgroup adds up its sums, the other continues to multiply. On an H200, large products run at
+1.8 times the speed of fp32 cuBLAS, with a fifth of its error. A 64 x 256 tile has room for two stages and reloads `b` as soon as the previous stage
+is split, which is up to 20 % faster than starting the copies when the data is needed. With the four stages of a 128 x 128 tile, this early reload was
+3 to 11 % slower than waiting for the products (`bench/results/products-at-once-h200.json`).
 """
 
 from __future__ import annotations

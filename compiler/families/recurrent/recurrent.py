@@ -6,7 +6,7 @@ hidden states through the L2 cache. Values that have not been written yet hold a
 its own ready flag, and a step waits for only one trip through the cache. While a hidden state is in flight, a block computes the product with the
 next step's input, which does not depend on any hidden state. Unidirectional layers run concurrently, each a few steps behind the layer below (J.
 Appleyard et al., arXiv 1604.01946), so a stack of L layers takes T + L - 1 steps instead of L * T. In bidirectional networks, the layers run one
-after the other, with both directions of a layer running concurrently.
+after another, with both directions of a layer running concurrently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compiler.kernel.builder import Refused
 from verifier.graph import Node
 
 KINDS = {"aten.lstm.input": "lstm", "aten.gru.input": "gru", "aten.rnn_tanh.input": "tanh", "aten.rnn_relu.input": "relu"}
-LANES = 32  # cells (unit, sequence) per warp; each lane ends up with one of them after the sums are added up
+LANES = 32  # cells (unit, sequence) per warp; after the reduction over lanes, each lane holds one of them
 LEAST_UNITS = 4  # per block; fewer units would only increase the number of readers of each hidden state
 MOST_THREADS = 512
 REGISTERS = 65536  # per multiprocessor
@@ -151,8 +151,8 @@ def dense(layout: Layout) -> bool:
 
 
 def choose(recurrence: Recurrence, units: int, wanted: dict[str, int]) -> Cells | None:
-    """Distributes the cells among blocks and warps in such a way that all blocks run concurrently and the weights stay in registers. Returns None if
-    that is impossible. As many layers as fit run concurrently. `wanted` fixes some of the parameters."""
+    """Distributes the cells among blocks and warps so that all blocks run concurrently and the weights stay in registers. Returns None if that is
+    impossible. As many layers as fit run concurrently. `wanted` fixes some of the parameters."""
     directions = recurrence.directions
     for layers in range(recurrence.layers, 0, -1) if directions == 1 else (1,):
         chains = layers * directions
@@ -196,7 +196,7 @@ def step_us(recurrence: Recurrence, cells: Cells) -> float:
         return max(-(-warps // 4) * reads * cells.warp_units * recurrence.gates, warps * reads) * 1.3
 
     sums = cells.warp_units * cells.sequences(recurrence) * recurrence.sums * 3.5 * -(-warps // 4)
-    latency = 150 if warps >= 8 else 250  # exposed latency of shared memory reads
+    latency = 150 if warps >= 8 else 250  # exposed latency of shared-memory reads
     hidden = cycles(recurrence.hidden_depth) + sums + 200 + latency
     return max(EXCHANGE_US, cycles(recurrence.depth) / CYCLES_US + 0.3) + hidden / CYCLES_US
 

@@ -39,7 +39,7 @@ class Kernel:
         own = [(index, name) for index, name in ((1, "last_hidden"), (2, "last_cell")) if index in results and index != self.shown]
         self.extra = [Argument(name, results[i], recurrence.dtype, count(network.spec(results[i])), written=True) for i, name in own]
         self.arguments = [*arguments, *self.extra]
-        self.passed = [argument for argument in self.arguments if argument not in self.weights]  # not weights: those are in a struct
+        self.passed = [argument for argument in self.arguments if argument not in self.weights]  # excludes the weights, which are in a struct
 
     @property
     def sets(self) -> int:
@@ -232,7 +232,7 @@ class Kernel:
         return f"k < (layer == 0 ? {found.inputs} : {found.width})"
 
     def below(self) -> str:
-        """Returns the place where the layer below writes the values that this thread reads for step `t`. No division is needed if rows are
+        """Returns the address where the layer below writes the values that this thread reads for step `t`. No division is needed if rows are
         contiguous."""
         found = self.found
         rows = f"t * {found.batch * found.width}"
@@ -267,8 +267,8 @@ class Kernel:
 
     def asked_again(self, when: str, depth: int, test: list[str], held: str, source: str) -> list[str]:
         """Returns a loop that keeps reading the missing parts of `held` until all are available. Each round issues all reads together. If it issued
-        them one after the other, each read would cost a round trip to the L2 cache; this made a kernel with slightly early blocks 2.8 times slower
-        (bench/results/recurrent-caches-h200.json)."""
+        them one after another, each read would cost a round trip to the L2 cache; this made a kernel whose blocks were slightly early 2.8 times
+        slower (bench/results/recurrent-caches-h200.json)."""
         return [
             f"for (bool missing = {when}; missing;) {{",
             "    missing = false;",

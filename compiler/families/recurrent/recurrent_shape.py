@@ -96,7 +96,7 @@ class Cells:
         return -(-recurrence.layers // self.layers)
 
     def chain(self, recurrence: Recurrence) -> int:
-        """Returns the number of steps that must run one after the other."""
+        """Returns the number of steps that must run one after another."""
         return self.stages(recurrence) * (recurrence.steps + self.layers - 1)
 
     def ahead(self, recurrence: Recurrence) -> int:
