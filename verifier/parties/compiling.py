@@ -1,8 +1,8 @@
-"""Runs torch.compile's compilations without holding the device permit: they are host work and can continue while another judge measures.
+"""Runs torch.compile's compilations without holding the device permit, because they are host work and can continue while another judge measures.
 
 Dynamo reports when a compilation begins and ends; the compiled function runs only afterwards. During a compilation, Inductor uses the device only to
-load the kernels that it has built and, for products of odd sizes, to time whether padding pays off: those steps take the permit. Modes that autotune
-by timing (max-autotune) do not use this module.
+load the kernels that it has built and, for matrix products of odd sizes, to measure whether padding helps. Those steps take the permit. Modes that
+autotune by timing (max-autotune) do not use this module.
 """
 
 # sandboxed: active while the models that tasks define are compiled
@@ -16,7 +16,7 @@ from typing import Any
 
 from verifier.parties.permit import Permit
 
-ON_DEVICE = (  # a compilation's uses of the device, in the PyTorch versions examined: 2.11, 2.13
+ON_DEVICE = (  # functions through which a compilation uses the device; checked in PyTorch 2.11 and 2.13
     ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "_make_launchers"),
     ("torch._inductor.runtime.benchmarking", "InductorBenchmarker", "benchmark_gpu"),
     ("torch._inductor.runtime.benchmarking", "TritonBenchmarker", "benchmark_gpu"),
@@ -25,8 +25,9 @@ ON_DEVICE = (  # a compilation's uses of the device, in the PyTorch versions exa
 
 
 class Compiling:
-    """Releases `permit`, which this process holds, for each compilation, and also while the compiler is imported. `sync` waits for work already
-    submitted to the device. Raises `AttributeError` or `ImportError`, and changes nothing, if PyTorch lacks what this depends on."""
+    """Releases `permit`, which this process holds, during each compilation and while the compiler is imported. `sync` waits for work already
+    submitted to the device. Raises `AttributeError` or `ImportError`, without changing anything, if PyTorch lacks the functions that this class
+    depends on."""
 
     def __init__(self, permit: Permit, sync: Callable[[], None]):
         sync()
@@ -47,7 +48,7 @@ class Compiling:
         callback_handler.register_end_callback(self._end)
 
     def _begin(self, told: Any) -> None:
-        if told.callback_trigger is self.dynamo:  # PyTorch announces the recording of a CUDA graph in the same way
+        if told.callback_trigger is self.dynamo:  # PyTorch also calls this when it records a CUDA graph
             self.sync()
             self.given = True
             self.permit.put()

@@ -1,8 +1,8 @@
-"""Runs a task in a mode in which clamps swallow NaN, as `fmaxf(x, 0)` does; `torch.relu` propagates it.
+"""Runs a task in a mode in which clamps drop NaN, as `fmaxf(x, 0)` does. By default, they propagate it, as `torch.relu` does.
 
-In C, maximum and minimum return the operand that is a number. A kernel that uses them is still a valid clamp, so a program's treatment of NaN is also
-compared with this reading of the task. The same applies to a maximum over a row or a window that skips NaN, as a loop of comparisons does. A sum or a
-product always propagates it.
+In C, `fmaxf` and `fminf` return the operand that is not NaN. A kernel that uses them is still a valid clamp, so a program's treatment of NaN is also
+compared with this interpretation of the task. The same applies to a maximum over a row or a window that skips NaN, as a loop of comparisons does.
+Sums and products always propagate NaN.
 """
 
 # sandboxed: its mode is active while the models that tasks define run
@@ -21,25 +21,25 @@ _BOTH = ("clamp", "hardtanh", "hardsigmoid")
 _ORDERS = ("topk", "sort", "argsort", "msort", "kthvalue", "median", "nanmedian", "mode", "unique", "_unique2", "searchsorted", "bucketize")
 _PAIRS = ("maximum", "minimum", "fmax", "fmin")
 _LEAST = ("amin", "min")
-LEVEL = 0.5  # a number from which few functions make NaN
+LEVEL = 0.5  # a number for which few functions return NaN
 _EXTREMES = re.compile(r"amax|amin|max|min|(adaptive_|fractional_)?max_pool[123]d(_with_indices)?")
 
 
 class Dropping(TorchDispatchMode):
-    """A mode in which clamps return a number for NaN. `how` is "low" or "high": with two bounds, NaN becomes the lower or the upper one.
+    """A mode in which clamps return a number for NaN. `how` is "low" or "high": a clamp with two bounds turns NaN into the lower or the upper one.
 
-    With "unordered", clamps are left alone, and whatever sorts or ranks numbers returns the same number everywhere. An output that is NaN even then
-    does not depend on an ordering."""
+    With "unordered", clamps are unchanged, and operators that sort or rank numbers return a constant. An output that is NaN even then does not depend
+    on an ordering."""
 
     def __init__(self, how: str):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.high = how == "high"
         self.unordered = how == "unordered"
-        self.orders = False  # whether an operator sorts or ranks numbers; NaN has no agreed position
+        self.orders = False  # whether any operator sorts or ranks numbers, for which the position of NaN is not specified
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Returns false, because nothing is compiled here (see `verifier.parties.oracle.Wide`)."""
+        """Returns False, because nothing is compiled here (see `verifier.parties.oracle.Wide`)."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -67,12 +67,12 @@ class Dropping(TorchDispatchMode):
         return func(given, *args[1:], **kwargs)
 
     def _beyond(self, name: str) -> float:
-        """Returns a number that the operator clamps to the intended bound."""
+        """Returns an infinity that the operator clamps to the intended bound."""
         return torch.inf if name in _HIGH or (name in _BOTH and self.high) else -torch.inf
 
 
 def _levelled(output: Any) -> Any:
-    """Returns an operator's results with all numbers equal, and all indices zero."""
+    """Returns an operator's results with every number set to `LEVEL` and every index set to zero."""
     if isinstance(output, torch.Tensor):
         return torch.full_like(output, LEVEL if output.is_floating_point() else 0)
     return type(output)(map(_levelled, output))

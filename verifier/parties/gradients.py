@@ -1,5 +1,5 @@
-"""Runs forward and backward as one call, for measurements with `backward`. It computes the gradients of floating inputs and parameters for given
-output gradients. The same function runs the task (also in fp64) and the program, whose gradients may come from its own `torch.autograd.Function`."""
+"""Runs forward and backward as one call, for measurements with `backward`. The call computes the gradients of floating-point inputs and parameters
+for given output gradients. The same function runs the task (also in fp64) and the program, which may define its own `torch.autograd.Function`."""
 
 # sandboxed: calls the models that tasks and programs define
 
@@ -21,8 +21,8 @@ class NoGradient(RuntimeError):
 
 
 def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.Tensor]]:
-    """Returns `inputs` with every floating tensor as a leaf that requires a gradient (no copy), and all tensors that may receive a gradient, by
-    name."""
+    """Returns `inputs` with every floating-point tensor as a leaf that requires a gradient (not copied), and all tensors that may receive a gradient,
+    by name."""
     tensors: list[torch.Tensor] = []
     tree = encode(list(inputs), tensors, whole=True)
     leaves = [tensor.detach().requires_grad_(continuous(tensor)) for tensor in tensors]
@@ -34,9 +34,9 @@ def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.T
 
 
 def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Runs forward and backward. The last of `inputs` are the gradients of the outputs numbered `wanted["outputs"]`; `wanted["sources"]` holds names
-    as returned by `sources`; `wanted["called"]` holds the names of their gradients if they differ. Returns outputs and gradients; a tensor that the
-    model does not use has a gradient of zeros. Raises `NoGradient`."""
+    """Runs forward and backward. The last of `inputs` holds the gradients of the outputs with the indices `wanted["outputs"]`; `wanted["sources"]`
+    holds names as returned by `sources`; `wanted["called"]` holds the names of their gradients, if they differ. Returns outputs and gradients; the
+    gradient of a tensor that the model does not use is zero. Raises `NoGradient`."""
     *rest, gradients = inputs
     with torch.enable_grad():
         arguments, named = sources(model, rest)

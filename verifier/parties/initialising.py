@@ -1,9 +1,9 @@
 """Draws the random numbers of constructors on the device, for models with gigabytes of weights.
 
-`nn.Linear` and similar modules fill their parameters on the host, one number after another in one thread: this takes 10 s for 8 GiB, in every process
-that constructs the model. Within `drawn_on`, filling a large host tensor draws the seed from the host's generator and the numbers on the device. Task
-and program, constructed under one seed, therefore get the same numbers. A parameter stays on the device where its numbers were drawn; any other
-tensor receives a copy.
+`nn.Linear` and similar modules fill their parameters on the host, one number at a time in a single thread. This takes 10 s for 8 GiB, in every
+process that constructs the model. Within `drawn_on`, filling a large host tensor draws a seed from the host's generator and the numbers on the
+device. A task and a program constructed under the same seed therefore get the same numbers. A parameter stays on the device where its numbers were
+drawn; any other tensor receives a copy.
 """
 
 # sandboxed: active while constructors of tasks and programs run
@@ -18,13 +18,13 @@ import torch
 
 from verifier.parties.varying import varying
 
-LARGE = 1 << 24  # numbers
+LARGE = 1 << 24  # elements
 _FILLS = ("uniform_", "normal_")
 
 
 def constructed(make: Callable[[], Any], device: str, seed: Callable[[], None], vary: int | None = None) -> Any:
-    """Constructs a model by calling `make` under `seed`. A constructor that mixes its large weights with host tensors is called again with the
-    weights on the host. `vary`: a seed for values that initialisers would set to constants (`verifier.parties.varying`)."""
+    """Constructs a model by calling `make` after `seed`. If the constructor combines its large weights with host tensors, it is called again with the
+    weights on the host. `vary` is a seed for values that initialisers would set to constants (see `verifier.parties.varying`)."""
     with contextlib.nullcontext() if vary is None else varying(vary):
         return _constructed(make, device, seed)
 
@@ -37,7 +37,7 @@ def _constructed(make: Callable[[], Any], device: str, seed: Callable[[], None])
     try:
         with drawn_on(device, moved):
             return make()
-    except (RuntimeError, TypeError):  # possibly tensors on different devices, a tensor passed to numpy, or lack of device memory
+    except (RuntimeError, TypeError):  # possibly tensors on different devices, a tensor passed to numpy, or too little device memory
         if not moved:
             raise
     seed()
@@ -47,8 +47,8 @@ def _constructed(make: Callable[[], Any], device: str, seed: Callable[[], None])
 
 @contextlib.contextmanager
 def drawn_on(device: str, moved: list[torch.Size] | None = None) -> Iterator[None]:
-    """Draws on the device while the context is open. With `moved`, which collects their shapes, parameters stay on the device where they are
-    drawn."""
+    """Draws on the device while the context is open. With `moved`, parameters stay on the device where they are drawn, and their shapes are appended
+    to the list."""
     before = {name: torch.Tensor.__dict__.get(name) for name in _FILLS}
     for name in _FILLS:
         setattr(torch.Tensor, name, _filling(getattr(torch.Tensor, name), device, moved))

@@ -9,12 +9,12 @@ import inspect
 import torch
 
 MOST = 24_000  # characters in total
-FAMILIAR = ("torch", "builtins")  # modules whose code nobody needs to see
+FAMILIAR = ("torch", "builtins")  # modules whose code does not need to be shown
 
 
 def library_code(model: torch.nn.Module, task: str) -> dict[str, str]:
-    """Returns the source of the classes of all modules, except torch's own and those in the module `task`, by qualified name, outermost first.
-    Classes without source are left out, as is anything that would exceed `MOST`."""
+    """Returns the source of the classes of all modules, except torch's own and those in the module `task`, by qualified name, outermost first. Omits
+    classes without source and anything that would exceed `MOST`."""
     found: dict[str, str] = {}
     left = MOST
     for kind in dict.fromkeys(type(module) for module in model.modules()):

@@ -1,4 +1,4 @@
-"""Loads a stranger's source as a module, and reports where it failed."""
+"""Loads untrusted source code as a module, and reports where it failed."""
 
 # sandboxed: imports tasks and programs
 
@@ -22,7 +22,7 @@ MAX_MESSAGE = 6000  # characters of an exception that are reported
 
 
 def load_source(name: str, source: str, home: str) -> ModuleType:
-    """Imports a stranger's source as the module `name`, from a file, because `inspect`, Triton and torch.jit need one."""
+    """Imports untrusted source code as the module `name`, from a file, because `inspect`, Triton and torch.jit need one."""
     path = os.path.join(home, f"{name}.py")
     with open(path, "w", encoding="utf-8") as file:
         file.write(source)
@@ -30,14 +30,14 @@ def load_source(name: str, source: str, home: str) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    torch.manual_seed(IMPORT_SEED)  # task and program draw the same random numbers during their import
+    torch.manual_seed(IMPORT_SEED)  # task and program draw the same random numbers while they are imported
     random.seed(IMPORT_SEED)
     spec.loader.exec_module(module)
     return module
 
 
 def unusable(model: torch.nn.Module) -> str:
-    """Explains why a model's state cannot be handed to a program; empty if it can."""
+    """Explains why a model's state cannot be passed to a program; empty if it can."""
     if any(isinstance(value, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)) for value in [*model.parameters(), *model.buffers()]):
         return "the model has lazy modules, which have no weights before their first call; call it once in its constructor"
     for name, value in model.state_dict().items():
@@ -55,7 +55,7 @@ def unusable(model: torch.nn.Module) -> str:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Describes an exception as data, with the innermost line of the stranger's source."""
+    """Describes an exception as data, with the innermost line of the task's or program's source."""
     line = None
     function = ""
     kept = []

@@ -1,4 +1,4 @@
-"""Finds the classes and functions that arguments name, in a stranger's source and in libraries."""
+"""Finds the classes and functions that arguments name, in the source of a task or program and in libraries."""
 
 # sandboxed: reads what tasks and programs define
 
@@ -13,7 +13,7 @@ LIBRARIES = frozenset({"torch", "collections", "math", "builtins", "numpy", "ope
 
 
 def resolver(module: Any) -> Resolve:
-    """Returns a resolver for names in `module`, a stranger's source, and in libraries."""
+    """Returns a resolver for names in libraries and in `module`, the source of a task or program."""
 
     def resolve(home: str, name: str) -> Any:
         if home and home.split(".")[0] not in LIBRARIES:

@@ -1,4 +1,5 @@
-"""Counts the operations of a call: those that torch's counter sees, plus recurrent layers, which it misses when the library runs them whole."""
+"""Counts the operations of a call: those that torch's counter finds, plus those of recurrent layers, which it misses if the library runs a layer as
+one operator."""
 
 # sandboxed: calls the models that tasks define
 
@@ -13,8 +14,8 @@ GATES = {"LSTM": 4, "GRU": 3}
 
 
 def count_flops(model: torch.nn.Module, inputs: list[Any]) -> int | None:
-    """Counts operations of matrix products, convolutions, attention and recurrent layers in one call, with a multiply-add as two operations; null if
-    a copy of the model cannot be run."""
+    """Counts the operations of matrix products, convolutions, attention and recurrent layers in one call. A multiply-add counts as two operations.
+    Returns None if a copy of the model cannot be run."""
     from torch.utils.flop_counter import FlopCounterMode
 
     try:
@@ -23,12 +24,12 @@ def count_flops(model: torch.nn.Module, inputs: list[Any]) -> int | None:
             missed = Missed(twin, counter)
             twin(*copy.deepcopy(inputs))
         return int(counter.get_total_flops()) + missed.flops
-    except Exception:  # a copy of a stranger's model may raise anything; the count is then null
+    except Exception:  # a copy of an untrusted model may raise anything
         return None
 
 
 class Missed:
-    """Operations of recurrent layers in addition to those that a counter saw while the layers ran."""
+    """Operations of recurrent layers in addition to those that a counter found while the layers ran."""
 
     def __init__(self, model: torch.nn.Module, counter: Any):
         self.flops = 0
@@ -48,7 +49,7 @@ class Missed:
 
 
 def recurrent_flops(layer: torch.nn.RNNBase, given: Any) -> int:
-    """Returns the operations of the products of all steps, for input (steps, batch, width) in any order or packed."""
+    """Returns the number of operations in the products of all steps, for an input with the axes steps, batch and width in any order, or packed."""
     rows = given.data.shape[0] if isinstance(given, torch.nn.utils.rnn.PackedSequence) else given.numel() // max(layer.input_size, 1)
     ways, out = 2 if layer.bidirectional else 1, layer.proj_size or layer.hidden_size
     total = 0

@@ -1,10 +1,10 @@
 """Evaluates a model in fp64, and estimates how far plain arithmetic at a policy's precision may deviate from the result.
 
-`Wide` keeps a run in fp64 where forward asks for fp32, and draws random numbers exactly as the fp32 run does. `Rough` is the same run, but perturbs
-every operator's result as a plain implementation would: by one rounding and, after a sum of n terms, by the error of sequential addition. The
-variance of that error is the sum of the squared partial sums times u^2/3. For x_i with mean m and mean square s, partial sums grow as k m and sqrt(k
-s), which gives n (y^2/3 + q/2) u^2/3, where q is the sum of squares of the terms (the probabilistic error model of Higham and Mary, 2019). Later
-operators amplify or hide an error just as they do in a program, so the error model needs no knowledge of the task.
+`Wide` keeps a run in fp64 where forward requests fp32, and draws the same random numbers as the fp32 run. `Rough` is the same run, but perturbs every
+operator's result as a plain implementation would: by one rounding and, after a sum of n terms, by the error of sequential addition. The variance of
+that error is the sum of the squared partial sums times u^2/3. For x_i with mean m and mean square s, the partial sum of k terms grows as k m or as
+sqrt(k s). This gives n (y^2/3 + q/2) u^2/3, where q is the sum of squares of the terms (the probabilistic error model of Higham and Mary, 2019).
+Later operators amplify or hide an error just as they do in a program, so the error model needs no knowledge of the task.
 """
 
 # sandboxed: its modes are active while the models that tasks define run
@@ -24,7 +24,7 @@ from verifier.float8 import TYPES, follows_policy, narrowed
 
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _HALVES = {torch.float16: torch.float64, torch.bfloat16: torch.float64}
-LONGEST = 1 << 15  # terms that a plain program adds in sequence: larger sums are spread over threads
+LONGEST = 1 << 15  # terms that a plain program adds sequentially; longer sums are divided among threads
 NARROWER = {wide: narrow for narrow, wide in WIDER.items()}
 _DRAWS = ("bernoulli", "bernoulli_", "rand", "randn", "rand_like", "randn_like", "normal", "normal_", "uniform_", "exponential_", "cauchy_")
 _CONTRACTIONS = {"mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addmv": (1, 2), "convolution": (0, 1)}
@@ -125,20 +125,20 @@ _LIKE_ROWS = (
 )
 
 
-ABSORBED = 1 / 8  # share of the half ulps that may be lost: a naive softmax of 512 heavy-tailed elements lost between an eighth and a quarter
+ABSORBED = 1 / 8  # fraction of the half ulps that may be lost: a naive softmax of 512 heavy-tailed elements lost between an eighth and a quarter
 
 
 class Wide(TorchDispatchMode):
     """Replaces fp32 with fp64 wherever forward names it or mixes it in. 16-bit types that a task names are intentional: such a tensor holds 16-bit
-    numbers and keeps them when combined with an fp64 tensor."""
+    numbers, and keeps their values when it is combined with an fp64 tensor."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Returns false, because nothing is compiled here. Otherwise PyTorch wraps the mode to guard against its compiler, and the first use imports
-        the compiler: 800 modules, 2.4 s."""
+        """Returns False, because nothing is compiled here. Otherwise, PyTorch would wrap the mode to guard against its compiler, and the first use
+        would import the compiler (800 modules, 2.4 s)."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -170,7 +170,7 @@ class Wide(TorchDispatchMode):
         out_dtype: torch.dtype | None = None,
         use_fast_accum: bool = False,
     ) -> torch.Tensor | None:
-        """Computes a product of float8 matrices, which PyTorch only has with fp32 scales and results. Returns null for scales of blocks."""
+        """Computes a product of float8 matrices, which PyTorch supports only with fp32 scales and results. Returns None for block-wise scales."""
         if any(scale.numel() > 1 and scale.shape != shape for scale, shape in ((scale_a, (len(a), 1)), (scale_b, (1, b.shape[1])))):
             return None
         product: torch.Tensor = self.result(torch.ops.aten.mm.default, "mm", (a.double(), b.double()), {}) * scale_a.double() * scale_b.double()
@@ -182,8 +182,8 @@ class Wide(TorchDispatchMode):
 
 
 class Rough(Wide):
-    """Perturbs each operator's result. `u`: unit roundoff of values stored between operators; sums are accumulated in fp32 at worst. With `tf32`,
-    operands of contractions have TF32's 10 fraction bits. `times`: the factor by which all other errors are scaled."""
+    """Perturbs each operator's result. Values between operators are stored as `dtype`; sums are accumulated in at least fp32. With `tf32`, operands
+    of contractions have the 10 fraction bits of TF32. `times` scales all other errors."""
 
     def __init__(self, seed: int, dtype: torch.dtype, tf32: bool = False, times: float = 1.0):
         super().__init__()
@@ -213,7 +213,7 @@ class Rough(Wide):
         return torch.randn(like.shape, generator=generator, device=like.device, dtype=torch.float32)
 
     def _spread(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> list[torch.Tensor | None] | None:
-        """Returns the standard deviation of each result's error; null for an operator that only moves or compares."""
+        """Returns the standard deviation of each result's error, or None for an operator that only moves or compares."""
         first = output[0] if isinstance(output, (list, tuple)) and output else output
         if not isinstance(first, torch.Tensor) or first.dtype not in (torch.float64, torch.complex128):
             return None
@@ -234,8 +234,8 @@ class Rough(Wide):
 
     def _plain(self, y: torch.Tensor, length: float, positive: bool = False, uneven: bool = False) -> torch.Tensor:
         """Estimates the error when the sum of squares of the terms is unknown: from the mean square of the results, or without this contribution if
-        all terms are positive. `uneven`: terms of one sign and any size (exponentials, squares). A running sum then loses every term below half of
-        its last digit, always in the same direction, for a total of up to `length` half ulps."""
+        all terms are positive. `uneven`: the terms have one sign and any magnitude (exponentials, squares). A running sum then loses every term below
+        half an ulp, always in the same direction, for a total of up to `length` half ulps."""
         y = _real(y)
         squares = 0.0 if positive else y.square().mean().nan_to_num(0.0, 0.0, 0.0)
         grown = self.sum**2 / 3 * min(length, LONGEST)
@@ -292,14 +292,14 @@ def _tf32(tensor: torch.Tensor) -> torch.Tensor:
     """Rounds to 11 significant bits, like TF32's operands."""
     if not tensor.is_floating_point():
         return tensor
-    scaled = tensor.double() * (2.0**42 + 1)  # Dekker's splitting: the low 53 - 11 = 42 bits are dropped
+    scaled = tensor.double() * (2.0**42 + 1)  # Dekker's splitting drops the low 53 - 11 = 42 bits
     return scaled - (scaled - tensor)
 
 
 def _alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Widens operands that meet fp64 ones; a tensor written in place keeps its type. 16-bit operands are widened only next to a tensor with axes,
-    which makes the result fp64 in any case: products require a single type, and in the task, where the state was 16-bit too, they had one. A scalar
-    changes no type."""
+    """Widens operands that are combined with fp64 ones; a tensor that is written in place keeps its type. 16-bit operands are widened only if an fp64
+    operand has axes, in which case the result is fp64 anyway. Products require a single type, and in the task, where the state was 16-bit too, they
+    had one. A scalar does not change the type."""
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     kinds = {leaf.dtype for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()}
     wider = WIDER | _HALVES if any(leaf.dtype == torch.float64 and leaf.dim() for leaf in leaves) else WIDER
@@ -315,7 +315,7 @@ def _alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tu
 
 
 def _draw(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Draws the numbers that the same call draws for fp32, and widens them."""
+    """Draws the numbers that the same call would draw in fp32, and widens them."""
     if name.endswith("_"):
         narrow = torch.empty_like(args[0], dtype=NARROWER.get(args[0].dtype, args[0].dtype))
         args[0].copy_(func(narrow, *_narrow(args[1:]), **kwargs))
@@ -342,8 +342,8 @@ def _narrow(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def widen(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a private copy, with floating and complex tensors in double precision. Float8 tensors keep their type, as the task means it: forward
-    converts their numbers, which are exact, or reads their bits."""
+    """Returns a private copy, with floating-point and complex tensors in double precision. Float8 tensors keep their type, which is intentional:
+    forward converts their numbers, which are exact, or reads their bits."""
     if follows_policy(tensor):
         return tensor.double() if tensor.dtype != torch.float64 else tensor.clone()
     return tensor.to(torch.complex128) if tensor.is_complex() and tensor.dtype != torch.complex128 else tensor.clone()
@@ -351,7 +351,7 @@ def widen(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def default_double() -> Iterator[None]:
-    """Sets the default type for tensors that forward creates without specifying a type."""
+    """Makes fp64 the default type of tensors that forward creates without specifying a type."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -1,8 +1,8 @@
-"""Checks who owns the memory of outputs, and checks their layout: an output belongs to its reader for as long as the reader wants it.
+"""Checks what owns the memory of outputs, and checks their layout. An output belongs to its reader for as long as the reader wants it.
 
 An output must not share elements with an input, with anything that the model keeps, or with another output of this call or an earlier one, and no two
-of its elements may share memory, unless the same is true of the task's own outputs. Outputs of the last calls are held, so that a later overwrite is
-noticed.
+of its elements may share memory, unless the same is true of the task's own outputs. The outputs of the most recent calls are held in order to detect
+later overwrites.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HELD_CALLS = 16
 MOST_HELD = 40  # number of calls whose outputs a party keeps; the judge holds more of them in timed calls than in trials
 HELD_BYTES = 1 << 30
 ITSELF, EARLIER = "itself", "earlier"
-_MAP_BYTES = 1 << 28  # bytes of a map of the memory in which two tensors are interleaved; for larger tensors, extents decide
+_MAP_BYTES = 1 << 28  # bytes of a map of the memory in which two tensors are interleaved; for larger tensors, only extents are compared
 
 
 @dataclass
@@ -45,7 +45,7 @@ class HeldOutputs:
 
 
 class Footprint(NamedTuple):
-    """The memory that a tensor takes. It outlasts the tensor, whose memory may then belong to another one."""
+    """The memory that a tensor occupies. It outlives the tensor, whose memory may then belong to another one."""
 
     pointer: int
     storage: int
@@ -83,7 +83,7 @@ def footprints(state: dict[str, torch.Tensor]) -> dict[str, Footprint]:
 
 
 def owners_of(outputs: list[Footprint], inputs: list[Footprint], state: dict[str, Footprint], before: Sequence[Footprint] = ()) -> list[str]:
-    """Returns the same as `owners`, for tensors of which only the footprints are left. `before`: outputs of earlier calls that are held."""
+    """Returns the same as `owners`, for tensors of which only the footprints remain. `before` holds outputs of earlier calls."""
     found = []
     for index, one in enumerate(outputs):
         words = [f"input {at}" for at, other in enumerate(inputs) if _meet(one, other)]
@@ -139,7 +139,7 @@ def _meet(one: Footprint, other: Footprint) -> bool:
 
 
 def strides(tensors: Sequence[torch.Tensor]) -> list[list[int] | None]:
-    """Returns the strides of the task's outputs; null for an output with gaps or overlaps, for which any layout is accepted."""
+    """Returns the strides of the task's outputs, or None for an output with gaps or overlaps, for which any layout is accepted."""
     return [list(tensor.stride()) if _dense(tensor) else None for tensor in tensors]
 
 
@@ -153,7 +153,7 @@ def _dense(tensor: torch.Tensor) -> bool:
 
 
 def laid_down(output: Any, layout: Sequence[Sequence[int] | None]) -> Any:
-    """Returns `output` with its tensors laid out like the task's. This happens within the timed interval, because a reader would otherwise have to do
+    """Returns `output` with its tensors laid out like the task's. This happens within the timed interval, because otherwise a reader would have to do
     it. A tensor that already has the layout remains the same object."""
     return _laid(output, iter(layout))
 

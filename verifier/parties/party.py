@@ -1,5 +1,4 @@
-"""Entry point of every confined process. With torch already imported, it waits until the judge assigns it a role, and is never reused for a second
-one."""
+"""Entry point of every confined process. The process imports torch, waits until the judge assigns it a role, and is never reused for a second one."""
 
 # sandboxed: its roles import and run tasks and programs
 
@@ -37,13 +36,13 @@ def main(argument: str) -> None:
     channel.send({"type": "ready", **({"landlock_failed": failed} if failed else {})})
     with contextlib.suppress(ChannelClosed):
         serve(channel, boot["home"], early, permit)
-    # Not sys.exit: threads and exit handlers of a stranger's source must not delay the end of a party.
+    # Not sys.exit: threads and exit handlers of untrusted code must not delay the end of a party.
     sys.stdout.flush()
     os._exit(0)
 
 
 def begin_device(wanted: bool) -> Any:
-    """Starts initialising the device while torch is being imported; returns null if the device is not `wanted`."""
+    """Starts initialising the device concurrently with the import of torch; returns None if the device is not `wanted`."""
     if not wanted:
         return None
     from verifier.devices.cuda_early import Early
@@ -52,7 +51,7 @@ def begin_device(wanted: bool) -> Any:
 
 
 def import_all(extensions: bool) -> None:
-    """Imports everything in advance, so that a role starts without delay."""
+    """Imports everything in advance so that a role starts without delay."""
     from verifier.startup.importing import swift_imports
 
     with swift_imports():
@@ -61,8 +60,8 @@ def import_all(extensions: bool) -> None:
 
 
 def confine(boot: dict[str, Any]) -> str:
-    """Applies limits to this process before it runs a stranger's source or starts its first thread. Returns the reason if Landlock refused; the judge
-    then lists Landlock as missing."""
+    """Applies limits to this process before it runs untrusted code or starts its first thread. If Landlock fails, returns the reason; the judge then
+    lists Landlock as missing."""
     for name, value in boot["rlimits"].items():
         kind = getattr(resource, name)
         with contextlib.suppress(ValueError, OSError):
@@ -89,7 +88,7 @@ def confine(boot: dict[str, Any]) -> str:
 
 
 def grow_heap(nbytes: int) -> None:
-    """Touches `nbytes` of heap and frees them again: with trimming off they stay mapped, so timed calls do not pay for page faults."""
+    """Touches `nbytes` of heap and frees them again. With trimming off, they stay mapped, so timed calls do not incur page faults."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]
@@ -123,7 +122,7 @@ def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None 
                 reply = getattr(role, "do_" + kind)(frame)
         except ChannelClosed:
             raise
-        except BaseException as error:  # also catches SystemExit and KeyboardInterrupt raised by a stranger's source
+        except BaseException as error:  # also catches SystemExit and KeyboardInterrupt raised by untrusted code
             reply = {"type": "failed", **describe(error)}
         finally:
             faulthandler.cancel_dump_traceback_later()

@@ -1,8 +1,8 @@
 """An eventfd, shared by both sides, that holds a single permit to submit work to the device.
 
-A party takes the permit before it touches the device, and returns it during host-only work: importing torch, and compilations in torch.compile. While
-another judge measures, this party's judge takes the permit if it is free. The party then need not be frozen, because it cannot reach the device until
-its judge returns the permit. Only code in this package takes and returns the permit: a process that runs a program closes its end first.
+A party takes the permit before it touches the device, and returns it during host-only work: importing torch and compiling with torch.compile. While
+another judge measures, this party's judge takes the permit if it is free. The party then does not have to be frozen, because it cannot use the device
+until its judge returns the permit. Only code in this package takes and returns the permit: a process that runs a program closes its end first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where a model keeps state outside its state dict: plain attributes, variables of its source, attributes of its classes, and what its functions
-keep (attributes, default values, variables of an enclosing function).
+"""Finds the state that a model keeps outside its state dict: in plain attributes, in variables of its source, in attributes of its classes, and in
+its functions (attributes, default values, variables of an enclosing function).
 
-Forward may change this state as it changes buffers. It is saved and restored, so that calls can start from the same state.
+Forward may change this state, just as it may change buffers. It is saved and restored so that calls can start from the same state.
 """
 
 # sandboxed: reads and writes attributes of the models that tasks and programs define
@@ -23,21 +23,21 @@ _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", "_non_persi
 
 
 def variables_of(source: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yields a readable name, the table and the key of each variable of a source."""
+    """Yields a readable name, the table and the key of each variable of a source file."""
     for key, value in list(source.items()):
         if not key.startswith("__") and not isinstance(value, ModuleType) and (not callable(value) or has_attributes(value) or _keeps(value)):
             yield key, source, key
 
 
 def _keeps(value: Any) -> bool:
-    """Returns whether a value is a function in a stranger's source that may retain state between calls."""
+    """Returns whether a value is a function of a task or program that may retain state between calls."""
     if not isinstance(value, FunctionType) or value.__module__ not in STRANGERS:
         return False
     return bool(value.__closure__ or vars(value) or value.__defaults__ or value.__kwdefaults__ or value.__name__ in value.__code__.co_names)
 
 
 class Attributes(dict[str, Any]):
-    """The attributes of a class as a table, which writes what is written to it to the class."""
+    """The attributes of a class as a table; writing to the table also writes to the class."""
 
     def __init__(self, owner: type):
         super().__init__({key: value for key, value in vars(owner).items() if not key.startswith("__")})
@@ -52,7 +52,7 @@ class Attributes(dict[str, Any]):
 
 
 def attributes_of_classes(source: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yields the same as `variables_of`, for attributes of the classes that a source defines. Methods are not state."""
+    """Yields the same as `variables_of`, for attributes of the classes that a source file defines. Methods are not state."""
     for name, owner in list(source.items()):
         if isinstance(owner, type) and owner.__module__ == source.get("__name__") and owner.__name__ == name and not issubclass(owner, Enum):
             table = Attributes(owner)
@@ -62,7 +62,7 @@ def attributes_of_classes(source: dict[str, Any]) -> Iterator[tuple[str, dict[st
 
 
 def source_of(model: torch.nn.Module) -> dict[str, Any]:
-    """Returns the namespace of the stranger's source that defines a model."""
+    """Returns the namespace of the source that defines a model."""
     home = type(model).__module__
     names = getattr(inspect.unwrap(type(model).forward), "__globals__", {})
     if names.get("__name__") == home:
@@ -71,7 +71,7 @@ def source_of(model: torch.nn.Module) -> dict[str, Any]:
 
 
 class Variables:
-    """Variables of a source in the state right after its import, in which a newly constructed model finds them."""
+    """The variables of a source file with the values that they have right after its import, when a model is constructed."""
 
     def __init__(self, module: Any):
         seen = Seen()
@@ -93,14 +93,14 @@ def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def lasting(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Returns the tensors of a model's state dict, and then its buffers that no state dict contains (`persistent=False`)."""
+    """Returns the tensors of a model's state dict, followed by its buffers that are not in the state dict (`persistent=False`)."""
     state = _tensors(model)
     return {**state, **{name: value for name, value in model.named_buffers(remove_duplicate=False) if name not in state}}
 
 
 class PlainState:
-    """The current plain state of a model and of the module that defines it. A buffer that does not exist yet, or is None, is part of it: a forward
-    that creates such a tensor keeps it for later calls."""
+    """The current plain state of a model and of the module that defines it. It includes buffers that do not exist yet or are None, because a forward
+    that creates such a buffer keeps it for later calls."""
 
     def __init__(self, model: torch.nn.Module):
         self.model = model
@@ -124,7 +124,7 @@ class PlainState:
                     and key != "forward"
                 ):
                     yield f"self.{path + '.' if path else ''}{key}", vars(module), key
-            for key in module._modules if isinstance(module._modules, dict) else ():  # which module a name holds; not so for a script module
+            for key in module._modules if isinstance(module._modules, dict) else ():  # the module that a name refers to, except in a script module
                 yield f"self.{path + '.' if path else ''}{key}", module._modules, key
         yield from self._late()
         yield from variables_of(self.source)
@@ -138,18 +138,18 @@ class PlainState:
                     yield name, module._buffers, key
 
     def _transient(self) -> Iterator[tuple[str, dict[str, Any], str]]:
-        """Yields the same as `_places`, for buffers that exist and that no state dict contains."""
+        """Yields the same as `_places`, for buffers that exist but are not in the state dict."""
         for path, module in self.model.named_modules():
             for key in module._non_persistent_buffers_set if isinstance(module._buffers, dict) else ():
                 if module._buffers.get(key) is not None:
                     yield f"self.{path + '.' if path else ''}{key}", module._buffers, key
 
     def made_buffers(self) -> list[str]:
-        """Returns the names of buffers that have been created since."""
+        """Returns the names of buffers that have been created since this state was saved."""
         return [name for name, table, key in self._late() if table[key] is not None]
 
     def place(self, name: str) -> tuple[dict[str, Any], str] | None:
-        """Returns the table and the key of a value that `changed` names; null for one that is gone."""
+        """Returns the table and the key of a value by its name in `changed`, or None if it no longer exists."""
         return next(((table, key) for found, table, key in self._places() if found == name), None)
 
     def tensors(self) -> list[str]:
@@ -171,7 +171,7 @@ class PlainState:
         for table, key, saved in self.kept.values():
             table[key] = saved.restored()
         for _, table, key, buffer in self.buffers:
-            table[key] = buffer  # not a cache that has grown; its values are restored with the state
+            table[key] = buffer  # not a cache that has grown; the buffer's values are restored with the state
 
     def __enter__(self) -> PlainState:
         return self
@@ -181,8 +181,8 @@ class PlainState:
 
 
 def history_matters(model: torch.nn.Module, call: Callable[[torch.nn.Module, bool], list[torch.Tensor]]) -> bool:
-    """Returns whether a call that starts from the same state dict gives a different result, or leaves a different state dict, after an earlier call.
-    `call(model, other)` returns forward's result tensors, for the given inputs or for other ones, under one seed."""
+    """Returns whether a call that starts from the same state dict returns a different result, or leaves a different state dict, after an earlier
+    call. `call(model, other)` returns forward's result tensors for the given inputs or for other ones, always with the same seed."""
     with torch.no_grad(), PlainState(model) as fresh:
         state = {name: value.clone() for name, value in _tensors(model).items()}
 

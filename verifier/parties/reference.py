@@ -34,7 +34,7 @@ from verifier.parties.seeding import generators, seed_everything
 from verifier.parties.widening import WideCopies
 
 CPU_FLOPS = 500_000_000_000  # operations of an fp64 run that a CPU finishes within the oracle's limit, including convolutions
-LARGE = 1 << 30  # bytes of an input above which its new values are not handed over
+LARGE = 1 << 30  # size of an input in bytes above which its new values are not passed on
 PRINT_LIMIT = 64 * 1024  # bytes that a task may print during admission
 
 
@@ -43,17 +43,17 @@ class Reference(Role):
     transient: dict[str, torch.Tensor] = {}  # buffers that the state dict does not contain, as constructed
     before: dict[str, torch.Tensor] = {}
     init: Any = ()  # the constructor's arguments
-    plain: PlainState | None = None  # state outside the state dict: as constructed, and before the last run
+    plain: PlainState | None = None  # state outside the state dict, as constructed and before the last run
     plain_before: PlainState | None = None
     replays = False  # whether torch.compile uses its own CUDA graphs
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame, permit: Permit | None = None):
         super().__init__(channel, home, device, frame)
-        self.permit = permit  # for a baseline, which releases it while compiling
+        self.permit = permit  # only for a baseline, which releases it while it compiles
         self.wide = WideCopies()
 
     def do_put(self, frame: Frame) -> dict[str, Any]:
-        """Hands over held tensors and drops its references to them: with gigabytes of inputs, every copy counts."""
+        """Hands over held tensors and drops the references to them, because with gigabytes of inputs, every copy counts."""
         answer = super().do_put(frame)
         del self.held[frame.text("what")]
         self.device.trim(frame.integer("need"))
@@ -64,7 +64,7 @@ class Reference(Role):
         return super().do_trim(frame)
 
     def do_load(self, frame: Frame) -> dict[str, Any]:
-        """Imports the task and constructs `Model` under a seed. With `watch`, writing files or printing endlessly raises an error that names the
+        """Imports the task and constructs `Model` with a seed. With `watch`, writing files or printing endlessly raises an error that names the
         line."""
         if frame.message.get("watch"):
             watch(self.home)
@@ -107,7 +107,7 @@ class Reference(Role):
         return cast
 
     def do_redraw(self, frame: Frame) -> dict[str, Any]:
-        """Constructs `Model` again under another seed. With `vary`, values that initialisers set to constants are random too. Holds its state."""
+        """Constructs `Model` again with another seed, and holds its state. With `vary`, values that initialisers set to constants are random too."""
         self.step = "constructor"
         self.model = self._constructed(frame.integer("seed"), frame.message.get("vary"))
         self._keep_transient()
@@ -129,7 +129,7 @@ class Reference(Role):
         if self.permit is not None and mode != "max-autotune":
             from verifier.parties.compiling import Compiling
 
-            with contextlib.suppress(ImportError, AttributeError):  # frozen instead
+            with contextlib.suppress(ImportError, AttributeError):  # the baseline is then frozen while another judge measures
                 Compiling(self.permit, self.device.sync)
         with self.permit.away() if self.permit is not None else contextlib.nullcontext(), contextlib.suppress(ImportError):
             importlib.import_module("torch._inductor.compile_fx")  # takes seconds, which the first call would otherwise pay for
@@ -165,18 +165,18 @@ class Reference(Role):
         return {"type": "ok", "variants": min(count, 8), **self.hold("inputs", inputs, whole=True)}
 
     def drawn(self, make: Callable[[], Any], seed: int) -> Any:
-        """Calls the task's own input function, on the device where possible: a GPU instantly draws gigabytes that take a single host thread
-        seconds."""
+        """Calls the task's own input function, on the device if possible: a GPU instantly draws gigabytes that would take a single host thread
+        several seconds."""
         if self.device.torch_device != "cpu":
             with contextlib.suppress(RuntimeError, TypeError), torch.device(self.device.torch_device):
                 seed_everything(seed)
                 return make()
-        seed_everything(seed)  # the function mixes in host tensors, or the device is out of memory
+        seed_everything(seed)  # the function uses host tensors, or the device is out of memory
         return make()
 
     def do_run(self, frame: Frame) -> dict[str, Any]:
-        """Makes one eager call in fp32 (or the policy's type), which changes the state as the task intends. Also reports which inputs it changes,
-        which outputs are views of inputs, which state entries it changes, and whether it drew random numbers."""
+        """Makes one eager call in fp32 (or the policy's type), which changes the state as the task intends. Also reports which inputs and state
+        entries the call changed, which outputs are views of inputs, and whether it drew random numbers."""
         self.step = "forward"
         untouched = self.inputs(frame)
         inputs = map_tensors(untouched, lambda tensor: tensor.clone(memory_format=torch.preserve_format))
@@ -248,9 +248,9 @@ class Reference(Role):
         return {"type": "ok", **found}
 
     def do_oracle(self, frame: Frame) -> dict[str, Any]:
-        """Makes the same call in fp64, on a copy, from the present state. It runs on the device, or on the CPU if device memory is too small. With
-        `rough`, a seed, every operator's result is perturbed as the policy's plain arithmetic would perturb it, or `times` as much. `exact` supplies
-        fp64 values for the entries that forward changes, in order."""
+        """Makes the same call in fp64 on a copy of the model, starting from the current state. It runs on the device, or on the CPU if there is too
+        little device memory. With `rough`, a seed, every operator's result is perturbed as much as the policy's plain arithmetic would perturb it, or
+        `times` as much. `exact` supplies fp64 values for the entries that forward changes, in order."""
         self.step = "forward"
         taken: list[int] = []
         rough = frame.message.get("rough")
@@ -295,7 +295,7 @@ class Reference(Role):
         return output, lasting(model)
 
     def _flops(self, frame: Frame) -> int:
-        """Counts the operations of matrix products, convolutions and attention in one call that leaves the state unchanged."""
+        """Counts the operations of matrix products, convolutions and attention in one call. Leaves the state unchanged."""
         from torch.utils.flop_counter import FlopCounterMode
 
         self.device.trim()
@@ -334,7 +334,7 @@ class Reference(Role):
     def before_call(self) -> None:
         self.step = "forward"
         if self.replays:
-            torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite the previous call's outputs
+            torch.compiler.cudagraph_mark_step_begin()  # allows its CUDA graphs to overwrite the previous call's outputs
 
     def do_capture(self, frame: Frame) -> dict[str, Any]:
         from verifier.parties.capturing.capture import capture
@@ -361,7 +361,7 @@ class Owning:
 
 
 def rehearse_kernels(device: PartyDevice) -> None:
-    """Runs common kernels once on a few numbers before the judge is ready, because a GPU loads a kernel at its first use."""
+    """Runs common kernels once on a few numbers before the judge is ready, because a GPU loads each kernel on first use."""
     values = torch.randn(1024, device=device.torch_device)
     same(values, values.clone())
     same(values.double(), values.double() + 1)
@@ -369,8 +369,8 @@ def rehearse_kernels(device: PartyDevice) -> None:
 
 
 def separate(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a copy with memory of its own. PyTorch's exporter takes inputs of different types in one arena for views of each other, and refuses a
-    forward that writes to one of them."""
+    """Returns a copy with memory of its own. PyTorch's exporter mistakes inputs of different types in one arena for views of each other, and rejects
+    a forward that writes to one of them."""
     return tensor if tensor.is_neg() or tensor.is_conj() else tensor.clone()
 
 
@@ -385,7 +385,7 @@ def same(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 class LimitedWriter(io.TextIOBase):
-    """Standard output that raises an error at the line that prints beyond a limit."""
+    """A standard output stream that raises an error at the line whose output exceeds the limit."""
 
     def __init__(self, stream: TextIO):
         self.stream = stream
@@ -406,7 +406,7 @@ _WRITING_EVENTS = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", 
 
 
 def watch(home: str) -> None:
-    """Raises friendly errors, with a line number, for what the sandbox would refuse or contain anyway. It is not a protection in itself."""
+    """Raises friendly errors, with a line number, for actions that the sandbox would refuse or contain anyway. This is not a protection in itself."""
     sys.stdout = LimitedWriter(sys.stdout)
     sys.stderr = LimitedWriter(sys.stderr)
     task = os.path.join(home, "task.py")

@@ -28,9 +28,9 @@ from verifier.parties.series import SeriesRole, delivered
 
 
 class Role(SeriesRole):
-    """A role. `held` keeps tensors by name until the judge has made room for them and sends `put`."""
+    """A role. `held` keeps tensors by name until the judge has allocated space for them and sends `put`."""
 
-    module: Any = None  # the stranger's module
+    module: Any = None  # the module of the task or program
     graphed = False  # whether the model replays a CUDA graph that includes the gradients
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame):
@@ -53,7 +53,7 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_detach(self, frame: Frame) -> dict[str, Any]:
-        """Unmaps an arena. Never requested for a program's inputs, because the program may have kept views of them."""
+        """Unmaps an arena. This is never requested for a program's inputs, because the program may have kept views of them."""
         arena = self.arenas.pop(frame.text("arena"), None)
         if arena is not None:
             self.device.detach(arena)
@@ -76,7 +76,7 @@ class Role(SeriesRole):
         return [view(arena, spec, offset) for spec, offset in zip(read_specs(message["specs"]), message["offsets"], strict=True)]
 
     def hold(self, name: str, value: Any, whole: bool = False) -> dict[str, Any]:
-        """Holds the tensors of `value`, and describes the value by tree and specs. `whole`: the tensors are arguments."""
+        """Holds the tensors of `value`, and returns its description as a tree and specs. `whole`: the tensors are arguments."""
         tensors: list[torch.Tensor] = []
         tree = encode(value, tensors, whole=whole)
         self.held[name] = tensors
@@ -89,8 +89,8 @@ class Role(SeriesRole):
         return values if isinstance(values, (list, tuple)) else [values]
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
-        """Makes one call with inputs from an arena. The clock runs from the judge's byte to the device's sync; then the outputs are copied to their
-        slot, and those of the previous call are copied again."""
+        """Makes one call with inputs from an arena. The clock runs from the judge's byte to the device's sync. Afterwards, the outputs are copied to
+        their slot, and those of the previous call are copied again."""
         inputs = self.inputs(frame)
         seed_everything(frame.integer("rng"))
         fd = self.channel.fileno()
@@ -139,7 +139,7 @@ class Role(SeriesRole):
         return {"type": "outputs", "tree": tree, "specs": described, "copied": fits, "shared": shared, "laid": relaid}
 
     def do_again(self, frame: Frame) -> dict[str, Any]:
-        """Copies the outputs of the call before last again, to the place of the last call's outputs."""
+        """Copies the outputs of the second-to-last call again, to the location of the last call's outputs."""
         slot = frame.message["slot"]
         earlier, self.earlier = self.earlier, []
         if len(earlier) == len(slot["offsets"]):
@@ -149,7 +149,7 @@ class Role(SeriesRole):
 
     def do_held(self, frame: Frame) -> dict[str, Any]:
         """Copies the outputs of an earlier call, identified by its number since the object was created, over the outputs of the last call. The copy
-        uses the layout in which the judge has read them, because a call of a series may have returned another layout."""
+        uses the layout in which the judge read the outputs, because a call in a series may have returned another layout."""
         slot, tensors = frame.message["slot"], self.last.of(frame.integer("number")) or []
         room = self.take(slot)
         fits = len(tensors) == len(room) and all(
@@ -162,7 +162,7 @@ class Role(SeriesRole):
         return {"type": "ok", "copied": fits}
 
     def do_trim(self, frame: Frame) -> dict[str, Any]:
-        """Frees memory that this process caches without using it. Nothing is timed meanwhile."""
+        """Frees memory that this process caches but does not use. Nothing is being timed at that point."""
         self.previous, self.earlier = [], []
         self.last.clear()
         self.device.trim(frame.integer("need"))
@@ -173,8 +173,8 @@ class Role(SeriesRole):
         return owners(tensors, _given(inputs), self._kept_tensors(), self.last)
 
     def owners_in_series(self, outputs: list[list[Footprint]], inputs: list[Any]) -> list[list[str]]:
-        """Returns the same for each call of a series, after the last one. Only the last call's outputs still exist. The memory of the others may
-        belong to something else by now, so it is compared with the inputs alone."""
+        """Returns the same for each call of a series, after the last one. Only the last call's outputs still exist. The memory of the others may have
+        been reused by now, so it is compared only with the inputs."""
         state = footprints(self._kept_tensors())
         calls = enumerate(zip(outputs, inputs, strict=True), 1)
         return [owners_of(one, list(map(Footprint.of, _given(given))), state if at == len(outputs) else {}) for at, (one, given) in calls]
@@ -185,8 +185,8 @@ class Role(SeriesRole):
         return dict([*model.named_parameters(), *model.named_buffers()]) if isinstance(model, torch.nn.Module) else {}
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
-        """Runs what is measured: forward or, with `backward`, forward and the gradients. Roles do not override it: the host's caches are cold when
-        the clock starts, so one additional Python function costs one or two microseconds."""
+        """Runs what is measured: forward or, with `backward`, forward and the gradients. Roles do not override this method, because the host's caches
+        are cold when the clock starts, and each additional Python function costs one or two microseconds."""
         wanted = None if self.graphed else frame.message.get("backward")
         if wanted is None:
             with torch.no_grad():
@@ -194,7 +194,7 @@ class Role(SeriesRole):
         return forward_backward(model, inputs, wanted)
 
     def do_empty(self, frame: Frame) -> dict[str, Any]:
-        """Makes an exchange of the same form without a call, to calibrate the round trip."""
+        """Makes the same exchange without a call, to calibrate the round trip."""
         fd = self.channel.fileno()
         self.device.prepare()
         self.channel.send({"type": "ready"}, timeout=None)
@@ -204,14 +204,14 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_rest(self, frame: Frame) -> dict[str, Any]:
-        """Stops the idle compiler processes of torch.compile: their work is not the model's, and nothing may work while another side is timed. A
-        later compilation restarts them. `anew`: frees unused memory segments before the warm-up, because program and eager have different histories,
-        and an allocator with more free blocks takes a different amount of time."""
+        """Stops the idle compiler processes of torch.compile, because their work does not belong to the model, and nothing may run while the other
+        side is timed. A later compilation restarts them. With `anew`, also frees unused memory segments before the warm-up, because program and eager
+        have different histories, and an allocation takes a different time if there are more free blocks."""
         if frame.message.get("anew"):
             self.device.give_back()
         compilers = sys.modules.get("torch._inductor.async_compile")
         if compilers is not None:
-            with contextlib.suppress(Exception):  # a program may have changed it
+            with contextlib.suppress(Exception):  # a program may have changed the module
                 compilers.shutdown_compile_workers()
         return {"type": "ok"}
 
@@ -222,7 +222,7 @@ class Role(SeriesRole):
         tool = frame.text("tool")
         inputs, model, seed = self.inputs(frame), self.model if tool == "sanitizer" else self.traced_model(), frame.integer("rng")
         if tool in ("ncu", "sanitizer"):
-            # These tools save, restore and watch memory, but must not handle memory that belongs to another process.
+            # These tools save, restore and monitor memory, but must not touch memory that belongs to another process.
             inputs = map_tensors(list(inputs), lambda tensor: tensor.clone())
             self.device.sync()
             for name in list(self.arenas):
@@ -240,7 +240,7 @@ class Role(SeriesRole):
         return self.model
 
     def do_state(self, frame: Frame) -> dict[str, Any]:
-        """Holds the parameters and buffers that the judge names, ready for `put`; null, with the name, if one is missing."""
+        """Holds the parameters and buffers that the judge names, ready for `put`. If one is missing, returns its name instead of the specs."""
         state = self.state()
         names = frame.message["names"]
         missing = next((name for name in names if name not in state), None)
@@ -256,7 +256,7 @@ class Role(SeriesRole):
         return {"type": "ok", "bytes": self.device.peak_bytes(), "held": self.device.held_bytes()}
 
     def cast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Moves a value to the device and, under bf16 and fp16, casts it to that type, as KernelBench does with models and inputs."""
+        """Moves a value to the device and, under the policies bf16 and fp16, casts it to that type, as KernelBench does with models and inputs."""
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         return tensor.to(device=self.device.torch_device, dtype=dtype if dtype is not None and follows_policy(tensor) else None)
 
@@ -265,7 +265,7 @@ class Role(SeriesRole):
         model = model.to(self.device.torch_device)
         if dtype is None:
             return model
-        # `Module.to` would cast float8 tensors too
+        # `Module.to` would also cast float8 tensors
         return model._apply(lambda tensor: tensor.to(dtype) if continuous(tensor) else tensor)
 
 

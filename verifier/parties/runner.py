@@ -1,4 +1,4 @@
-"""The runner: a fresh process that holds the program, its inputs and its weights, and nothing else that could reveal the answer."""
+"""The runner: a fresh process that holds the program, its inputs and its weights, but nothing that could reveal the expected results."""
 
 # sandboxed: imports and runs programs
 
@@ -38,8 +38,8 @@ class Runner(Role):
     tracing = contextlib.ExitStack()
 
     def do_import(self, frame: Frame) -> dict[str, Any]:
-        """Unpacks the builder's output, so that the program's build requests only look it up, and then imports the program."""
-        folder = os.path.join(self.home, "build" if not self.imported else f"build-{self.imported}")  # a library is loaded once from each path
+        """Unpacks the builder's output so that the program's build requests only have to look it up, and then imports the program."""
+        folder = os.path.join(self.home, "build" if not self.imported else f"build-{self.imported}")  # a library is loaded only once per path
         self.imported += 1
         os.makedirs(folder, exist_ok=True)
         at = 0
@@ -66,9 +66,9 @@ class Runner(Role):
         return module
 
     def do_construct(self, frame: Frame) -> dict[str, Any]:
-        """Constructs a fresh `ModelNew` under the evaluation's seed and loads the judge's state dict strictly. With `partial`, the state dict has
-        only some of the names, and the rest remains as constructed. With `afresh`, the source's variables are first reset to their values at
-        import."""
+        """Constructs a fresh `ModelNew` with the evaluation's seed and loads the judge's state dict in strict mode. With `partial`, the state dict
+        has only some of the entries, and the others remain as constructed. With `afresh`, the source's variables are first reset to their values
+        after import."""
         self.construction = frame.message
         self.previous, self.earlier, self.model = [], [], None
         self.last.clear()
@@ -93,7 +93,7 @@ class Runner(Role):
                 model.load_state_dict({**own, **dict(zip(message["names"], values, strict=True))}, strict=True)
             except (RuntimeError, AttributeError, TypeError) as error:
                 refused = str(error)[:1000]
-                model = self._construct_seeded(module, init, seed, vary)  # a failed load has changed part of it
+                model = self._construct_seeded(module, init, seed, vary)  # the failed load may have changed part of it
         return model, refused
 
     def _construct_seeded(self, module: Any, init: Any, seed: int, vary: int | None) -> Any:
@@ -103,19 +103,19 @@ class Runner(Role):
         return model
 
     def do_entries(self, frame: Frame) -> dict[str, Any]:
-        """Returns the program's own state dict, in which the judge looks for the task's weights."""
+        """Returns the program's own state dict, in which the judge searches for the task's weights."""
         state = {name: value for name, value in self.model.state_dict().items() if isinstance(value, torch.Tensor)}
         return {"type": "ok", "names": list(state), **self.hold("entries", list(state.values()))}
 
     def state(self) -> dict[str, torch.Tensor]:
-        return stored(self.model)  # no method of the program may make the state when it is read
+        return stored(self.model)  # no method of the program may create the state when it is read
 
     def do_cubins(self, frame: Frame) -> dict[str, Any]:
         """Returns what Triton compiled for this program."""
         return cubins()
 
     def do_observe(self, frame: Frame) -> dict[str, Any]:
-        """Observes a few calls, and what runs in parallel with them and after them. Returns fields of `Evidence`."""
+        """Observes a few calls and everything that runs in parallel with them or after them. Returns fields of `Evidence`."""
         inputs = self.inputs(frame)
         foreign = foreign_libraries(self.libraries, self.home, os.environ["STITCH_BUILD_DIR"])
         model = self.traced_model()
@@ -135,8 +135,8 @@ class Runner(Role):
         return {"type": "ok", "evidence": recorder.end()}
 
     def traced_model(self) -> Any:
-        """Returns the model to profile. On the CPU the program is imported again with its libraries traced; on a GPU the profiler sees kernels
-        without help."""
+        """Returns the model to profile. On the CPU, the program is imported again with its libraries traced; on a GPU, this is not necessary, because
+        the profiler records kernels."""
         from verifier.profiling.own_calls import loaded_extensions, trace_module, traced_calls
 
         if self.device.torch_device != "cpu":
@@ -147,7 +147,7 @@ class Runner(Role):
         lookup.install()
         before = frozenset(sys.modules)
         self.tracing.close()
-        self.tracing.enter_context(traced_calls(folder))  # kept open: a library loaded during a call is also the program's own
+        self.tracing.enter_context(traced_calls(folder))  # kept open, because a library loaded during a call also belongs to the program
         module = self._loaded(lookup)
         for extension in loaded_extensions(before, folder):
             trace_module(extension)

@@ -1,6 +1,6 @@
-"""Values that are saved, compared and restored in place: tensors, containers, iterators, generators of random numbers, objects, functions.
+"""Saves, compares and restores values in place: tensors, containers, iterators, random number generators, objects and functions.
 
-Forward may change such values as it changes buffers. They keep their identity, because other objects may refer to them.
+Forward may change such values, just as it may change buffers. They keep their identity, because other objects may refer to them.
 """
 
 # sandboxed: reads and writes attributes of objects that tasks and programs define
@@ -25,22 +25,22 @@ import torch
 from verifier.float8 import wide
 
 _PLAIN = (int, float, str, bytes, bool, complex, type(None), torch.dtype, torch.device, torch.Size, range)
-# Loggers and files have state that is no model's.
+# Loggers and files have state that does not belong to any model.
 _WHOLE = (type, FunctionType, ModuleType, torch.nn.Module, torch.nn.Parameter, logging.Filterer, io.IOBase)
-OURS = __name__.split(".")[0]  # the package whose objects a stranger's source may have found; they are not restored
-STRANGERS = ("task", "program")  # the modules of strangers' sources
-INDIRECT = (tuple, MethodType, functools.partial)  # values that cannot change, but what they refer to can
-DEPTH = 8  # depth of nested containers
+OURS = __name__.split(".")[0]  # our own package; untrusted code may have found its objects, which are not restored
+STRANGERS = ("task", "program")  # the modules of untrusted source code
+INDIRECT = (tuple, MethodType, functools.partial)  # immutable values that may refer to mutable ones
+DEPTH = 8  # maximum depth of nested containers
 
 
 @dataclass
 class Saved:
-    """A saved value; `content` is its mutable content, null for an immutable value."""
+    """A saved value. `content` is its mutable content, or None for an immutable value."""
 
     value: Any
     content: Any = None
-    whole: dict[int, Any] = field(default_factory=dict)  # for an iterator: what its copies share with it
-    open: bool = False  # true while it is gone through: objects may refer to each other
+    whole: dict[int, Any] = field(default_factory=dict)  # for an iterator, the objects that its copies share with it
+    open: bool = False  # true while the value is being traversed, because objects may refer to each other
 
     def restored(self) -> Any:
         if self.open:
@@ -70,7 +70,7 @@ class Saved:
         elif isinstance(value, contextvars.ContextVar):
             value.set(content)
         elif isinstance(value, GeneratorType):
-            return value  # nothing can bring it back
+            return value  # a generator cannot be rewound
         elif isinstance(value, Iterator):
             value = _copied(content, self.whole)
         elif isinstance(value, FunctionType) or _slotted(value):
@@ -109,7 +109,7 @@ class Saved:
     def _differs(self, now: Any) -> bool:
         value, content = self.value, self.content
         if isinstance(value, (torch.nn.Parameter, weakref.ref)):
-            return False  # parameters are in the state dict, wherever else they are referenced
+            return False  # parameters are part of the state dict, wherever else they are referenced
         if content is None and not isinstance(value, (*_PLAIN, torch.Tensor, contextvars.ContextVar)):
             return now is not value
         if isinstance(value, torch.Tensor):
@@ -144,7 +144,7 @@ class Saved:
 
 
 def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Compares values; NaN equals NaN. An exporter's tensor, which holds none, equals nothing."""
+    """Compares values; NaN equals NaN. An exporter's tensor holds no values, so it is equal only to itself."""
     try:
         if one is other:
             return True
@@ -157,7 +157,7 @@ def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _seeded(value: Any) -> bool:
-    """Returns whether a value is a generator with a state; one that uses the system's entropy has none."""
+    """Returns whether a value is a generator with a state. A generator that uses the system's entropy has none."""
     return isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)
 
 
@@ -180,7 +180,7 @@ def _bits(generator: Any) -> Any:
 
 
 def _current(variable: contextvars.ContextVar[Any]) -> Any:
-    """Returns the value of a context variable; null if it has none."""
+    """Returns the value of a context variable; None if it has none."""
     try:
         return variable.get()
     except LookupError:
@@ -188,26 +188,26 @@ def _current(variable: contextvars.ContextVar[Any]) -> Any:
 
 
 def _copied(value: Any, whole: dict[int, Any]) -> Any:
-    """Returns a copy of an iterator; `whole` holds what it must not copy, by identity."""
+    """Returns a copy of an iterator. `whole` maps identities to the objects that must not be copied."""
     try:
         return copy.deepcopy(value, dict(whole))
-    except Exception:  # a stranger's iterator, or one over what cannot be copied
+    except Exception:  # an iterator of untrusted code, or one over objects that cannot be copied
         return value
 
 
 def _told(value: Any) -> str:
-    """Returns what tells an iterator, or the value of a context variable, from the same at another time."""
+    """Returns a text that shows whether an iterator, or the value of a context variable, has changed."""
     if isinstance(value, GeneratorType):
         frame = value.gi_frame
         return "" if frame is None else repr((frame.f_lasti, frame.f_locals))
     try:
         return repr(value.__reduce__() if isinstance(value, Iterator) else value)
-    except Exception:  # a stranger's iterator
+    except Exception:  # an iterator of untrusted code
         return ""
 
 
 def _slotted(value: Any) -> bool:
-    """Returns whether a value is an object of a stranger's class that has places instead of a table of attributes."""
+    """Returns whether a value is an object of an untrusted class that has slots instead of a dict of attributes."""
     return type(value).__module__ in STRANGERS and bool(_places_of(value)) and not hasattr(value, "__dict__") and not isinstance(value, tuple)
 
 
@@ -217,8 +217,8 @@ def _places_of(value: Any) -> list[str]:
 
 
 def kept_by(value: Any) -> dict[str, Any]:
-    """Returns what a function keeps from call to call (its attributes, its default values, and the variables of the function that encloses it), or
-    the attributes of an object that has places for them."""
+    """Returns what a function keeps from call to call (its attributes, its default values and the variables of its enclosing function), or the
+    attributes of an object that has slots for them."""
     if not isinstance(value, FunctionType):
         return {name: getattr(value, name) for name in _places_of(value) if hasattr(value, name)}
     found = {f".{name}": kept for name, kept in vars(value).items()}
@@ -244,7 +244,8 @@ def _give_back(value: Any, kept: dict[str, Any]) -> None:
 
 
 class Seen(dict[int, Saved]):
-    """What has been saved, by identity, and what belongs to the model itself: copies of an iterator over layers yield the model's own layers."""
+    """The values saved so far, by identity. `whole` holds what belongs to the model itself, because copies of an iterator over layers must yield the
+    model's own layers."""
 
     def __init__(self, model: torch.nn.Module | None = None):
         super().__init__()
@@ -294,7 +295,8 @@ def save(value: Any, seen: Seen, depth: int = 0) -> Saved:
 
 
 def has_attributes(value: Any) -> bool:
-    """Returns whether a value is a plain object whose attributes are state. One that can be called is, if the stranger's source defines its class."""
+    """Returns whether a value is a plain object whose attributes are state. A callable object counts only if the task or program defines its
+    class."""
     if type(value).__module__.split(".")[0] == OURS or not isinstance(getattr(value, "__dict__", None), dict):
         return False
     return type(value).__module__ in STRANGERS or not callable(value)

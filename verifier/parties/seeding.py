@@ -1,4 +1,4 @@
-"""The random number generators that a call may use: seeded before the call and compared after it."""
+"""The random number generators that a call may use. They are seeded before the call and compared after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A party's half of a series: consecutive calls, timed through a page that it shares with the judge (`verifier/shim/series.c`)."""
+"""A party's side of a series of consecutive calls, which are timed through a page that it shares with the judge (`verifier/shim/series.c`)."""
 
 # sandboxed: calls the models that tasks and programs define
 
@@ -27,7 +27,7 @@ _WRAPPERS = (DispatchKey.Functionalize, DispatchKey.FuncTorchBatched, DispatchKe
 
 @dataclass
 class Room:
-    """The place where the judge wants one call's outputs: views for expected tensors, and places for others."""
+    """The space that the judge provides for one call's outputs: views for tensors of the expected form, and places for any others."""
 
     arena: torch.Tensor
     views: list[torch.Tensor]
@@ -39,8 +39,8 @@ class Room:
         return cls(arena, [view(arena, spec, offset) for spec, (offset, _) in zip(expected, places, strict=True)], places)
 
     def take(self, tensors: list[torch.Tensor]) -> list[torch.Tensor] | None:
-        """Copies outputs there in the layout that the judge expects, and returns the copies; null if they do not fit. The cost of changing a layout
-        is part of the copy time, and is therefore charged to the program."""
+        """Copies outputs there in the layout that the judge expects. Returns the copies, or None if they do not fit. The cost of changing a layout is
+        part of the copy time, and is therefore charged to the program."""
         if len(tensors) != len(self.views):
             return None
         places = list(self.views)
@@ -58,7 +58,7 @@ class Room:
 
 @dataclass
 class Handed:
-    """The result of a call, described after all calls have ended."""
+    """The result of a call, which is described after all calls have ended."""
 
     tree: Any
     tensors: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]]
@@ -67,7 +67,7 @@ class Handed:
     footprints: list[Footprint]  # memory of the tensors that the call returned
 
     def message(self, shared: list[str]) -> dict[str, Any]:
-        """Describes the call. `shared`: what each tensor shared its memory with (`verifier.parties.owning.owners`)."""
+        """Describes the call. `shared` lists what each tensor shared memory with (see `verifier.parties.owning.owners`)."""
         specs = [Spec.of(torch.empty_strided(shape, stride, dtype=dtype, device="meta")) for shape, stride, dtype in self.tensors]
         kinds = [{"left": "neg" if negates else "conj" if conjugates else None} for negates, conjugates in self.left]
         specs = [spec.model_copy(update=kind) for spec, kind in zip(specs, kinds, strict=True)]
@@ -102,11 +102,11 @@ class SeriesRole:
         return {"type": "ok"}
 
     def do_series(self, frame: Frame) -> dict[str, Any]:
-        """Makes the calls that the judge requests, each with its own inputs, seed and room for outputs. The party is not told which of them count.
-        With ``empty`` nothing is called, which measures the cost of an exchange.
+        """Makes the calls that the judge requests, each with its own inputs, seed and space for outputs. The judge does not reveal which of them
+        count. With ``empty`` nothing is called, which measures the cost of an exchange.
 
-        The host does as little as possible between calls: a user's loop does nothing there, and Python code would evict the call's own code from the
-        processor's caches (decoding steps of 66 kernels took 168 us instead of 127 us on an H100 host).
+        The host does as little as possible between calls, because a user's loop does nothing there either, and Python code would evict the call's own
+        code from the processor's caches (decoding steps of 66 kernels took 168 us instead of 127 us on an H100 host).
         """
         clock, calls = self._clock(), frame.message["calls"]
         arena, nbytes = self.arenas[frame.message["arena"]], int(frame.message["nbytes"])
@@ -116,7 +116,7 @@ class SeriesRole:
         places = [arena.data_ptr() + int(call["begin"]) for call in calls]
         seeds, model, fd = [call.get("rng") for call in calls], self.model, self.channel.fileno()
         handed: list[Handed] = []
-        held = frame.message.get("hold")  # the call whose outputs are kept here so that a later overwrite is noticed
+        held = frame.message.get("hold")  # the call whose outputs are kept here in order to detect later overwrites
         if seeds and seeds[0] is None:
             seed_everything(1)
         gc.collect(0)
@@ -158,7 +158,7 @@ class SeriesRole:
         return output
 
     def _handed_over(self, output: Any, room: Room) -> Handed:
-        """Copies outputs to the room that the judge made, if they fit."""
+        """Copies outputs to the space that the judge provides, if they fit."""
         tree, tensors = delivered(output, self.device.torch_device)
         copies = room.take(tensors)
         if copies is not None:
@@ -182,7 +182,7 @@ class SeriesRole:
 
 
 def delivered(output: Any, torch_device: str) -> tuple[Any, list[torch.Tensor]]:
-    """Returns the tree and tensors of a call's result without running a container's own code, which would run outside the timed interval. Raises
+    """Returns the tree and tensors of a call's result. It does not run the code of a custom container, which would escape the timing. Raises
     `LayoutError`."""
     leaves = _leaves(output)
     if torch._C._len_torch_dispatch_stack() or any(mode is not DeviceContext for mode in _function_modes()):
@@ -203,8 +203,7 @@ def _function_modes() -> list[type]:
 
 
 def _wrapped(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor only represents other tensors: a wrapper from torch.func or from functionalization, or zeros that are not stored
-    anywhere."""
+    """Returns whether a tensor has no storage of its own: a wrapper from torch.func or functionalization, or zeros that are not materialised."""
     keys = torch._C._dispatch_keys(tensor)
     return any(keys.has(key) for key in _WRAPPERS)
 

@@ -1,6 +1,7 @@
-"""Reads the tensors that a program keeps, without running any of the program's code.
+"""Reads the tensors that a program holds without running any of the program's code.
 
-A state dict is made by methods and hooks that a program may define. State that is made there, when it is read, costs the timed calls nothing.
+A state dict is created by methods and hooks that a program may define. A program could compute state there, when it is read, at no cost to the timed
+calls.
 """
 
 # sandboxed: reads the tables of the models that programs define
@@ -18,13 +19,12 @@ _KINDS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def stored(model: Any) -> dict[str, torch.Tensor]:
-    """Returns parameters and buffers by the names that a state dict has for them. Leaves out instances of subclasses, and anything that is not in a
-    module's own tables."""
+    """Returns parameters and buffers by their state-dict names. Omits instances of subclasses, and anything that is not in a module's own tables."""
     return dict(_tensors(model, "", ())) if isinstance(model, torch.nn.Module) else {}
 
 
 def _tensors(module: torch.nn.Module, path: str, outer: tuple[int, ...]) -> Iterator[tuple[str, torch.Tensor]]:
-    if id(module) in outer:  # modules may refer to each other
+    if id(module) in outer:  # modules may contain each other
         return
     tables = _tables(module)
     for table in tables[:2]:

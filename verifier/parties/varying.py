@@ -1,9 +1,9 @@
 """Makes all weights of a constructor depend on the seed: values that an initialiser sets to zeros, ones or any other constant become random.
 
-A task and a program whose state dicts do not match can only be compared as constructed. A gate that starts at zero would then hide whatever follows
-it, for every seed. Within `varying`, a parameter or buffer that is set to a constant receives random values instead, and values derived from it
-follow. The random values are the same in two constructors that set up equal weights in the same order. Values that come from a generator, or from
-such weights, are unchanged.
+A task and a program whose state dicts do not match can only be compared as constructed. A gate that starts at zero would then hide everything that it
+multiplies, for every seed. Within `varying`, a parameter or buffer that is set to a constant receives random values instead, and values derived from
+it change accordingly. The random values are the same in two constructors that set up equal weights in the same order. Values that come from a
+generator, or from such weights, are unchanged.
 """
 
 # sandboxed: active while constructors of tasks and programs run
@@ -27,19 +27,19 @@ _OVERWRITE = ("zero_", "fill_", "copy_", "eye", "set_")
 
 
 class Varying(TorchDispatchMode):
-    """Tracks by storage which memory holds random numbers."""
+    """Tracks which storages hold random numbers."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.seed = seed
         self.status: dict[int, str] = {}
-        self.weights: dict[int, tuple[torch.Tensor, str, bool]] = {}  # by storage: reference keeping it alive, buffer name, is parameter
+        self.weights: dict[int, tuple[torch.Tensor, str, bool]] = {}  # by storage: tensor that keeps it alive, buffer name, is a parameter
         self.ordinals: dict[tuple[Any, ...], int] = {}
         self.counts: dict[tuple[Any, ...], int] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Returns false, because nothing is compiled here (see `verifier.parties.oracle.Wide`)."""
+        """Returns False, because nothing is compiled here (see `verifier.parties.oracle.Wide`)."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Copies a model to fp64 without making an fp32 copy first. Parts that calls do not change are reused for later copies."""
+"""Copies a model to fp64 without making an fp32 copy first. Later copies reuse the parts that calls do not change."""
 
 # sandboxed: copies the models that tasks define
 
@@ -13,13 +13,13 @@ import torch
 from verifier.float8 import continuous
 from verifier.parties.oracle import widen
 
-KEPT_BYTES = 4 << 30  # bytes of cached fp64 parameters; others are rebuilt, which takes milliseconds on a GPU
+KEPT_BYTES = 4 << 30  # maximum size of all cached fp64 parameters; above it, none are cached, and rebuilding takes milliseconds on a GPU
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 @dataclass
 class _Kept:
-    """A parameter in fp64, with the write counters of both tensors, which show whether the copy is still valid."""
+    """An fp64 copy of a parameter, with the write counters of both tensors, which show whether the copy is still valid."""
 
     source: torch.nn.Parameter
     address: int
@@ -33,7 +33,7 @@ class _Kept:
 
 
 class WideCopies:
-    """The fp64 copies of one model at a time."""
+    """The cached fp64 copies of the parameters of one model at a time."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[int, str], _Kept] = {}
@@ -42,9 +42,9 @@ class WideCopies:
         self.kept.clear()
 
     def copy(self, model: torch.nn.Module, where: str, mutated: list[str] | None) -> torch.nn.Module:
-        """Copies `model`, in place or entirely to the CPU (`where`): parameters, buffers and tensors in plain attributes become double precision,
-        everything else, float8 numbers among it, is copied unchanged. `mutated`: names of the state that calls change, null if unknown; other entries
-        are copied again only after a write."""
+        """Copies `model` on its devices or entirely to the CPU (`where`). Parameters, buffers and tensors in plain attributes become double
+        precision; everything else, including float8 numbers, is copied unchanged. `mutated` holds the names of the state that calls change, or None
+        if they are unknown; other entries are copied again only after a write."""
         constant = [] if mutated is None else [value for name, value in model.named_parameters() if name not in mutated]
         keep = {id(value) for value in constant} if 8 * sum(value.numel() for value in constant) <= KEPT_BYTES else set()
         memo: dict[int, Any] = {}

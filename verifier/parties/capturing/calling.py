@@ -113,7 +113,7 @@ def leaves_of(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def parts_of(value: Any) -> list[tuple[str, Any]] | None:
-    """Returns a container's items, each with the Python code that reads it. Returns null for anything else."""
+    """Returns a container's items, each with the Python code that reads it. Returns None for anything else."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f".{one.name}", getattr(value, one.name)) for one in dataclasses.fields(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: str) -> Capture:
     """Exports `model(*inputs)` in `mode` ("train" or "eval"): either the whole of forward or, if that is impossible, the runs of its statements that
-    can be exported. If nothing can be exported, `graph` is null and `reason` says why."""
+    can be exported. If nothing can be exported, `graph` is None and `reason` says why."""
     started = time.perf_counter()
     result = Capture(task=sha256(task_source), mode=mode)
     model.train(mode == "train")

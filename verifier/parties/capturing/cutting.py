@@ -84,7 +84,7 @@ class Cutter:
         self.splitter = Splitter({node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} | {*self.method.names})
 
     def graph(self) -> Graph | None:
-        """Returns all runs as one graph of parts, or null if nothing worthwhile can be captured."""
+        """Returns all runs as one graph of parts, or None if nothing worthwhile can be captured."""
         with operators_listed_once():
             for _ in range(ROUNDS):
                 self.runs = []
@@ -392,7 +392,7 @@ class Cutter:
         return None
 
     def _module(self, tree: ast.expr) -> Any:
-        """Evaluates an expression made of attributes and constant indices on `self`; null for any other expression."""
+        """Evaluates an expression made of attributes and constant indices on `self`; None for any other expression."""
         for node in ast.walk(tree):
             if (
                 not isinstance(node, (ast.Attribute, ast.Subscript, ast.Slice, ast.UnaryOp, ast.USub, ast.Name, ast.Constant, ast.Load))
@@ -477,7 +477,7 @@ def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None)
 
 
 def _place(error: BaseException, count: int) -> int | None:
-    """Returns the number of the statement that an error refers to, or null if it is unknown."""
+    """Returns the number of the statement that an error refers to, or None if it is unknown."""
     if isinstance(error, Placed):
         return error.at
     at = None

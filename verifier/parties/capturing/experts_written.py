@@ -89,7 +89,7 @@ class Writer:
             self._emit_as(node)
 
     def _axis(self, node: Node) -> int | None:
-        """Returns the axis along which a value has rows, that is, the axis along which two passes differ. Returns null if there is none."""
+        """Returns the axis along which a value has rows, that is, the axis along which two passes differ. Returns None if there is none."""
         mine, others = node.outputs, self.others[node.name].outputs
         axes: set[int] = set()
         for a, b in zip(mine, others, strict=True):

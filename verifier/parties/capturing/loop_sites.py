@@ -29,7 +29,7 @@ BEGIN, PASS, END = "begin_loop__", "begin_pass__", "end_loop__"
 
 @dataclass
 class Function:
-    """A function that has loops. `holder`: the class or module namespace to which the function belongs; null for a library function, to which others
+    """A function that has loops. `holder`: the class or module namespace to which the function belongs; None for a library function, to which others
     may hold references."""
 
     method: Method

@@ -233,7 +233,7 @@ def rolled(
     plain: PlainState,
     refused: dict[tuple[str, int], str] | None = None,
 ) -> Rolled | None:
-    """Returns the model with its loops as operators, or null if no function runs a loop that is worth rolling up. `refused`: file and line of loops
+    """Returns the model with its loops as operators, or None if no function runs a loop that is worth rolling up. `refused`: file and line of loops
     that may be over experts but are not handled, with the reason; loops that it already lists are skipped."""
     functions = functions_of(model, source)
     if not functions:

@@ -20,7 +20,7 @@ WHOLE_NUMBERS = ("int64", "int32")
 @dataclass(frozen=True)
 class Selection:
     """The rows that a pass takes. `source`: the value that holds an expert number for each row; `shape`: its shape; `first`: the first pass's number.
-    The mask has the axes of `source` in the order `axes`; if `axes` is null, it has any axes that number the same elements in the same sequence.
+    The mask has the axes of `source` in the order `axes`; if `axes` is None, it has any axes that number the same elements in the same sequence.
     `merged`: a row is taken if any element along the last axis of `source` equals the number."""
 
     source: str
@@ -45,7 +45,7 @@ def read_selection(
     mask: str, number: Callable[[Node], int | None], node_of: Callable[[str], Node | None], shape_of: Callable[[str], Any]
 ) -> Selection:
     """Reads a selection. `number`: the first pass's number, for operators that take the pass number as their last argument; `node_of`: the node that
-    computes a value, null for an input; `shape_of`: the shape of a value. Raises `Unlike`."""
+    computes a value, None for an input; `shape_of`: the shape of a value. Raises `Unlike`."""
     axes: list[int] | None = list(range(len(shape_of(mask))))
     chosen: tuple[int, int] | None = None  # the axis of the classes, and the first pass's number
     merged, value = False, mask

@@ -167,7 +167,7 @@ class Renamer(ast.NodeTransformer):
 
 
 def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: Callable[[str], str]) -> tuple[list[ast.stmt], ast.expr] | None:
-    """Inlines the body of `function`, a method called on `owner`. Returns the statements and the result expression, or null if inlining would not be
+    """Inlines the body of `function`, a method called on `owner`. Returns the statements and the result expression, or None if inlining would not be
     equivalent: the function returns in several places, or its arguments cannot be matched to its parameters."""
     body = [item for item in function.body if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))]
     inside = [node for item in body for node in ast.walk(item)]
@@ -200,7 +200,7 @@ def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: C
 
 
 def elements(iterated: ast.expr, held: Callable[[ast.expr], Any]) -> list[ast.expr] | None:
-    """Returns one expression per pass of a loop over modules, or null. `held` evaluates an expression in terms of `self`, and gives null for any
+    """Returns one expression per pass of a loop over modules, or None. `held` evaluates an expression in terms of `self`, and gives None for any
     other."""
     if isinstance(iterated, ast.Call) and not iterated.keywords:
         inside = [elements(argument, held) for argument in iterated.args]
@@ -223,7 +223,7 @@ def elements(iterated: ast.expr, held: Callable[[ast.expr], Any]) -> list[ast.ex
 
 
 def _of_dict(call: ast.Call, held: Callable[[ast.expr], Any]) -> list[ast.expr] | None:
-    """Returns one expression per key, value or item of a dict of modules; null for any other call."""
+    """Returns one expression per key, value or item of a dict of modules; None for any other call."""
     if not isinstance(call.func, ast.Attribute) or call.args or not isinstance(owner := held(call.func.value), torch.nn.ModuleDict):
         return None
     keys = [ast.Constant(key) for key in owner]
@@ -244,7 +244,7 @@ def _count(tree: ast.expr, held: Callable[[ast.expr], Any]) -> Any:
 
 
 def unrolled(item: ast.For, passes: list[ast.expr], kept: Collection[str], fresh: Callable[[str], str]) -> list[ast.stmt] | None:
-    """Unrolls a loop into its `passes`, the values of its target; null if the target is more than names. The target is assigned only if `kept` holds
+    """Unrolls a loop into its `passes`, the values of its target; None if the target is more than names. The target is assigned only if `kept` holds
     its name. A pass that may end early becomes a loop of one pass, as does a loop that may end early: `break` and `continue` stay as they are."""
     jumps = list(own_jumps(item.body))
     ends, skips = (any(isinstance(node, kind) for node in jumps) for kind in (ast.Break, ast.Continue))
@@ -288,7 +288,7 @@ def own_jumps(block: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _matched(target: ast.expr, value: ast.expr) -> dict[str, ast.expr] | None:
-    """Returns the names of a loop's target with what they stand for in a pass, or null if the target is more than names."""
+    """Returns the names of a loop's target with what they stand for in a pass, or None if the target is more than names."""
     if isinstance(target, ast.Name):
         return {target.id: value}
     if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):

@@ -51,7 +51,7 @@ class Method:
 
 
 def method_of(model: torch.nn.Module, source: str) -> Method | None:
-    """Returns the method; null if forward is not in the task's source, or if it is more than its statements (decorated, or a generator)."""
+    """Returns the method; None if forward is not in the task's source, or if it is more than its statements (decorated, or a generator)."""
     function = inspect.unwrap(type(model).forward)
     code = getattr(function, "__code__", None)
     if code is None or "forward" in vars(model):

@@ -15,7 +15,7 @@ from verifier.task import TensorSpec
 
 @dataclass
 class Written:
-    """The operators that are written out. `known`: the node that computes each value of the graph so far, null for an input; `spec`: the spec of a
+    """The operators that are written out. `known`: the node that computes each value of the graph so far, None for an input; `spec`: the spec of a
     value; `taken`: the graph's names."""
 
     known: Callable[[str], Node | None]
