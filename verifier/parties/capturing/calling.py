@@ -1,7 +1,7 @@
-"""Turns a model's forward into a function of tensors only. Arguments and results are flattened into leaves and reassembled.
+"""Turns a model's forward into a function of tensors only, by flattening arguments and results into leaves and reassembling them.
 
-Non-tensor values are constants of the capture. Hooks, and a `__call__` that the model's own class defines, are not captured, because a program keeps
-them unchanged.
+Non-tensor values are constants of the capture. Hooks are not captured, nor is a `__call__` that the model's class defines, because a program keeps
+both unchanged.
 """
 
 # sandboxed: calls the models that tasks define
@@ -30,7 +30,7 @@ _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 class Unwritable(ValueError):
-    """A result of forward cannot be written as data."""
+    """Raised when a result of forward cannot be represented as data."""
 
 
 @dataclass
@@ -50,11 +50,11 @@ class FlatCall:
     forward: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    own: str = ""  # module of the task's source
+    own: str = ""  # name of the task's module
     leaves: list[Leaf] = field(default_factory=list)
     tree: Any = None  # structure of the results; known after a call
     results: list[Any] = field(default_factory=list)  # all leaves of the results; tensors by their position among the tensors
-    running: bool = False  # true while forward runs
+    running: bool = False  # whether forward is running
     after: Callable[[], None] | None = None  # inspects the model before the exporter restores what forward changed
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ def parts_of(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
-    """Rebuilds `value` with replacement tensors, in the order of its leaves."""
+    """Rebuilds `value`, replacing its tensors with `tensors` in the order of its leaves."""
     if isinstance(value, torch.Tensor):
         return next(tensors)
     parts = parts_of(value)
@@ -149,7 +149,8 @@ def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
 
 
 def described(value: Any, values: list[Any], results: list[Any], own: str = "") -> Any:
-    """Returns the nesting of results as the graph stores it, with positions in `results`. Appends the tensors and numbers of the call to `values`."""
+    """Returns the structure of the results as the graph stores it, with positions in `results`. Appends the tensors and numbers of the call to
+    `values`."""
     if isinstance(value, (torch.Tensor, *_NUMBERS)):
         values.append(value)
         results.append({"out": len(values) - 1})
@@ -183,8 +184,8 @@ def _class(value: Any, own: str) -> dict[str, str]:
 
 
 def forward_arguments(model: torch.nn.Module, inputs: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Returns the arguments that forward receives when the model is called with `inputs`; they may differ because of the model's own `__call__` or a
-    hook."""
+    """Returns the arguments that forward receives when the model is called with `inputs`. They may differ from `inputs` because of the model's own
+    `__call__` or a hook."""
     plain = type(model).__call__ is torch.nn.Module.__call__ and not model._forward_pre_hooks
     if plain:
         return tuple(inputs), {}
@@ -235,8 +236,8 @@ def called_as(model: torch.nn.Module, flat: Callable[..., Any], signature: inspe
 
 
 def plain_value(value: Any) -> Any:
-    """Returns a constant argument as JSON. `{"code": ...}` holds any other value as Python code; the code is empty if the value cannot be written as
-    code."""
+    """Returns a constant argument as a JSON value. Values that JSON cannot express become `{"code": ...}` with Python code, which is empty if there
+    is none."""
     if isinstance(value, Enum):
         return {"code": ""}
     if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and math.isfinite(value):

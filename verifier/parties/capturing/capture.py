@@ -1,4 +1,4 @@
-"""Captures the functional ATen graph of a model as data. It executes the task's `forward`, so it runs only in the sandboxed reference process."""
+"""Captures the functional ATen graph of a model as data. This executes the task's `forward`, so it runs only in the sandboxed reference process."""
 
 # sandboxed: exports and calls the models that tasks define
 
@@ -34,7 +34,7 @@ from verifier.parties.plain_state import PlainState, history_matters
 from verifier.source import sha256
 from verifier.task import TensorSpec
 
-TRIES = 3  # maximum number of exports; each one omits the loops that the previous export showed to be unsuitable
+TRIES = 3  # maximum number of exports; each one omits the loops that the previous export found to be unsuitable
 logger = logging.getLogger(__name__)
 
 
@@ -48,10 +48,10 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
         refused: dict[tuple[str, int], str] = {}
         try:
             result.graph = captured(model, inputs, plain, task_source, refused)
-        except Exception as error:  # any exception that export or a stranger's forward raises is the reason
+        except Exception as error:  # the exporter and the task's forward may raise anything, which is then the reason
             line, why = line_of(error, frame_file(model)), reason(error, model)
             result.graph, left = pieces(model, inputs, plain, task_source, error)
-            if line is None:  # the statement at which a part stopped for the same reason
+            if line is None:  # use the line of a statement that stays in Python for the same reason
                 line = next((place for place, cause in left if cause == why), None)
             cause = f"{f'line {line}: ' if line else ''}{why}"
             if result.graph is None:
@@ -71,7 +71,7 @@ def pieces(
     model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str, error: Exception
 ) -> tuple[Graph | None, list[tuple[int | None, str]]]:
     """Captures pieces of a model that cannot be captured as a whole because of `error`. Returns the pieces, if any, and the lines that stay in
-    Python, each with its reason."""
+    Python, each with the reason."""
     plain.restore()
     left: list[tuple[int | None, str]] = []
     try:
@@ -83,7 +83,7 @@ def pieces(
         cutter = Cutter(method, args, kwargs, plain, frozen, ast.parse(source.removeprefix("\ufeff")))
         graph = cutter.graph()
         return graph, sorted(cutter.left.values(), key=lambda one: one[0] or 0)
-    except Exception:  # report what stopped the capture of the whole
+    except Exception:  # the reason why the whole could not be captured is reported instead
         logger.debug("no pieces were captured", exc_info=True)
         return None, left
 
@@ -95,7 +95,7 @@ def told(refused: dict[tuple[str, int], str], file: str) -> list[str]:
 
 
 class StateOutside(ValueError):
-    """Forward changes `names` outside the state dict, and its results depend on them."""
+    """Raised if forward changes `names` outside the state dict and its results depend on them."""
 
     def __init__(self, names: list[str]):
         super().__init__(f"forward changes {', '.join(names[:4])} outside the state dict, and its results depend on that")
@@ -104,14 +104,14 @@ class StateOutside(ValueError):
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """Ignores `torch.compile` in the source. Under a mode that watches operators it compiles nothing, and remembers that for later calls."""
+    """Disables `torch.compile` in the source. If it were called while a dispatch mode is active, it would not compile, in later calls either."""
     with torch.compiler.set_stance("force_eager"):
         yield
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silences exporters, which print pages about their failures; the reason is reported in a single line."""
+    """Silences exporters, which print pages of output about their failures. The reason is reported in a single line."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -123,8 +123,8 @@ def quiet() -> Iterator[None]:
 
 
 def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str, refused: dict[tuple[str, int], str] | None = None) -> Graph:
-    """Captures the whole of `model(*inputs)`. Raises whatever prevents it. Adds loops that may iterate over experts to `refused`, with the obstacle
-    that prevents handling them."""
+    """Captures the whole of `model(*inputs)`. Raises whatever prevents it. Adds to `refused` the loops that may iterate over experts but cannot be
+    handled, with the reasons."""
     args, kwargs = forward_arguments(model, inputs)
     refused = {} if refused is None else refused
     for _ in range(TRIES):
@@ -136,7 +136,7 @@ def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState, sourc
         except Refused as error:  # retry without this loop
             refused[error.place] = str(error)
             plain.restore()
-        except Exception:  # an exporter may raise anything; the pass-by-pass export below either works or yields the reason
+        except Exception:  # an exporter may raise anything; the pass-by-pass export below either succeeds or yields the reason
             logger.debug("the loop was not rolled up", exc_info=True)
             break
     plain.restore()
@@ -155,7 +155,7 @@ def exported(
     """Exports `forward(*args, **kwargs)`, which is the model's own or a replacement. Without the model's `inputs` and `source`, a forward that
     changes state is rejected."""
     changed: set[str] = set()
-    made: set[str] = set()  # buffers: with these the exporter mistakes one state for another
+    made: set[str] = set()  # buffers that forward creates, with which the exporter confuses one state entry with another
 
     def once(state: list[str]) -> Graph:
         def observe() -> None:
@@ -201,7 +201,7 @@ def held(plain: PlainState, name: str) -> Any:
 
 
 def results(model: torch.nn.Module, inputs: list[Any], other: bool) -> list[torch.Tensor]:
-    """Returns the model's result tensors for copies of `inputs`, or for different inputs of the same shapes, under one seed."""
+    """Returns the model's result tensors for copies of `inputs`, or for other inputs with the same shapes, always with the same seed."""
     from verifier.parties.capturing.calling import described
 
     def changed(tensor: torch.Tensor) -> torch.Tensor:

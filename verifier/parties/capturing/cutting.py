@@ -1,8 +1,9 @@
-"""Cuts a forward that cannot be captured as a whole into runs of statements that can.
+"""Cuts a forward that cannot be captured as a whole into runs of statements that can be captured.
 
 If the exporter stops at a statement, that statement stays in Python. The cutter then tries the runs before and after it and, if it is a branch or a
-loop, the runs inside it. First, however, it takes such a statement apart: into steps, into the statements of a submodule that it calls, or, for a
-loop over modules, into passes. A run is captured for the sizes and plain values of this call. If these depend on data, the run also stays in Python.
+loop, the runs inside it. In later rounds, it takes such a statement apart: into steps, into the statements of a submodule that it calls, or, for a
+loop over modules, into passes. A run is captured for the sizes and non-tensor values of this call. If these depend on data, the run also stays in
+Python.
 """
 
 # sandboxed: exports parts of the models that tasks define
@@ -47,20 +48,20 @@ from verifier.parties.capturing.tracing import PART_FILE, Method, Trace, observe
 from verifier.parties.plain_state import PlainState
 from verifier.private_names import mangle
 
-SECONDS, WALL_SECONDS = 25.0, 35.0  # limits on this thread's CPU time and on wall-clock time, after which no further run is tried
-ROUNDS = 4  # rounds of taking apart statements at which the exporter stopped
-MOST_PASSES = 64  # passes of a loop over modules
-SIZED_BY_DATA = frozenset({"bincount", "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select"})  # the exporter fails on these
+SECONDS, WALL_SECONDS = 25.0, 35.0  # limits on this thread's CPU time and on wall-clock time, after which no further runs are tried
+ROUNDS = 4  # maximum number of rounds; between rounds, statements at which the exporter stopped are taken apart
+MOST_PASSES = 64  # maximum number of passes of a loop over modules
+SIZED_BY_DATA = frozenset({"bincount", "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select"})  # the exporter fails on them
 TABLES = frozenset({"vars", "globals", "locals"})
 GRADIENTS = frozenset({"grad", "backward", "requires_grad_"})
 HARMLESS = ("no_grad", "inference_mode", "nullcontext", "record_function", "set_grad_enabled(False)")  # contexts that do not change what is computed
-MOST_LEFT = 12  # number of reasons reported
+MOST_LEFT = 12  # maximum number of reasons reported
 
 
 @dataclass
 class Cutter:
-    """Cuts one forward. `frozen` names values outside the state dict that forward changes, as `PlainState.changed` does. Statements that read them
-    stay in Python."""
+    """Cuts one forward. `frozen` holds the names, in the form of `PlainState.changed`, of values outside the state dict that forward changes.
+    Statements that read these values stay in Python."""
 
     method: Method
     args: tuple[Any, ...]
@@ -74,7 +75,7 @@ class Cutter:
     runs: list[Run] = field(default_factory=list)
     left: dict[int, tuple[int | None, str]] = field(default_factory=dict)  # statement -> its line, and the reason why it stays in Python
     kept: list[ast.AST] = field(default_factory=list)  # trees kept alive because their identities serve as keys
-    apart: list[tuple[ast.stmt, list[ast.stmt], str]] = field(default_factory=list)  # statements that were taken apart, their steps, and the reason
+    apart: list[tuple[ast.stmt, list[ast.stmt], str]] = field(default_factory=list)  # statements that were taken apart, their steps, and the reasons
     known: dict[tuple[Any, ...], Found] = field(default_factory=dict)  # results of runs from earlier rounds
 
     def __post_init__(self) -> None:
@@ -84,7 +85,7 @@ class Cutter:
         self.splitter = Splitter({node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} | {*self.method.names})
 
     def graph(self) -> Graph | None:
-        """Returns all runs as one graph of parts, or None if nothing worthwhile can be captured."""
+        """Returns all runs as one graph of parts, or None if nothing worth compiling can be captured."""
         with operators_listed_once():
             for _ in range(ROUNDS):
                 self.runs = []
@@ -128,7 +129,8 @@ class Cutter:
             at = stop + 1
 
     def _behind_jumps(self, block: list[ast.stmt]) -> None:
-        """Gives a statement after a branch that a jump left the same variables at its start as the branch."""
+        """If the branch before a statement ended with a jump, so that the statement was not reached, gives the statement the variables recorded
+        before the branch."""
         for branch, item in zip(block, block[1:], strict=False):
             jumped = isinstance(branch, ast.If) and not branch.orelse and isinstance(branch.body[-1], (ast.Return, ast.Raise, *JUMPS))
             if jumped and self.trace.at(item) is None and self.other.at(item) is None and (before := self.trace.at(branch)) is not None:
@@ -140,7 +142,7 @@ class Cutter:
         try:
             self.runs.append(self._captured(block, first, end, loop))
             return
-        except Exception as error:  # the reason is whatever export or a stranger's code raises
+        except Exception as error:  # the exporter and the task's code may raise anything, which is then the reason
             self.plain.restore()
             at = _place(error, end - first)
             if at is None and end - first > 1:
@@ -156,11 +158,11 @@ class Cutter:
         self._cover(block, stop + 1, end, loop)
 
     def _within(self, item: ast.stmt, loop: bool) -> None:
-        """Covers the branches of a statement that stays in Python, unless the statement around them has rules that kernels do not know."""
+        """Covers the blocks inside a statement that stays in Python, unless the statement has effects on them that kernels cannot reproduce."""
         if isinstance(item, COMPOUND) and not is_ruled(item):
             for inner in blocks_of(item):
                 if self.trace.at(inner[0]) is None and not isinstance(item, LOOPS):
-                    before = self.trace.at(item)  # the branch not taken begins with the same variables
+                    before = self.trace.at(item)  # a branch that was not taken would begin with the same variables
                     if before is not None and inner and self.other.at(inner[0]) is None:
                         self.trace.visits[id(inner[0])] = [before]
                 self._cover(inner, 0, len(inner), loop or isinstance(item, LOOPS))
@@ -223,7 +225,7 @@ class Cutter:
                 self.kept += items
             except Unwritable as error:
                 raise ValueError(str(error).replace("forward returns", "forward returns" if returns else "it makes")) from error
-            except UnboundLocalError as error:  # assigned on a path that was not taken
+            except UnboundLocalError as error:  # a variable that is assigned only on a path that was not taken
                 lost = re.search(r"'(\w+)'", str(error))
                 if lost is None or lost[1] not in names:
                     raise
@@ -237,7 +239,7 @@ class Cutter:
     def _exported(self, call: FlatCall) -> Found:
         changed: set[str] = set()
         frozen = {name for name in self.frozen if self.plain.place(name) is not None}
-        before = set(self.plain.changed())  # state that cannot be restored: a generator's progress
+        before = set(self.plain.changed())  # state that cannot be restored, such as the progress of a generator
 
         def observe() -> None:
             changed.update(name for name in set(self.plain.changed()) - before if not (name in frozen and self.plain.place(name) is None))
@@ -259,7 +261,7 @@ class Cutter:
         return Found(exported, call, graph)
 
     def _tests(self, items: list[ast.stmt], before: dict[str, Any], given: list[str]) -> list[str]:
-        """Returns the conditions on the variables that a run reads. Raises `Placed` if one of the variables has no condition."""
+        """Returns the conditions on the variables that a run reads. Raises `Placed` if no condition can be written for one of them."""
         held = [id(place[0][place[1]]) for name in self.frozen if (place := self.plain.place(name)) is not None]
         guards = Guards(self.method.model, self.tree, self.method.names)
         found: list[str] = []
@@ -274,7 +276,7 @@ class Cutter:
         return found
 
     def _finished(self, run: Run) -> list[Run]:
-        """Returns the run in the compiler's operators. If the compiler's operators cannot express the whole run, returns each half of the run that
+        """Returns the run in terms of the compiler's operators. If they cannot express the whole run, splits it in half and returns the parts that
         they can express."""
         try:
             run.found.graph = read_graph(decomposed(run.found.exported), run.found.call, self.method.model, PART_FILE)
@@ -301,8 +303,8 @@ class Cutter:
         return found
 
     def _constant(self, items: list[ast.stmt], given: list[str]) -> None:
-        """Checks that a run's variables are constant. Raises an exception if another visit or other inputs give one of them a different size or plain
-        value."""
+        """Checks that the sizes and non-tensor values of a run's variables are constant. Raises `Placed` if one of them differs in another visit or
+        for other inputs."""
         visits = [*self.trace.visits.get(id(items[0]), []), *self.other.visits.get(id(items[0]), [])]
         for name in given:
             shapes = [shape_of(visit[name]) for visit in visits if name in visit]
@@ -324,7 +326,7 @@ class Cutter:
     # -- taking apart -------------------------------------------------------------------------------------------------------
 
     def _take_apart(self) -> bool:
-        """Takes apart the statements at which the exporter stopped. Returns whether any statement was taken apart."""
+        """Takes apart the statements at which the exporter stopped. Returns whether there was any."""
         done = False
         for block in list(all_blocks(self.tree.body)):
             for at in range(len(block) - 1, -1, -1):
@@ -360,7 +362,7 @@ class Cutter:
         return self.splitter.split(item)
 
     def _inlined(self, call: ast.Call) -> tuple[list[ast.stmt], ast.expr] | None:
-        """Inlines the statements of a submodule's forward, or of another method of the model."""
+        """Inlines a call of a submodule's forward or of another method of the model."""
         target = self._module(call.func)
         owner: ast.expr = call.func
         if isinstance(target, torch.jit.ScriptModule):
@@ -392,7 +394,7 @@ class Cutter:
         return None
 
     def _module(self, tree: ast.expr) -> Any:
-        """Evaluates an expression made of attributes and constant indices on `self`; None for any other expression."""
+        """Evaluates an expression that consists of attributes and constant indices on `self`; returns None for any other expression."""
         for node in ast.walk(tree):
             if (
                 not isinstance(node, (ast.Attribute, ast.Subscript, ast.Slice, ast.UnaryOp, ast.USub, ast.Name, ast.Constant, ast.Load))
@@ -448,7 +450,7 @@ class Cutter:
 
 
 class Placed(ValueError):
-    """A reason and the number of its statement."""
+    """A reason, with the number of the statement that it refers to."""
 
     def __init__(self, message: str, at: int | None):
         super().__init__(message)
@@ -462,7 +464,7 @@ def shared(tensors: Iterable[torch.Tensor]) -> bool:
 
 
 def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None) -> ast.FunctionDef:
-    """Builds `def part(self, *given): items; return writes`. All nodes of a statement get the statement's number as their line."""
+    """Builds `def part(self, *given): items; return writes`. All nodes of a statement get the statement's number as their line number."""
     body = [copy.deepcopy(item) for item in items]
     if writes is not None:
         values = [ast.Name(name, ast.Load()) for name in writes]
@@ -492,7 +494,8 @@ def _place(error: BaseException, count: int) -> int | None:
 
 
 def is_ruled(item: ast.stmt) -> bool:
-    """Returns whether a `with` or `try` statement changes what its inner statements compute, or continues after one of them raises an error."""
+    """Returns whether a statement is a `with` that may change what its inner statements compute, or a `try` that may continue after an error in one
+    of them."""
     if isinstance(item, (ast.With, ast.AsyncWith)):
         return any(one.optional_vars is not None or not any(word in ast.unparse(one.context_expr) for word in HARMLESS) for one in item.items)
     return isinstance(item, (ast.Try, ast.TryStar)) and bool(item.handlers)

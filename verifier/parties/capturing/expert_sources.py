@@ -1,4 +1,5 @@
-"""Determines what a loop over experts iterates over, and what is known in advance about the experts' rows, from the statements that compute them."""
+"""Determines what a loop over experts iterates over, and what is known in advance about the experts' rows, by analysing the statements that compute
+them."""
 
 # sandboxed: reads sources of the models that tasks define
 
@@ -33,7 +34,8 @@ def targets_of(item: ast.For) -> set[str]:
 
 
 def items_of(item: ast.For, visit: Visit, before: dict[str, Any]) -> tuple[list[Any], bool]:
-    """Returns the items over which the loop iterates, and whether all that is known of them is that their experts have rows. Raises `Unlike`."""
+    """Returns the items over which the loop iterates, and whether the only thing known about them is that their experts have rows. Raises
+    `Unlike`."""
     value = value_of(item.iter, visit.function.method.names, before)
     if isinstance(value, torch.Tensor) and (value.dim() > 2 or value.dim() == 2 and value.shape[1] != 1):
         raise Unlike("it goes over something else than numbers or experts")
@@ -66,7 +68,7 @@ def _alike(first: Any, second: Any, one: Any, at: int) -> None:
 
 
 def same_module(one: Any, other: Any) -> bool:
-    """Returns whether two modules compute the same function except for the values of their weights."""
+    """Returns whether two modules compute the same function apart from the values of their weights."""
     if type(one) is not type(other) or list(one._modules) != list(other._modules):
         return False
     for a, b in ((one._parameters, other._parameters), (one._buffers, other._buffers)):
@@ -134,7 +136,8 @@ def _made(name: str, visit: Visit) -> Iterator[ast.expr]:
 
 
 def comes_of(tree: ast.AST, words: frozenset[str], visit: Visit) -> bool:
-    """Returns whether a value indicates, by one of `words`, which experts have rows, derived from the same mask or numbers that the passes read."""
+    """Returns whether a value indicates which experts have rows: whether one of `words` computes it from the same mask or numbers that the passes
+    read."""
     read, told = loaded(visit.item.body), False
     arguments = visit.function.tree.args
     given = {one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]} - {"self"}
@@ -190,7 +193,7 @@ def _is_zero_test(part: ast.expr) -> bool:
 
 
 def without_unread(tree: ast.FunctionDef, loops: list[ast.For], given: set[str]) -> None:
-    """Removes statements whose results are read only by `loops` and are not listed in `given`: an exporter fails on data-dependent sizes."""
+    """Removes statements whose results only `loops` read and that are not in `given`, because an exporter fails on data-dependent sizes."""
     inside = {id(node) for loop in loops for node in ast.walk(loop)}
     while True:
         read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside} | given
@@ -205,7 +208,7 @@ def without_unread(tree: ast.FunctionDef, loops: list[ast.For], given: set[str])
 
 
 def _only_makes(one: ast.stmt, read: set[str]) -> bool:
-    """Returns whether a statement only counts or finds rows, and stores them in a variable that nothing reads."""
+    """Returns whether a statement only counts or finds rows and assigns the result to variables that are not in `read`."""
     if not isinstance(one, ast.Assign) or not all(isinstance(target, ast.Name) and target.id not in read for target in one.targets):
         return False
     calls = [node.func for node in ast.walk(one.value) if isinstance(node, ast.Call)]

@@ -1,4 +1,4 @@
-"""Collects what differs between experts (weights, and values computed from them) and stacks it for all experts along one axis."""
+"""Collects the values that differ between experts (weights, and values computed from them) and stacks them along one axis."""
 
 # sandboxed: reads graphs of the models that tasks define
 
@@ -13,13 +13,13 @@ from verifier.parties.capturing.row_wise import operator_name
 from verifier.parties.capturing.written import Written
 from verifier.task import TensorSpec
 
-MOST_COPIES = 1024  # operators that are computed separately for each expert
+MOST_COPIES = 1024  # maximum number of operators that are computed separately for each expert
 
 
 @dataclass
 class Passes:
-    """The captures of the first two passes; the second has a different number of rows. `results` maps inputs of the passes to the values that
-    they are given; `state` maps weights that differ between passes to their state-dict names, one per expert."""
+    """The captures of the first two passes, of which the second has a different number of rows. `results` maps inputs of the passes to their new
+    values; `state` maps weights that differ between passes to their state-dict names, one per expert."""
 
     one: Graph
     other: Graph
@@ -31,15 +31,15 @@ class Passes:
 
 @dataclass
 class Stacks:
-    """Stacks the values of all experts. `values`: values of a pass that are the same for all experts, in the whole graph; `weights`: the weight
-    values of all experts; `varying`: values that differ between passes."""
+    """Stacks the values of all experts. `values` maps the values of a pass that are the same for all experts to values of the whole graph; `weights`
+    holds the weights of all experts; `varying` holds the values that differ between passes."""
 
     passes: Passes
     values: dict[str, Any]
     weights: dict[str, Any]
     varying: set[str]
     out: Written
-    made: dict[tuple[str, int], str] = field(default_factory=dict)  # (value, expert) -> where it is computed separately for that expert
+    made: dict[tuple[str, int], str] = field(default_factory=dict)  # (value, expert) -> the value computed for that expert; expert -1 is the stack
 
     def __post_init__(self) -> None:
         one = self.passes.one

@@ -1,6 +1,6 @@
-"""Captures loops over experts that each process the rows routed to them: two passes are captured and then written out for all experts at once.
+"""Captures loops over experts, each of which processes the rows routed to it: two passes are captured, then written out for all experts together.
 
-In the exported forward, such a loop is a single operator, like a rolled-up loop (rolling.py). A pass is captured for a number of rows that does not
+In the exported forward, such a loop is a single operator, like a rolled-up loop (rolling.py). A pass is captured with a number of rows that does not
 depend on values (routing.py).
 """
 
@@ -38,7 +38,8 @@ LEAVES = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlo
 
 @dataclass
 class Experts:
-    """One run of a loop. `given`: tensors that a pass reads, by name; `changed`: those it changes; `shared`: those that also have another name."""
+    """One run of a loop. `given` names the tensors that a pass reads, `changed` those that it changes, and `shared` those of `changed` that may also
+    have another name."""
 
     model: torch.nn.Module
     item: ast.For
@@ -77,7 +78,7 @@ class Experts:
     def written_out(
         self, node: Node, taken: set[str], known: Callable[[str], Node | None], spec: Callable[[str], TensorSpec]
     ) -> tuple[list[Node], list[Any]]:
-        """Returns the operators of all passes, under names that are not `taken`, and the values that the operator returns. Raises `Unlike`."""
+        """Returns the operators of all passes, under names that are not in `taken`, and the values that the operator returns. Raises `Unlike`."""
         users = [entry.name for entry in self.passes.one.inputs if entry.kind == "user" and entry.spec is not None]
         weights = dict(zip(self.state, node.args[0][len(users) :], strict=True))
         values = dict(zip(users, node.args[0], strict=False))
@@ -88,7 +89,7 @@ class Experts:
 
 
 def experts_of(visit: Visit, plain: PlainState) -> Experts:
-    """Captures a loop over experts. Raises `Unlike`, or whatever an export raises."""
+    """Captures a loop over experts. Raises `Unlike`, or any exception that an export raises."""
     item, method, before = visit.item, visit.function.method, dict(visit.before)
     if item.orelse or not routes(item) or any(isinstance(node, LEAVES) for one in item.body for node in ast.walk(one)):
         raise Unlike("it has an unsupported form, or may end early")
@@ -150,8 +151,8 @@ def _read_after(tree: ast.FunctionDef, item: ast.For, inside: set[int]) -> set[s
 
 
 def _pass(visit: Visit, value: Any, few: bool, given: list[str], fixed: dict[str, Any], carried: list[str], plain: PlainState) -> Graph:
-    """Captures a pass as a graph of the tensors `given`, with few rows or with one row per mask element. Returns the tensors that it changes, and the
-    masks that it queries."""
+    """Captures a pass as a graph with the tensors `given` as inputs, with few rows or with one row per mask element. The graph returns the tensors
+    that the pass changes and the masks that it queries."""
     item, method = visit.item, visit.function.method
     body = ast.For(ast.Name(ONCE, ast.Store()), ast.Tuple([ast.Constant(0)], ast.Load()), copy.deepcopy(item.body), [])
     begin = ast.Assign([copy.deepcopy(item.target)], ast.Name(ITEM, ast.Load()))
@@ -185,7 +186,7 @@ def _pass(visit: Visit, value: Any, few: bool, given: list[str], fixed: dict[str
 
 
 def _each_once(graph: Graph) -> Graph:
-    """Returns the graph with each mask, and each query of a mask, computed only once: `out[mask] += y` queries its mask twice."""
+    """Returns the graph with each mask, and each query of a mask, computed only once, because `out[mask] += y` queries its mask twice."""
     names: dict[str, Any] = {}
     known: dict[str, str] = {}
     nodes = []
@@ -204,8 +205,8 @@ def _each_once(graph: Graph) -> Graph:
 
 
 def _side_by_side(one: Graph, other: Graph) -> tuple[Graph, Graph, list[tuple[GraphInput, GraphInput]]]:
-    """Pairs two passes: returns both with the inputs that they read, under the first pass's names, and the pairs of state entries in which they
-    differ."""
+    """Matches two passes. Returns both with the inputs that they read, under the first pass's names, and the pairs of state entries that
+    correspond."""
     if [(n.name, n.op) for n in one.nodes] != [(n.name, n.op) for n in other.nodes] or one.outputs != other.outputs:
         raise Unlike("its passes are not alike")
     names: dict[str, str] = {}
@@ -229,7 +230,7 @@ def _side_by_side(one: Graph, other: Graph) -> tuple[Graph, Graph, list[tuple[Gr
 
 
 def _results(one: Graph, given: list[str], carried: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Returns what the passes change: a map from inputs to their new values, and the variables."""
+    """Returns what the passes change: a map from inputs to their new values, and the names of the variables."""
     users = [entry for entry in one.inputs if entry.kind == "user" and entry.spec is not None]
     by_variable = {given[entry.position]: entry.name for entry in users}
     results = dict(one.mutated_inputs)
@@ -243,7 +244,7 @@ def _results(one: Graph, given: list[str], carried: list[str]) -> tuple[dict[str
 
 
 def _state(model: torch.nn.Module, pairs: list[tuple[GraphInput, GraphInput]], count: int) -> tuple[dict[str, list[str]], int]:
-    """Returns weights that differ between passes, with their names for each expert, and the number of experts."""
+    """Returns the weights that differ between passes, with their names for each expert, and the number of experts."""
     if count < 2:
         raise Unlike("the number of experts is not known")
     known = dict(model.state_dict(keep_vars=True))
@@ -266,7 +267,7 @@ def _state(model: torch.nn.Module, pairs: list[tuple[GraphInput, GraphInput]], c
 
 
 def _chosen_of(one: Graph, other: Graph) -> list[int]:
-    """Returns the sizes of the axes from which passes select a part by their number."""
+    """Returns the sizes of the axes that passes index with their number."""
     specs = {n.name: n.outputs[0] for n in one.nodes if n.outputs} | {e.name: e.spec for e in one.inputs if e.spec}
     pairs = zip(one.nodes, other.nodes, strict=True)
     return [specs[a.args[0]["ref"]].shape[a.args[1]] for a, b in pairs if a.op == "aten.select.int" and (a.args[2], b.args[2]) == (0, 1)]
