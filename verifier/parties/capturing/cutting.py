@@ -326,7 +326,7 @@ class Cutter:
     # -- taking apart -------------------------------------------------------------------------------------------------------
 
     def _take_apart(self) -> bool:
-        """Takes apart the statements at which the exporter stopped. Returns whether there was any."""
+        """Takes apart the statements at which the exporter stopped. Returns whether any statement was taken apart."""
         done = False
         for block in list(all_blocks(self.tree.body)):
             for at in range(len(block) - 1, -1, -1):

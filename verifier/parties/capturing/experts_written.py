@@ -1,10 +1,10 @@
-"""Writes out a loop over experts as grouped products: rows are sorted by expert, and all experts compute together.
+"""Writes out a loop over experts as grouped products: the rows are sorted by expert, and one operator computes all experts.
 
     for e in range(experts):                            order = argsort(picked)
         rows, place = where(picked == e)          =>    rows, place = order // k, order % k
         out[rows] += expert_e(x[rows]) * w[rows, place] out[rows] += experts(x[rows], where each begins) * w[rows, place]
 
-Sizes no longer depend on the routing, and the host reads no values.
+Sizes then no longer depend on the routing, and the host does not read any values.
 """
 
 # sandboxed: reads graphs of the models that tasks define
@@ -24,13 +24,13 @@ from verifier.parties.capturing.row_wise import COPIES, CUTS, MOVES, NORMS, is_p
 from verifier.parties.capturing.selection import WHOLE_NUMBERS, Selection, distinct, read_selection
 from verifier.parties.capturing.written import Written
 
-WHOLE = "whole:"  # prefix for values of the whole graph, which might share a name with a value of the pass
+WHOLE = "whole:"  # prefix for values of the whole graph, which might have the same name as a value of the pass
 PRODUCTS = ("linear", "matmul", "mm", "addmm")
 
 
 @dataclass
 class Writer:
-    """Writes out one loop. `values`: the inputs of a pass, as values of the whole graph; `weights`: the weight values of all experts."""
+    """Writes out one loop. `values` maps the inputs of a pass to values of the whole graph; `weights` holds the weights of all experts."""
 
     passes: Passes
     values: dict[str, Any]
@@ -38,8 +38,8 @@ class Writer:
     out: Written
     rows: dict[str, int] = field(default_factory=dict)  # values with one row per pair -> the axis of the rows
     places: dict[str, tuple[int, int]] = field(default_factory=dict)  # values that index each pair -> (after, size)
-    columns: dict[str, list[str]] = field(default_factory=dict)  # values made only of such indices -> those indices
-    varying: set[str] = field(default_factory=set)  # values without rows that differ between passes
+    columns: dict[str, list[str]] = field(default_factory=dict)  # values that consist only of such indices -> those indices
+    varying: set[str] = field(default_factory=set)  # values that differ between passes and have no rows
     selection: Selection | None = None
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class Writer:
 
     def _selection(self, mask: str) -> Selection:
         def number(node: Node) -> int | None:
-            """Returns the first pass's number for an operator that takes the number of its pass as the last argument."""
+            """Returns the number of the first pass if the operator's last argument is the number of the pass."""
             other = self.others.get(node.name)
             mine, its = (one.args[-1] if one is not None and node.name in self.nodes else None for one in (node, other))
             return mine if type(mine) is int and type(its) is int and its == mine + 1 and node.args[:-1] == (other or node).args[:-1] else None
@@ -147,7 +147,7 @@ class Writer:
         self.values[node.name] = index
 
     def _begin(self, node: Node, chosen: Selection) -> None:
-        """Sorts the rows by expert, and computes where each expert's rows begin."""
+        """Sorts the rows by expert and computes the start of each expert's rows."""
         kind = self.out.spec_of(chosen.source).dtype
         if kind not in WHOLE_NUMBERS:
             raise Unlike("experts are chosen by something other than whole numbers")
@@ -168,7 +168,7 @@ class Writer:
 
     @functools.cached_property
     def inside(self) -> Any:
-        """Returns the rows that any expert takes."""
+        """Returns a mask of the rows that any expert takes."""
         assert self.selection is not None
         first, node, size = self.selection.first, self.passes.one.nodes[-1], (self.pairs,)
         low = self.out.emit(node, "aten.ge.Scalar", [self.expert, first], size, "bool")
@@ -229,7 +229,7 @@ class Writer:
         self._emit_as(node, axis, names)
 
     def _of_rows(self, node: Node, name: str, after: int) -> Any:
-        """Expands a value that differs between experts to one value per row; `after`: number of axes after that of the rows."""
+        """Expands a value that differs between experts to one value per row. `after` is the number of axes after the axis of the rows."""
         shape = tuple(self.specs[name].shape)
         inner = (1,) * (after - len(shape)) + shape[max(len(shape) - after, 0) :]
         stack, dtype = self.stacks.stacked(name), self.specs[name].dtype
@@ -308,7 +308,7 @@ class Writer:
     # -- results ------------------------------------------------------------------------------------------------------------
 
     def _sum(self, base: str, end: str) -> Sum:
-        """Returns the way in which a pass changes a result. Raises `Unlike` for anything other than adding rows to it or setting rows in it."""
+        """Returns how a pass changes a result. Raises `Unlike` unless the pass adds rows to it or sets rows in it."""
         node = self.nodes.get(end)
         if node is None or not node.args or node.args[0] != {"ref": base}:
             raise Unlike("the passes change something other than rows of a tensor")
@@ -375,7 +375,7 @@ class Writer:
         return math.prod(self.places[name][1] for name in read) * self.selection.shape[-1] == self.pairs and min(afters) == self.selection.shape[-1]
 
     def _flat(self, node: Node, read: list[str], shape: tuple[int, ...]) -> Any:
-        """Returns the position among the rows of a result that has its rows along several axes."""
+        """Returns the flat row index into a result whose rows extend along several axes."""
         found = self.values[read[0]]
         for at, name in enumerate(read[1:], start=1):
             found = self.out.emit(node, "aten.mul.Tensor", [found, shape[at]], (self.pairs,), "int64")
@@ -389,7 +389,7 @@ class Writer:
         return (*shape[:axis], self.pairs, *shape[axis + 1 :])
 
     def _emit_as(self, node: Node, axis: int | None = None, names: dict[str, Any] | None = None) -> None:
-        """Emits the operator itself, with all rows at once."""
+        """Emits the operator itself, applied to all rows together."""
         other, at = self.others[node.name], {**self.values, **(names or {})}
         args = node.args if axis is None else self._sized(node, node.args, other.args if node is self.nodes[node.name] else node.args)
         name = free_name(f"{node.name}_of_all", self.out.taken)
@@ -408,7 +408,7 @@ class Writer:
             self._follow(node)
 
     def _follow(self, node: Node) -> None:
-        """Tracks an index of the rows. It remains an index if it is only reshaped, or if it is stacked with other indices and taken out again."""
+        """Tracks a row index. It remains an index if it is only reshaped, or if it is concatenated with other indices and extracted again."""
         name, read = operator_name(node), reads(node)
         if not read or any(one not in self.columns for one in (read if name == "cat" else read[:1])):
             return
@@ -426,7 +426,7 @@ class Writer:
             self.places[node.name], self.values[node.name] = self.places[found[0]], self.values[found[0]]
 
     def _sized(self, node: Node, one: Any, other: Any) -> Any:
-        """Returns arguments with the total number of rows in place of the number that each pass has."""
+        """Returns arguments in which the number of rows of a pass is replaced with the total number of rows."""
         if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
             return [self._sized(node, a, b) for a, b in zip(one, other, strict=True)]
         if one == other:
@@ -440,7 +440,7 @@ class Writer:
 @dataclass
 class Sum:
     """A change to a result: `value` is added to the rows that `index` selects (`adds`), or replaces them. `repeated` means that a row that is
-    selected twice gets both values. `inner` lists the operators that this change replaces."""
+    selected twice receives both values. `inner` lists the operators that this change replaces."""
 
     node: Node
     index: list[Any]

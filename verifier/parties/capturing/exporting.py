@@ -1,4 +1,4 @@
-"""Exports a model's call with `torch.export`: the functional ATen graph, with composite operators that a compiler fuses as a whole."""
+"""Exports a model's call with `torch.export` as a functional ATen graph, keeping composite operators that a compiler fuses as a whole."""
 
 # sandboxed: exports the models that tasks define
 
@@ -19,7 +19,7 @@ from verifier.parties.capturing.numbers import numbers_stay
 from verifier.parties.capturing.unseen import Caught, catches, nothing_unseen
 from verifier.parties.plain_state import source_of
 
-# Composite operators that carry more information than their decomposition: a compiler fuses each as a whole or passes it to the library unchanged.
+# Composite operators that carry more information than their decomposition. A compiler fuses each as a whole or leaves it to the library.
 KEEP = frozenset(
     [
         "linear",
@@ -85,8 +85,8 @@ KEEP = frozenset(
         "logaddexp",
         "addmm",
         "baddbmm",
-        "index_add",  # uses atomic operations; its decomposition sorts the index first, which is many times slower on a GPU
-        "inverse",  # these and the following raise an error for a singular matrix; a decomposition would need an effect outside the graph
+        "index_add",  # uses atomics; its decomposition first sorts the index, which is many times slower on a GPU
+        "inverse",  # this and the following operators raise an error for a singular matrix, which a decomposition cannot express in the graph
         "linalg_inv",
         "linalg_solve",
         "linalg_cholesky",
@@ -95,18 +95,18 @@ KEEP = frozenset(
     ]
 )
 RAISING = ("aten.linalg_", "aten.inverse", "aten.cholesky", "aten.logdet")  # operators that raise errors for some values
-READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # exporter errors about a value where a number is needed
+READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # exporter errors raised when a tensor's value is needed as a number
 
 
 def export(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """Exports `call` as a graph of its tensors. `state`: attributes, as `module.name`, that forward changes like buffers. Raises whatever export
-    raises."""
+    """Exports `call` as a graph of its tensors. `state` lists attributes, as `module.name`, that forward changes like buffers. Passes on any
+    exception that the exporter raises."""
     return decomposed(composed(model, call, state))
 
 
 def decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     with recurrent_layers_by_shape():
-        before = _draws(exported.graph)  # decompositions remove those nodes that nothing reads from this graph too
+        before = _draws(exported.graph)  # decomposing also removes unused nodes from this graph
         made: torch.export.ExportedProgram = exported.run_decompositions(decompositions())
         if before > _draws(made.graph):
             raise ValueError("it draws random numbers that nothing reads, which a graph leaves out")
@@ -118,7 +118,7 @@ def _draws(graph: torch.fx.Graph) -> int:
 
 
 def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """Exports in terms of the operators that forward calls, which takes a third of the time."""
+    """Exports in terms of the operators that forward calls, without decomposing them, which takes a third of the time."""
     tensors = tuple(leaf.value for leaf in call.tensors)
 
     def once() -> torch.export.ExportedProgram:
@@ -158,7 +158,7 @@ def forgotten(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def operators_listed_once() -> Iterator[None]:
-    """Caches the dispatcher's list of operators for many exports, because PyTorch requests the list six times in each."""
+    """Caches the dispatcher's list of operators across exports, because PyTorch requests the list six times in each."""
     utils: Any = importlib.import_module("torch._export.utils")
     before = getattr(utils, "_materialize_cpp_cia_ops", None)
     if before is None:
@@ -173,8 +173,9 @@ def operators_listed_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def recurrent_layers_by_shape() -> Iterator[None]:
-    """Replaces recurrent layers, which remain operators (`KEEP`), by their result shapes during an export. On a GPU, PyTorch traces every step to
-    find the shapes (one minute for six layers of 512 steps), and version 2.11 reports the last states of an LSTM with one axis too many."""
+    """Computes only the result shapes of recurrent layers, which remain operators (`KEEP`), during an export. On a GPU, PyTorch otherwise traces
+    every step to determine the shapes (one minute for six layers of 512 steps), and version 2.11 reports the last states of an LSTM with one axis too
+    many."""
     before = torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn
     torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = _lstm_layer, _rnn_layer
     try:
@@ -184,7 +185,8 @@ def recurrent_layers_by_shape() -> Iterator[None]:
 
 
 def _lstm_layer(inp: torch.Tensor, hidden: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """Returns the result shapes of an LSTM layer: `inp` (steps, batch, features); each of `hidden` (batch, units)."""
+    """Returns empty results of an LSTM layer with the right shapes. `inp` has the axes (steps, batch, features), and each of `hidden` (batch,
+    units)."""
     out = hidden[0].new_empty((inp.shape[0], *hidden[0].shape))
     return out, tuple(state.new_empty(state.shape) for state in hidden[:2])
 

@@ -1,5 +1,5 @@
-"""Defines the forms of loops that can be rolled up: what the loop iterates over, lists that grow by one value per pass, and tensors that passes
-fill."""
+"""Recognises the forms of loops that can be rolled up: what the loop iterates over, lists that grow by one value per pass, and tensors that the
+passes fill."""
 
 # sandboxed: reads sources of the models that tasks define
 
@@ -21,8 +21,8 @@ NUMBER = "number_of_pass__"
 
 @dataclass
 class Form:
-    """The form of a loop. `number`: the variable whose whole-number value changes with each pass; `passes`: its values; `body`: the statements of a
-    pass; `ahead`: statements that run once before the loop; `over`: the values that they set."""
+    """The form of a loop. `number` is the integer variable that changes with each pass, and `passes` lists its values. `body` holds the statements of
+    a pass, `ahead` statements that run once before the loop, and `over` the values that these set."""
 
     number: str
     passes: list[int]
@@ -52,7 +52,7 @@ def form_of(item: ast.For, names: dict[str, Any], before: dict[str, Any]) -> For
 
 
 def _steps(target: ast.expr, over: ast.expr, form: Form, names: dict[str, Any], before: dict[str, Any]) -> list[ast.stmt]:
-    """Returns statements that set the variables of a pass; stores the numbers, and what the loop iterates over, in `form`."""
+    """Returns statements that set the variables of a pass. Stores the pass numbers and what the loop iterates over in `form`."""
     word = over.func.id if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else ""
     inner = over.args if isinstance(over, ast.Call) and not over.keywords and not any(isinstance(a, ast.Starred) for a in over.args) else []
     pair = target.elts if isinstance(target, ast.Tuple) else []
@@ -109,8 +109,8 @@ def _sequence(over: ast.expr, names: dict[str, Any], before: dict[str, Any]) -> 
 
 
 def growing(body: list[ast.stmt], before: dict[str, Any]) -> dict[str, str]:
-    """Finds lists to which each pass appends one value. Replaces the statement by one that sets a variable, and returns that variable for each
-    list."""
+    """Finds lists to which each pass appends one value. Replaces the appending statement with one that sets a variable, and returns that variable for
+    each list."""
     found: dict[str, str] = {}
     for at, one in enumerate(body):
         owner, value = _appended(one)
@@ -134,8 +134,8 @@ def _appended(one: ast.stmt) -> tuple[ast.expr | None, ast.expr | None]:
 
 @dataclass
 class Filled:
-    """A tensor in which each pass sets one position, `out[:, t] = value`. `kept` is the variable that holds the value. `shape` and `dtype` are its
-    required form. `text` is the statement that sets all positions at once from the list of values `{}`."""
+    """A tensor in which each pass sets one position, `out[:, t] = value`. `kept` is the variable that holds the value, which must have `shape` and
+    `dtype`. `text` is a statement that sets all positions together from the list of values, for which `{}` stands."""
 
     kept: str
     shape: tuple[int, ...]
@@ -144,7 +144,7 @@ class Filled:
 
 
 def filled(body: list[ast.stmt], number: str, passes: list[int], before: dict[str, Any]) -> dict[str, Filled]:
-    """Returns the tensors that are filled but not read, by name. Replaces each filling statement by one that sets a variable."""
+    """Returns the tensors that are filled but not read, by name. Replaces each filling statement with one that sets a variable."""
     found: dict[str, Filled] = {}
     for at, one in enumerate(body):
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
@@ -190,7 +190,7 @@ def _filled(name: str, target: ast.Subscript, number: str, passes: list[int], ou
 
 
 def only_indexes(body: list[ast.stmt], variable: str) -> bool:
-    """Returns whether the pass number is read only within indices, as a term of the index."""
+    """Returns whether the pass number is read only in indices, where it may be added to or subtracted from a constant."""
     uses = sum(isinstance(node, ast.Name) and node.id == variable for one in body for node in ast.walk(one))
     for one in body:
         for index in (node.slice for node in ast.walk(one) if isinstance(node, ast.Subscript)):

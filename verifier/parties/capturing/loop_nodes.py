@@ -22,7 +22,7 @@ class Unlike(ValueError):
 
 
 class Refused(ValueError):
-    """A refusal that becomes apparent only in the whole graph. `place`: the loop's file and line."""
+    """Raised when a loop is found to be unsuitable only in the whole graph. `place` is the loop's file and line."""
 
     def __init__(self, message: str, place: tuple[str, int]):
         super().__init__(message)
@@ -30,7 +30,7 @@ class Refused(ValueError):
 
 
 def at_pass(one: Any, other: Any, steps: int) -> Any:
-    """Returns an argument `steps` passes after the pass in which it is `one`; in the next pass it is `other`."""
+    """Extrapolates an argument that is `one` in some pass and `other` in the next: returns its value `steps` passes after the first of the two."""
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return [at_pass(a, b, steps) for a, b in zip(one, other, strict=True)]
     if one == other:

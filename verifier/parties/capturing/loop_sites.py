@@ -29,8 +29,8 @@ BEGIN, PASS, END = "begin_loop__", "begin_pass__", "end_loop__"
 
 @dataclass
 class Function:
-    """A function that has loops. `holder`: the class or module namespace to which the function belongs; None for a library function, to which others
-    may hold references."""
+    """A function that contains loops. `holder` is the class or module namespace to which the function belongs, or None for a library function, to
+    which others may hold references."""
 
     method: Method
     holder: Any
@@ -72,8 +72,8 @@ class Function:
 
 @dataclass
 class Visit:
-    """One run of a loop. `before`: the variables when it began; `passes`: the variables before its first passes; `inner`: loops that ran within
-    it."""
+    """One run of a loop. `before` holds the variables at its start, `passes` the variables before each of its first passes, and `inner` the loops
+    that ran inside it."""
 
     item: ast.For
     function: Function
@@ -87,7 +87,8 @@ class Visit:
 
 
 def functions_of(model: torch.nn.Module, source: str) -> list[Function]:
-    """Returns those functions of the module, and those methods of its classes, that contain loops."""
+    """Returns the functions of the module and the methods of its classes that contain loops, along with library functions whose loops may be over
+    experts."""
     names = source_of(model)
     found = []
     holder: Any
@@ -107,7 +108,7 @@ def functions_of(model: torch.nn.Module, source: str) -> list[Function]:
 
 
 def _of_libraries(model: torch.nn.Module) -> list[Function]:
-    """Returns the forwards of a library's modules that search for rows within a loop."""
+    """Returns the forwards of library modules that search for rows in a loop."""
     found: dict[int, Function] = {}
     for cls in {type(module) for module in model.modules()}:
         function = inspect.unwrap(cls.forward)
@@ -137,8 +138,8 @@ def loops_in(tree: ast.FunctionDef) -> list[ast.For]:
 
 
 def routes(item: ast.For) -> bool:
-    """Returns whether a loop could be over experts. Such a loop searches a mask for true positions, or builds a mask by comparison, and changes rows
-    of a tensor."""
+    """Returns whether a loop may iterate over experts: whether it finds the true positions of a mask, or builds a mask by comparison, and changes
+    rows of a tensor."""
     inside = [node for one in item.body for node in ast.walk(one)]
     tests = [node.test for node in inside if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert))]
     plain = {id(part) for test in tests for part in parts_of_test(test)}

@@ -1,7 +1,7 @@
-"""Keeps numbers that forward reads from tensors (`.item()`, `float(x)`) as values on the device.
+"""Keeps numbers that forward reads from tensors (`.item()`, `float(x)`) on the device.
 
-The exported graph represents them as symbols, with Python operators between them. Here each becomes a zero-dimensional tensor. A number that is only
-read remains the tensor it was read from; the result of a computation is a double or a 64-bit integer, as in Python.
+The exported graph represents them as symbols, with Python operators between them. Here each becomes a zero-dimensional tensor. A number on which
+nothing is computed remains the tensor that it was read from; the result of a computation is a double or a 64-bit integer, as in Python.
 """
 
 # sandboxed: reads graphs of the models that tasks define
@@ -38,7 +38,7 @@ _SCALARS = {
     "masked_fill.Scalar": "masked_fill.Tensor", "clamp.default": "clamp.Tensor", "clamp_min.default": "clamp_min.Tensor",
     "clamp_max.default": "clamp_max.Tensor",
 }  # fmt: skip
-_TAKES_TENSORS = {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.Tensor_mode"}  # a number is passed where a tensor is allowed
+_TAKES_TENSORS = {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.Tensor_mode"}  # take a number in place of a tensor
 
 
 class Numbers:
@@ -46,7 +46,7 @@ class Numbers:
 
     def __init__(self, put: Callable[[Node], None]):
         self.put = put
-        self.values: dict[str, tuple[str, str]] = {}  # symbol -> value on the device, its dtype
+        self.values: dict[str, tuple[str, str]] = {}  # symbol -> (value on the device, its dtype)
         self.devices: dict[str, str] = {}
         self.casts: dict[tuple[str, str], str] = {}
 
@@ -120,7 +120,7 @@ class Numbers:
         return self.casts[name, dtype]
 
     def _assertion(self, node: torch.fx.Node, make: Callable[..., Node]) -> None:
-        """Moves the task's assertions about a number to the device. The exporter's own assertion that a count is at least 0 is dropped."""
+        """Moves the task's assertions about a number to the device. Drops the exporter's own assertions, such as that a count is at least 0."""
         message = str(node.args[1]) if len(node.args) > 1 else ""
         condition = node.args[0]
         if message.startswith("Runtime assertion failed for expression") or not isinstance(condition, torch.fx.Node):
@@ -129,7 +129,7 @@ class Numbers:
         self.put(make(f"{node.name}", "aten._assert_async.msg", [{"ref": value}, message], None))
 
     def rewritten(self, node: torch.fx.Node, made: Node, make: Callable[..., Node]) -> Node:
-        """Rewrites a node that takes numbers so that it takes values on the device. Raises `ValueError` if its operator needs the numbers on the
+        """Rewrites a node that takes numbers as one that takes values on the device. Raises `ValueError` if its operator needs the numbers on the
         host."""
         symbols = self._symbols(node)
         if not symbols:
@@ -168,7 +168,7 @@ class Numbers:
         return list(zip(node.args[1:3], made.args[1:3], strict=True))
 
     def _chosen(self, argument: Any, value: Any, spec: TensorSpec, make: Callable[..., Node], node: torch.fx.Node) -> Any:
-        """Returns one of the values between which `where` chooses, in the type of its result."""
+        """Returns one of the two values that `where` selects from, converted to the type of its result."""
         if isinstance(argument, torch.fx.Node):
             return {"ref": self.cast(argument.name, spec.dtype, make, node)} if argument.name in self.values else value
         return {"ref": self._operand_of(argument, spec.dtype, make, node)}
@@ -189,7 +189,7 @@ class Numbers:
 
 
 def _direct(node: torch.fx.Node) -> Iterator[str]:
-    """Yields the names of arguments that are not part of a list: a size must be known on the host."""
+    """Yields the names of arguments that are not elements of a list. (The elements of a size must be known on the host.)"""
     for argument in [*node.args, *node.kwargs.values()]:
         if isinstance(argument, torch.fx.Node):
             yield argument.name

@@ -1,7 +1,7 @@
-"""State outside the state dict that forward changes: no part of a program may keep a value that it had at the capture.
+"""Handles state outside the state dict that forward changes. No part of a program may contain a value that such state had during the capture.
 
-What forward changes is known from calls, and from what its source assigns on paths that these calls did not take. Whether a part reads it is known
-from the export of the part, wherever the read is: in the part itself, in a helper method or in a submodule.
+Calls show what forward changes, and its source shows what it assigns on paths that these calls did not take. The export of a part shows whether it
+reads such state, be it in the part itself, in a helper method or in a submodule.
 """
 
 # sandboxed: watches attributes of the models that tasks define
@@ -30,7 +30,7 @@ class Used(ValueError):
 
 
 class _Refusing:
-    """Stands for an attribute of a class."""
+    """A stand-in for a class attribute that raises `Used` when it is read."""
 
     def __init__(self, name: str):
         self.name = name
@@ -41,8 +41,8 @@ class _Refusing:
 
 @contextlib.contextmanager
 def unread(plain: PlainState, names: Collection[str], call: FlatCall) -> Iterator[None]:
-    """Raises `Used` where `call` reads one of the values `names` (as `PlainState.changed` gives them), or a `NameError` for a variable of the
-    source."""
+    """Raises an exception if `call` reads one of the values `names` (in the form of `PlainState.changed`): `NameError` for a variable of the source,
+    otherwise `Used`."""
     attributes: dict[int, dict[str, str]] = {}
     classes: list[type] = []
     with contextlib.ExitStack() as stack:
@@ -66,7 +66,7 @@ def unread(plain: PlainState, names: Collection[str], call: FlatCall) -> Iterato
 
 @contextlib.contextmanager
 def _away(table: dict[str, Any], key: str, name: str) -> Iterator[None]:
-    """Removes a variable from the source, or replaces a class attribute with one that cannot be read."""
+    """Removes a variable of the source, or replaces a class attribute with one that cannot be read."""
     before = table[key]
     if "." in name:
         table[key] = _Refusing(name)
@@ -81,7 +81,7 @@ def _away(table: dict[str, Any], key: str, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watched(owner: type, attributes: dict[int, dict[str, str]], call: FlatCall) -> Iterator[None]:
-    """Watches the attributes of modules while forward runs; an exporter itself reads modules as well."""
+    """Checks reads of module attributes, but only while forward runs, because an exporter also reads modules."""
     before: Any = owner.__getattribute__
     own = vars(owner).get("__getattribute__", _MISSING)
 
@@ -101,7 +101,7 @@ def _watched(owner: type, attributes: dict[int, dict[str, str]], call: FlatCall)
 
 
 def reached(source: ast.Module) -> list[tuple[ast.FunctionDef, str]]:
-    """Returns forward and the source's functions that it names, directly or through others, each with the class that defines it, if any."""
+    """Returns forward and the functions of the source that it names, directly or indirectly, each with the class that defines it, if any."""
     functions: dict[str, list[tuple[ast.FunctionDef, str]]] = {}
     for node in ast.walk(source):
         for item in node.body if isinstance(node, (ast.Module, ast.ClassDef)) else ():
@@ -120,7 +120,8 @@ def reached(source: ast.Module) -> list[tuple[ast.FunctionDef, str]]:
 
 
 def counts(source: ast.Module, name: str) -> bool:
-    """Returns whether forward may use a value for anything other than updating it: the effect of a counter may not show until after many calls."""
+    """Returns whether forward may use a value for anything other than updating it. The effect of a counter, for example, may become visible only
+    after many calls."""
     key = name.rpartition(".")[2]
 
     def uses(tree: ast.AST) -> bool:
@@ -138,8 +139,8 @@ def counts(source: ast.Module, name: str) -> bool:
 
 
 def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainState) -> set[str]:
-    """Returns the names, as in `PlainState.changed`, of values outside the state dict that forward and the functions it names may assign, whether or
-    not a call did so."""
+    """Returns the values outside the state dict that forward and the functions it names may assign, whether or not a call did so. The names have the
+    form of `PlainState.changed`."""
     found: set[str] = set()
     modules = list(model.named_modules())
     for tree, owner in reached(source):
@@ -154,7 +155,7 @@ def assigned_outside(model: torch.nn.Module, source: ast.Module, plain: PlainSta
 
 
 def _targets(tree: ast.FunctionDef) -> set[str]:
-    """Returns the attributes of `self` and the variables of the source that a function assigns."""
+    """Returns the attributes of `self` and the variables of the source to which a function assigns."""
     shared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
     found: set[str] = set()
     for node in ast.walk(tree):

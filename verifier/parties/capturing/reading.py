@@ -1,4 +1,4 @@
-"""Reads an exported program as JSON values, to the extent that a captured graph can express it."""
+"""Converts an exported program to a graph of JSON values, as far as a captured graph can express it."""
 
 # sandboxed: reads graphs of the models that tasks define
 
@@ -20,18 +20,18 @@ from verifier.parties.capturing.numbers import SYMBOLS, Numbers
 from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 
-MAX_CONSTANT_ELEMENTS = 256  # elements of a constant tensor whose values planners see
+MAX_CONSTANT_ELEMENTS = 256  # maximum size of a constant tensor whose values are shown to planners
 ASSERTIONS = ("aten._assert_scalar.default", "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default")
-MOST_CONSTANT_ELEMENTS = 16384  # elements of a tensor that forward creates: its values are written into the program
+MOST_CONSTANT_ELEMENTS = 16384  # maximum size of a tensor that forward creates and whose values are written into the program
 
 
 def frame_file(model: torch.nn.Module) -> str:
-    """Returns the file name under which the task's source was compiled, because readers want to see lines of that file."""
+    """Returns the file name under which the task's source was compiled; line numbers refer to this file."""
     return getattr(getattr(inspect.unwrap(type(model).forward), "__code__", None), "co_filename", "")
 
 
 def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: torch.nn.Module, file: str) -> Graph:
-    """Returns `exported` as JSON values. Raises `ValueError` for anything that the graph cannot express."""
+    """Returns `exported` as a graph of JSON values. Raises `ValueError` for anything that the graph cannot express."""
     signature = exported.graph_signature
     place = _user_inputs(call)
     graph_inputs: list[GraphInput] = []
@@ -125,14 +125,14 @@ def _same(value: torch.Tensor, constant: torch.Tensor) -> bool:
 
 
 def reached(model: torch.nn.Module, target: str) -> str:
-    """Returns Python code that reads the module or tensor with a given state-dict name. A container holds it at an index, or under a key that cannot
-    be an attribute."""
+    """Returns Python code that reads the module or tensor with a given state-dict name. In a container, this requires an index, or a key that is not
+    a valid attribute name."""
     owner: Any = model
     text = "self"
     for part in filter(None, target.split(".")):
         if _attribute(part):
             text += f".{part}"
-        elif isinstance(owner, (torch.nn.Sequential, torch.nn.ModuleList)):  # items keep their names after slicing, but their indices change
+        elif isinstance(owner, (torch.nn.Sequential, torch.nn.ModuleList)):  # slicing preserves the names of items but not their indices
             text += f"[{list(owner._modules).index(part)}]"
         elif isinstance(owner, torch.nn.ParameterList):
             text += f"[{part}]"
@@ -150,8 +150,8 @@ def _attribute(part: str) -> bool:
 
 
 def held_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields the tensors held by attributes of the model and by variables of its source, including those in lists and dicts, each with the Python
-    code that reads it."""
+    """Yields the tensors in attributes of the model and in variables of its source, including those in lists and dicts, each with Python code that
+    reads it."""
 
     def within(path: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
         if isinstance(value, torch.Tensor):
@@ -212,8 +212,8 @@ class read_nodes:
 
 
 def read_at_all(graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """Returns the nodes except those that only an assertion about a size reads. The exporter asserts that every data-dependent size is at least zero,
-    including the size of a tensor that nothing else reads."""
+    """Returns all nodes except those that are read only by an assertion about a size. The exporter asserts that every data-dependent size is at least
+    zero, even the size of a tensor that is otherwise unused."""
 
     def of_size(value: Any) -> bool:
         if not isinstance(value, torch.fx.Node):
@@ -238,7 +238,7 @@ def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | N
         name = getattr(node.target, "__name__", op)
         inner = isinstance(node.target, torch._ops.HigherOrderOperator)
         raise ValueError(f"it becomes a nested graph (`{name}`)" if inner else f"it becomes a call of `{name}`, which is not an operator on tensors")
-    if ".quantize_per_" in op:  # its stand-in at export has the type of what it quantises
+    if ".quantize_per_" in op:  # during the export, its result has the type of its argument
         raise ValueError("quantised tensors are left to PyTorch")
     value = node.meta.get("val")
     values = value if isinstance(value, (list, tuple)) else [value]
@@ -261,7 +261,7 @@ def source_line(stack_trace: str, file: str) -> int | None:
 
 
 def json_value(value: Any) -> Any:
-    """Converts arguments to JSON: nodes become `{"ref": name}`, dtypes and similar values become their names, non-finite floats become `{"float":
+    """Converts arguments to JSON: nodes become `{"ref": name}`, dtypes and similar values become their names, and non-finite floats become `{"float":
     "inf"}`."""
     if isinstance(value, torch.fx.Node):
         return {"ref": value.name}
@@ -279,8 +279,8 @@ def json_value(value: Any) -> Any:
 
 
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
-    """Returns shape and dtype, and strides if the tensor is not contiguous. Raises `ValueError` if a size depends on data, and for tensors without
-    strides."""
+    """Returns the shape, the dtype and, if the tensor is not contiguous, the strides. Raises `ValueError` if a size depends on data or the tensor has
+    no strides."""
     if tensor.layout is not torch.strided:
         raise ValueError("sparse tensors are left to PyTorch" if "sparse" in str(tensor.layout) else f"a tensor has the layout {tensor.layout}")
     if any(isinstance(size, torch.SymInt) and size.node.maybe_as_int() is None for size in tensor.shape):

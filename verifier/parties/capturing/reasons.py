@@ -60,8 +60,8 @@ _CAUSES = (
 
 
 def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
-    """Returns one sentence without a line number. A script module in `model` can cause many different errors, and none of them identifies it as a
-    script module."""
+    """Returns one sentence without a line number. `model` is searched for script modules, because they can cause many different errors that do not
+    identify them as the cause."""
     text = f"{type(error).__name__}: {error}"
     frames = " ".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__))
     if re.search(_KEPT, text) and model is not None and any({"grad", "backward"} & {*code.co_names} for code in codes(model)):
@@ -77,7 +77,7 @@ def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
 
 
 def line_of(error: BaseException, file: str) -> int | None:
-    """Returns the line of the innermost frame in the task's source, or the line that the error itself names."""
+    """Returns the line of the innermost frame in the task's source, or else the line that the error message names."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     if lines:
         return lines[-1]

@@ -1,7 +1,8 @@
-"""Rolls up loops of forward with similar passes: one pass is captured and written out for all of them, because exporting each would take minutes.
+"""Rolls up loops of forward with similar passes: two passes are captured and written out for all passes, because exporting every pass would take
+minutes.
 
-In the exported forward, such a loop is a single operator of which only the sizes are known. A pass may use its number, plus or minus a constant, as
-an index. All other passes can then be derived from the captures of two passes. Any other loop is exported pass by pass.
+In the exported forward, such a loop is a single operator whose result sizes are known. A pass may use its number, plus or minus a constant, as an
+index, so that all other passes can be derived from two captured ones. Any other loop is exported pass by pass.
 """
 
 # sandboxed: exports parts of the models that tasks define
@@ -37,16 +38,16 @@ from verifier.task import TensorSpec
 logger = logging.getLogger(__name__)
 
 LEAST_PASSES = 24
-MOST_LOOPS = 16  # loops that are captured, each by exporting two passes
+MOST_LOOPS = 16  # maximum number of loops that are captured, each by exporting two passes
 NEXT = "next_loop__"
 JUMPS = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Delete)
 
 
 @dataclass
 class Loop:
-    """One run of a loop. `given`: tensors that a pass reads, by name; `results`: variables that it sets and that are read elsewhere; `kept`: for each
-    variable that is kept, statements that take the list of its values from all passes. `form`: the loop's form. `one` and `other`: the captures of
-    the second and third pass."""
+    """One run of a loop. `given` names the tensors that a pass reads, and `results` the variables that it sets and that are read elsewhere. `kept`
+    holds, for each value that all passes keep, the statement that takes the list of these values. `one` and `other` are the captures of the second
+    and third passes."""
 
     model: torch.nn.Module
     item: ast.For
@@ -69,14 +70,14 @@ class Loop:
         return [entry.target for entry in self.one.inputs if entry.kind in ("parameter", "buffer")]
 
     def specs(self) -> list[TensorSpec]:
-        """Describes what the operator returns: the results, followed by the values that each pass keeps."""
+        """Describes the operator's return values: the results, followed by the values that each pass keeps."""
         known = {node.name: node.outputs[0] for node in self.one.nodes if node.outputs} | {e.name: e.spec for e in self.one.inputs if e.spec}
         found = [known[leaf["ref"]] for leaf in self.one.outputs]
         return [*found[: len(self.results)], *found[len(self.results) :] * len(self.form.passes)]
 
     @property
     def text(self) -> str:
-        """Returns the statements that replace the loop during export; they are the same for all runs of a loop that can be rolled up."""
+        """Returns the statements that replace the loop during the export. They are the same for all runs of a loop that is rolled up."""
         first, lines = len(self.results), [ast.unparse(step) for step in self.form.ahead]
         lines.append(f"out__ = loop__([{', '.join(self.given)}])")
         lines += [f"{name} = out__[{at}]" for at, name in enumerate(self.results)]
@@ -93,8 +94,7 @@ class Loop:
     def written_out(
         self, node: Node, taken: set[str], known: Callable[[str], Node | None], spec: Callable[[str], TensorSpec]
     ) -> tuple[list[Node], list[Any]]:
-        """Returns the operators of all passes, under names that are not `taken`, and the values that the operator returns. `known`: the node that
-        computes each value."""
+        """Returns the operators of all passes, under names that are not in `taken`, and the values that the operator returns."""
         given = [entry.name for entry in self.one.inputs if entry.kind == "user" and entry.spec is not None]
         given += [entry.name for entry in self.one.inputs if entry.kind in ("parameter", "buffer")]
         values: dict[str, Any] = dict(zip(given, node.args[0], strict=True))
@@ -120,8 +120,8 @@ class Loop:
 
 @dataclass
 class Rolled:
-    """A model whose loops are operators. `order`: the runs of loops that have replacement statements, in execution order, each with its operator or
-    none."""
+    """A model whose loops are operators. `order` lists the runs of loops that have replacement statements, in execution order, each with its
+    operator, if any."""
 
     model: torch.nn.Module
     functions: list[Function]
@@ -133,7 +133,7 @@ class Rolled:
         return [loop for _, loop in self.order if loop is not None]
 
     def forward(self) -> Callable[..., Any]:
-        """Returns the model's current forward, which starts with the first loop at every call."""
+        """Returns the model's current forward, wrapped so that each call starts with the first loop in `order`."""
         own = self.model.forward
 
         @functools.wraps(own)
@@ -184,7 +184,7 @@ class Rolled:
         """Returns the graph of `forward` with all passes of its loops."""
         taken = {entry.name for entry in graph.inputs} | {node.name for node in graph.nodes}
         by_operator = {loop.operator: loop for loop in self.loops}
-        of: dict[str, list[Any]] = {}  # the values that each operator returns
+        of: dict[str, list[Any]] = {}  # operator node -> the values that it returns
         instead: dict[str, Any] = {}
         nodes: list[Node] = []
         known: dict[str, Node] = {}
@@ -233,8 +233,8 @@ def rolled(
     plain: PlainState,
     refused: dict[tuple[str, int], str] | None = None,
 ) -> Rolled | None:
-    """Returns the model with its loops as operators, or None if no function runs a loop that is worth rolling up. `refused`: file and line of loops
-    that may be over experts but are not handled, with the reason; loops that it already lists are skipped."""
+    """Returns the model with its loops as operators, or None if no function runs a loop that can be rolled up. `refused` maps the file and line of
+    loops that may be over experts but cannot be handled to the reason; loops that it already lists are skipped."""
     functions = functions_of(model, source)
     if not functions:
         return None
@@ -255,7 +255,7 @@ def rolled(
 def _choose(
     visits: list[Visit], plain: PlainState, found: dict[int, tuple[Visit, Loop | Experts]], unlike: set[int], refused: dict[tuple[str, int], str]
 ) -> None:
-    """Captures the passes of loop runs and, if they are not alike, those of the inner loops."""
+    """Captures loop runs. If the passes of one are not alike, captures its inner loops instead."""
     for visit in visits:
         makers: list[Callable[[Visit, PlainState], Loop | Experts]] = [_loop, *([experts_of] if routes(visit.item) else [])]
         for make in makers:
@@ -283,7 +283,8 @@ def _in_order(visits: list[Visit], chosen: dict[int, Loop | Experts], sites: set
 
 
 def _either(item: ast.For, key: int, text: str) -> list[ast.stmt]:
-    """Returns the unchanged loop if it has no operator, otherwise the statements of `text`; all of them are on the line of the loop."""
+    """Returns statements that run `text` if the loop has an operator in this run, and otherwise the unchanged loop. All of them get the line number
+    of the loop."""
     lines = "\n".join(f"    {line}" for line in text.splitlines())
     made = ast.parse(f"loop__ = {NEXT}({key})\nif loop__ is not None:\n{lines}\nelse:\n    pass\n").body
     for statement in made:
@@ -296,7 +297,7 @@ def _either(item: ast.For, key: int, text: str) -> list[ast.stmt]:
 
 
 def _loop(visit: Visit, plain: PlainState) -> Loop:
-    """Captures a loop. Raises `Unlike`, or whatever an export raises."""
+    """Captures a loop. Raises `Unlike`, or any exception that an export raises."""
     item, method, before, visits = visit.item, visit.function.method, dict(visit.before), visit.passes
     if len(visits) < 2 or item.orelse or any(isinstance(node, (*JUMPS, ast.FunctionDef)) for one in item.body for node in ast.walk(one)):
         raise Unlike("it has an unsupported form, or may end early")
@@ -342,7 +343,7 @@ def _pass(
     method: Method, item: ast.For, form: Form, number: int, given: list[str], fixed: dict[str, Any], returned: list[str], before: dict[str, Any],
     plain: PlainState,
 ) -> Graph:  # fmt: skip
-    """Captures one pass as a graph of the tensors `given` that returns a tuple."""
+    """Captures one pass as a graph that takes the tensors `given` and returns a tuple."""
     values = ast.Tuple([ast.Name(name, ast.Load()) for name in returned], ast.Load())
     parameters = [ast.arg(name) for name in (*given, form.number, *fixed)]
     end = ast.copy_location(ast.Return(values), item)

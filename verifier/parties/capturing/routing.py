@@ -1,7 +1,7 @@
-"""Answers the queries that a loop over experts makes about a mask of rows (where it is true, and whether it is true anywhere) during export, without
+"""Answers the queries of a loop over experts about a mask of rows (where it is true, and whether it is true anywhere) during an export, without
 reading values.
 
-As a result, a pass has a fixed number of rows, whatever the routing is: one row for each mask position at which a row could have been sent to some
+As a result, a pass has a fixed number of rows, regardless of the routing: one for each position of the mask, at which a row could be routed to some
 expert.
 """
 
@@ -17,13 +17,13 @@ from torch.overrides import TorchFunctionMode
 
 SPACE = "stitch_routing"
 PLACE = f"{SPACE}.place.default"
-FEW = 3  # rows
+FEW = 3  # number of rows
 FINDS = frozenset({torch.nonzero, torch.Tensor.nonzero, torch.argwhere, torch.Tensor.argwhere})
 COUNTS = frozenset({torch.any, torch.Tensor.any, torch.sum, torch.Tensor.sum, torch.count_nonzero, torch.Tensor.count_nonzero})
 
 
 class Presence:
-    """The number of true elements in a mask. It is known only to be positive; it can be compared with zero and supports nothing else."""
+    """The number of true elements in a mask, which is known only to be positive. It supports only comparisons with zero."""
 
     def item(self) -> Presence:
         return self
@@ -74,8 +74,8 @@ class Counts(list[Presence]):
 
 
 class Routing(TorchFunctionMode):
-    """Answers queries of masks during an export. `few`: a pass has few rows rather than one for each mask element, so that two exports of the pass
-    differ. `asked`: masks for which the pass asked if any element is true."""
+    """Answers queries about masks during an export. With `few`, a pass has few rows instead of one for each mask element, so that two exports of the
+    pass differ. `asked` lists the masks for which the pass checked whether any element is true."""
 
     def __init__(self, few: bool):
         super().__init__()
@@ -100,7 +100,7 @@ class Routing(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def places(self, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Returns the indices of the true elements along each axis, in order of position."""
+        """Returns the indices of the true elements along each axis."""
         operator: Any = getattr(torch.ops, SPACE).place
         rows = mask.numel()
         if self.few:

@@ -1,4 +1,4 @@
-"""Determines whether an operator processes each row independently, from the position of the rows in its arguments and its result."""
+"""Determines whether an operator processes each row independently, given the axes of the rows in its argument and its result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _tags(node: Node) -> list[Any]:
 
 
 def keeps_rows(node: Node, source: TensorSpec, axis: int, result: TensorSpec, row_axis: int) -> bool:
-    """Handles operators with a single argument that has rows, except pointwise operators and products: `source` has the rows along `axis`."""
+    """Returns whether an operator processes each row independently. Its only argument with rows has the spec `source` and the rows along `axis`. Does
+    not cover pointwise operators and products."""
     name, rank = operator_name(node), len(source.shape)
     if name in CUTS:
         return math.prod(source.shape[:axis]) == math.prod(result.shape[:row_axis])

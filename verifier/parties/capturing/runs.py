@@ -1,5 +1,5 @@
-"""Captured runs of statements, the conditions under which they compute the same as these statements (the variables that they read are as they were at
-the capture), and their assembly into one graph of parts."""
+"""Captured runs of statements, the conditions under which they are equivalent to these statements (that the variables that they read are as they were
+at the capture), and their assembly into one graph of parts."""
 
 # sandboxed: reads graphs of the models that tasks define
 
@@ -20,7 +20,7 @@ from verifier.parties.capturing.calling import FlatCall, parts_of
 from verifier.parties.capturing.reading import reached
 from verifier.parties.capturing.statements import made_function
 
-NAMESPACES = ("torch.nn.functional", "torch")  # modules to search for functions that have no name in the source
+NAMESPACES = ("torch.nn.functional", "torch")  # modules that are searched for functions that have no name in the source
 # Operators that justify a part on their own, and operators that compute nothing.
 SINGLE = ("linear", "matmul", "bmm", "mm", "addmm", "conv", "scaled_dot_product", "softmax", "norm", "einsum", "cumsum", "loss")
 VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", "permute", "select", "slice", "expand", "unsqueeze", "squeeze",
@@ -29,7 +29,8 @@ VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", 
 
 @dataclass
 class Found:
-    """A run in the operators that it calls. Its form in the compiler's operators takes longer and is computed only for runs that are used."""
+    """A run in terms of the operators that it calls. Converting it to the compiler's operators takes longer and is done only for runs that are
+    used."""
 
     exported: torch.export.ExportedProgram
     call: FlatCall
@@ -46,13 +47,13 @@ class Run:
     writes: list[str]
     returns: bool
     lines: list[int]  # source lines of its statements
-    loop: bool = False  # true within a loop
-    tests: list[str] = field(default_factory=list)  # conditions on what it reads, as Python
+    loop: bool = False  # whether it is inside a loop
+    tests: list[str] = field(default_factory=list)  # conditions on the variables that it reads, as Python code
 
 
 def worth(graph: Graph) -> bool:
-    """Returns whether a kernel could gain anything, that is, whether the graph has two computing operators or one operator that has its own kernel
-    family."""
+    """Returns whether a kernel could be faster, that is, whether the graph has at least two operators that compute something, or one that justifies a
+    part on its own."""
     names = [node.op.removeprefix("aten.") for node in graph.nodes]
     computing = [name for name in names if not name.startswith(VIEWS)]
     return len(computing) > 1 or any(word in name for name in computing for word in SINGLE)
@@ -109,15 +110,15 @@ def shifted(tree: Any, by: int) -> Any:
 
 @dataclass
 class Guards:
-    """Writes conditions for the variables of one forward. `tree` is its syntax tree, `names` are the names of its source."""
+    """Generates conditions on the variables of one forward. `tree` is its syntax tree; `names` is the namespace of its source."""
 
     model: torch.nn.Module
     tree: ast.FunctionDef
     names: Mapping[str, Any]
 
     def conditions(self, name: str, value: Any) -> list[str]:
-        """Returns conditions, as Python, that come before those on sizes, types and plain values. Raises `ValueError` for a value that cannot be
-        compared with that of another call."""
+        """Returns conditions, as Python code, that must precede those on sizes, types and non-tensor values. Raises `ValueError` for a value that
+        cannot be compared with the value in another call."""
         found: list[str] = []
         self._add(name, name, value, found, self._may_be_no_tensor(name))
         return found
@@ -141,7 +142,7 @@ class Guards:
             found.append(f"{text} is {reached(self.model, home)}")
         elif isinstance(value, float) and value != value:
             found.append(f"{text} != {text}")
-        elif type(value) in (int, float) and doubtful:  # 3 == 3.0, but they give results of different types
+        elif type(value) in (int, float) and doubtful:  # 3 == 3.0, but their results have different types
             found.append(f"type({text}) is {type(value).__name__}")
         elif isinstance(value, Enum):
             if (known := self._known(type(value))) is None:
@@ -154,14 +155,14 @@ class Guards:
         made = [node for node in ast.walk(self.tree) if node is not self.tree and made_function(node) == name]
         if len(made) == 1 and self._stores(name) == 1 and isinstance(value, FunctionType):
             if set(value.__code__.co_freevars) <= {"self"} and all(isinstance(one, ast.Constant) for one in _defaults(made[0])):
-                return  # its statement in forward always creates the same function
+                return  # the statement in forward always creates the same function
             raise ValueError(f"it calls the function `{name}`, which uses variables of forward")
         if (known := self._known(value)) is None:
             raise ValueError(f"`{name}` is an object of type {type(value).__name__}, which cannot be compared with that of another call")
         found.append(f"{text} is {known}")
 
     def _known(self, value: Any) -> str | None:
-        """Returns a name by which a program knows a function or a class."""
+        """Returns a name under which a program can access a function or a class, or None if there is none."""
         read = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         for word in sorted(read):
             if self.names.get(word) is value:
@@ -177,8 +178,8 @@ class Guards:
         return stores + sum(isinstance(node, ast.FunctionDef) and node.name == name and node is not self.tree for node in ast.walk(self.tree))
 
     def _may_be_no_tensor(self, name: str) -> bool:
-        """Returns whether a variable may hold something else in another call: it is assigned in several places, or from a value that is not computed
-        here."""
+        """Returns whether a variable may hold something other than a tensor in another call, because it is assigned in several places or from a value
+        that is not computed here."""
         values = [
             node.value
             for node in ast.walk(self.tree)

@@ -13,15 +13,15 @@ from verifier.graph import Node
 from verifier.parties.capturing.loop_nodes import Unlike
 from verifier.parties.capturing.row_wise import COPIES, CUTS, operator_name
 
-TRUTH = (("ne", 0), ("gt", 0), ("ge", 1), ("eq", 1))  # comparisons that turn a number 0 or 1 into a mask
+TRUTH = (("ne", 0), ("gt", 0), ("ge", 1), ("eq", 1))  # comparisons that turn the numbers 0 and 1 into a mask
 WHOLE_NUMBERS = ("int64", "int32")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows that a pass takes. `source`: the value that holds an expert number for each row; `shape`: its shape; `first`: the first pass's number.
-    The mask has the axes of `source` in the order `axes`; if `axes` is None, it has any axes that number the same elements in the same sequence.
-    `merged`: a row is taken if any element along the last axis of `source` equals the number."""
+    """The rows that a pass takes. `source` is the value that holds the expert number of each row, `shape` its shape, and `first` the number of the
+    first pass. The mask has the axes of `source` in the order `axes`; if `axes` is None, it has any axes that enumerate the same elements in the same
+    order. `merged` means that a row is taken if any element along the last axis of `source` equals the number."""
 
     source: str
     shape: tuple[int, ...]
@@ -44,10 +44,10 @@ class Selection:
 def read_selection(
     mask: str, number: Callable[[Node], int | None], node_of: Callable[[str], Node | None], shape_of: Callable[[str], Any]
 ) -> Selection:
-    """Reads a selection. `number`: the first pass's number, for operators that take the pass number as their last argument; `node_of`: the node that
-    computes a value, None for an input; `shape_of`: the shape of a value. Raises `Unlike`."""
+    """Reads a selection. `number` returns the number of the first pass for operators that take the pass number as their last argument. `node_of`
+    returns the node that computes a value, or None for an input. `shape_of` returns the shape of a value. Raises `Unlike`."""
     axes: list[int] | None = list(range(len(shape_of(mask))))
-    chosen: tuple[int, int] | None = None  # the axis of the classes, and the first pass's number
+    chosen: tuple[int, int] | None = None  # the axis of the classes, and the number of the first pass
     merged, value = False, mask
     while (node := node_of(value)) is not None:
         name, args = operator_name(node), node.args
@@ -111,8 +111,8 @@ def _order(node: Node, rank: int) -> list[int]:
 
 
 def distinct(source: str, node_of: Callable[[str], Node | None], shape_of: Callable[[str], Any], experts: int) -> tuple[bool, bool]:
-    """Returns whether each row names an expert at most once along the last axis, and whether every number is in the range from 0 to `experts` - 1.
-    Recognises indices from a topk or an argmax."""
+    """Returns whether each row contains an expert at most once along the last axis, and whether every number is in the range from 0 to `experts` - 1.
+    Recognises indices from topk and argmax."""
     value = source
     while (node := node_of(value)) is not None:
         name = operator_name(node)

@@ -1,4 +1,5 @@
-"""Analyses the statements of a forward as a syntax tree: which names they read and write, and how to split one statement into several."""
+"""Analyses and transforms the statements of a forward as a syntax tree: finds the names that they read and write, and splits one statement into
+several."""
 
 # sandboxed: reads sources of the models that tasks define
 
@@ -45,7 +46,7 @@ def own_nodes(item: ast.AST) -> Iterator[ast.AST]:
 
 
 def made_function(item: ast.AST) -> str:
-    """Returns the name of the function that a statement defines; empty if the statement does anything else."""
+    """Returns the name of the function that a statement defines, or "" for any other statement."""
     if isinstance(item, ast.FunctionDef):
         return item.name
     target = item.targets[0] if isinstance(item, ast.Assign) and isinstance(item.value, ast.Lambda) else None
@@ -68,7 +69,7 @@ def assigned(trees: list[ast.stmt]) -> set[str]:
 
 
 def stored(trees: list[ast.stmt]) -> set[str]:
-    """Returns the names that are assigned, imported or defined. The variables of a comprehension or of a function end with it."""
+    """Returns the names that are assigned, imported or defined. Excludes the variables of comprehensions and functions, which are local to them."""
     inside = [node for tree in trees for node in own_nodes(tree)]
     imported = {node.asname or node.name.partition(".")[0] for node in inside if isinstance(node, ast.alias)}
     within = {id(name) for node in inside if isinstance(node, ast.comprehension) for name in ast.walk(node.target)}
@@ -77,7 +78,7 @@ def stored(trees: list[ast.stmt]) -> set[str]:
 
 
 def unsuper(tree: ast.AST, owner: str) -> None:
-    """Gives `super()` the explicit arguments that it needs outside a class."""
+    """Adds the explicit arguments that `super()` needs outside a class."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             node.args = [ast.Name(owner, ast.Load()), ast.Name("self", ast.Load())]
@@ -97,7 +98,7 @@ class Splitter:
                 return name
 
     def split(self, item: ast.stmt) -> list[ast.stmt]:
-        """Splits a statement into steps. Returns it unchanged if there is nothing to split, or if the order of the steps depends on values."""
+        """Splits a statement into steps. Returns it unchanged if there is nothing to split or if the order of the steps depends on values."""
         value = getattr(item, "value", None)
         if not isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)) or not isinstance(value, ast.expr):
             return [item]
@@ -168,7 +169,7 @@ class Renamer(ast.NodeTransformer):
 
 def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: Callable[[str], str]) -> tuple[list[ast.stmt], ast.expr] | None:
     """Inlines the body of `function`, a method called on `owner`. Returns the statements and the result expression, or None if inlining would not be
-    equivalent: the function returns in several places, or its arguments cannot be matched to its parameters."""
+    equivalent, for example because the function returns in several places or the arguments cannot be matched to its parameters."""
     body = [item for item in function.body if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))]
     inside = [node for item in body for node in ast.walk(item)]
     returns = [node for node in inside if isinstance(node, ast.Return)]
@@ -200,8 +201,8 @@ def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: C
 
 
 def elements(iterated: ast.expr, held: Callable[[ast.expr], Any]) -> list[ast.expr] | None:
-    """Returns one expression per pass of a loop over modules, or None. `held` evaluates an expression in terms of `self`, and gives None for any
-    other."""
+    """Returns one expression per pass of a loop over modules, or None for any other loop. `held` evaluates an expression in terms of `self`, and
+    returns None for any other expression."""
     if isinstance(iterated, ast.Call) and not iterated.keywords:
         inside = [elements(argument, held) for argument in iterated.args]
         name = ast.unparse(iterated.func)
@@ -234,7 +235,7 @@ def _of_dict(call: ast.Call, held: Callable[[ast.expr], Any]) -> list[ast.expr] 
 
 
 def _count(tree: ast.expr, held: Callable[[ast.expr], Any]) -> Any:
-    """Evaluates a bound of `range`: a number, a number that the model holds, or the length of a list of modules."""
+    """Evaluates a bound of `range`: a literal, a number that the model holds, or the length of a list of modules."""
     if isinstance(tree, ast.Constant):
         return tree.value
     if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "len" and len(tree.args) == 1:
@@ -244,8 +245,9 @@ def _count(tree: ast.expr, held: Callable[[ast.expr], Any]) -> Any:
 
 
 def unrolled(item: ast.For, passes: list[ast.expr], kept: Collection[str], fresh: Callable[[str], str]) -> list[ast.stmt] | None:
-    """Unrolls a loop into its `passes`, the values of its target; None if the target is more than names. The target is assigned only if `kept` holds
-    its name. A pass that may end early becomes a loop of one pass, as does a loop that may end early: `break` and `continue` stay as they are."""
+    """Unrolls a loop into its `passes`, the values of its target. Returns None if the target consists of anything other than names. The target is
+    assigned only if its name is in `kept`. A pass that may end early becomes a loop with one pass, as does a loop that may end early, so `break` and
+    `continue` remain unchanged."""
     jumps = list(own_jumps(item.body))
     ends, skips = (any(isinstance(node, kind) for node in jumps) for kind in (ast.Break, ast.Continue))
     bodies: list[list[ast.stmt]] = []
@@ -276,7 +278,7 @@ def _parameters(block: list[ast.stmt]) -> set[str]:
 
 
 def own_jumps(block: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yields the `break` and `continue` statements of the loop whose body `block` is."""
+    """Yields the `break` and `continue` statements that belong to the loop with the body `block`."""
     for item in block:
         if isinstance(item, JUMPS):
             yield item
@@ -288,7 +290,7 @@ def own_jumps(block: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _matched(target: ast.expr, value: ast.expr) -> dict[str, ast.expr] | None:
-    """Returns the names of a loop's target with what they stand for in a pass, or None if the target is more than names."""
+    """Maps the names of a loop's target to their expressions in a pass. Returns None if the target consists of anything other than names."""
     if isinstance(target, ast.Name):
         return {target.id: value}
     if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):

@@ -1,4 +1,4 @@
-"""Runs a forward as plain Python and records its variables before each statement: the arguments that a run of statements would receive."""
+"""Runs a forward as plain Python and records its variables before each statement, which are the arguments that a run of statements would receive."""
 
 # sandboxed: calls the models that tasks define
 
@@ -22,19 +22,19 @@ from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_o
 from verifier.parties.plain_state import PlainState, lasting
 from verifier.private_names import mangle
 
-VISITS = 3  # recorded visits of each statement in a loop
+VISITS = 3  # maximum number of recorded visits of each statement
 PART_FILE = "<part of forward>"
 _SEEN = "__seen__"
 
 
 @dataclass
 class Method:
-    """A method of a model: forward's syntax tree, and what is needed to compile parts of it."""
+    """A method of a model: its syntax tree, and the information needed to compile parts of it."""
 
     model: torch.nn.Module
-    owner: str  # the class that contains the statement; empty for a function of the module
+    owner: str  # the class that contains the method; empty for a function of the module
     tree: ast.FunctionDef
-    names: dict[str, Any]  # the module's names
+    names: dict[str, Any]  # the module's namespace
 
     def compiled(self, tree: ast.FunctionDef, file: str = PART_FILE) -> Callable[..., Any]:
         """Compiles a function as if it were defined in the class, without its decorators; `self` is its first parameter."""
@@ -51,7 +51,8 @@ class Method:
 
 
 def method_of(model: torch.nn.Module, source: str) -> Method | None:
-    """Returns the method; None if forward is not in the task's source, or if it is more than its statements (decorated, or a generator)."""
+    """Returns the model's forward, or None if it is not in the task's source or if more than its statements determines what it does (decorators, a
+    generator)."""
     function = inspect.unwrap(type(model).forward)
     code = getattr(function, "__code__", None)
     if code is None or "forward" in vars(model):
@@ -76,8 +77,8 @@ def is_plain(tree: ast.FunctionDef) -> bool:
 
 @dataclass
 class Trace:
-    """The variables before each statement, keyed by the statement's identity, for its first visits. `changed` names the values outside the state dict
-    that the call changed."""
+    """The variables before each of the first visits of each statement, keyed by the statement's identity. `changed` names the values outside the
+    state dict that the call changed."""
 
     visits: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
@@ -91,7 +92,7 @@ class Trace:
 def observed(
     method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any], plain: PlainState, changed: Callable[[torch.Tensor], Any]
 ) -> Trace:
-    """Makes one call with tensors that `changed` derives from the given ones, and restores the model's state afterwards."""
+    """Traces one call with tensors that `changed` derives from the given ones, and restores the model's state afterwards."""
     made, words = given_again(args, kwargs, changed)
     with undone(method.model, plain):
         trace = traced(method, tree, made, words)
@@ -121,7 +122,8 @@ def undone(model: torch.nn.Module, plain: PlainState) -> Iterator[None]:
 
 
 def traced(method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    """Traces one call of `tree`, a forward of the method's model. An exception is kept along with everything recorded before it."""
+    """Traces one call of `tree`, a version of the model's forward. If it raises an exception, the trace holds it along with everything recorded
+    before."""
     trace = Trace()
     marked = copy.deepcopy(tree)
     known = dict(zip((id(node) for node in ast.walk(marked)), ast.walk(tree), strict=True))
@@ -152,7 +154,7 @@ def _look(key: int) -> ast.stmt:
 
 
 def kept_value(value: Any) -> Any:
-    """Copies a value in its current form: later statements may change its size, or a list's contents."""
+    """Copies a value in its current form, because later statements may change its size or the contents of a list."""
     if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
         return value.detach()
     if type(value) in (list, dict):
@@ -161,7 +163,8 @@ def kept_value(value: Any) -> Any:
 
 
 def shape_of(value: Any, depth: int = 0) -> Any:
-    """Returns what must match for statements to be captured only once: the sizes and types of tensors, and the values of everything else."""
+    """Returns the properties that must match if one capture of statements is to serve several visits: the sizes and types of tensors, and the values
+    of everything else."""
     if isinstance(value, torch.Tensor):
         return (tuple(value.shape), value.dtype)
     if depth < 6 and isinstance(value, (list, tuple)):
@@ -172,7 +175,7 @@ def shape_of(value: Any, depth: int = 0) -> Any:
         return (type(value), value.name)
     if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.device)):
         return (type(value), value)
-    if depth < 6 and isinstance(value, FunctionType):  # a function defined in forward is created again in each call
+    if depth < 6 and isinstance(value, FunctionType):  # a function defined in forward is created anew in each call
         return (value.__code__, shape_of(value.__defaults__, depth + 1), *(_cell(cell, depth + 1) for cell in value.__closure__ or ()))
     return id(value) if isinstance(value, torch.nn.Module) or callable(value) else type(value)
 
@@ -185,7 +188,7 @@ def _cell(cell: CellType, depth: int) -> Any:
 
 
 def statements_within(items: list[ast.stmt]) -> list[ast.stmt]:
-    """Yields all statements of a block, including nested ones."""
+    """Returns all statements of a block, including nested ones."""
     found = []
     for item in items:
         found.append(item)

@@ -1,5 +1,5 @@
-"""Detects what an export hides: a forward that seeds random numbers, draws them with Python, changes PyTorch's defaults, reads the clock, or catches
-an error that only the exporter raises."""
+"""Detects behaviour that an export hides: a forward that seeds random number generators, draws random numbers with Python, changes PyTorch's
+defaults, reads the clock, or catches an error that only the exporter raises."""
 
 # sandboxed: traces the models that tasks define
 
@@ -26,30 +26,30 @@ from verifier.parties.plain_state import source_of
 
 SEEDS = ((torch, "manual_seed"), (torch, "seed"), (torch.random, "manual_seed"), (torch.cuda, "manual_seed"), (torch.cuda, "manual_seed_all"))
 DEFAULTS = ((torch, "set_default_dtype"), (torch, "set_default_tensor_type"), (torch, "set_default_device"))
-EXPORTERS = ("torch.fx.", "torch._subclasses.", "torch._dynamo.", "torch._export.")  # modules of errors that no call of a model can raise
+EXPORTERS = ("torch.fx.", "torch._subclasses.", "torch._dynamo.", "torch._export.")  # modules that define errors that a call of a model cannot raise
 CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "thread_time",
           "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
 RANDOM = "forward draws random numbers with Python or numpy, which a graph would freeze at the capture (torch.rand can be captured)"
 DEFAULT = "forward changes the default type or device of new tensors, which a graph cannot express (give dtype= and device= instead)"
 CLOCK = "forward reads the clock, which a graph would freeze at the capture"
-NO_VALUES = "tensor subclasses"  # part of the message with which `numpy` refuses an exporter's tensor
+NO_VALUES = "tensor subclasses"  # part of the error message when `.numpy()` is called on an exporter's tensor
 
 
 class Caught(ValueError):
-    """Forward continued after an error that a real call would not raise."""
+    """Raised if forward continued after an error that a real call would not raise."""
 
 
 @contextlib.contextmanager
 def nothing_unseen(model: torch.nn.Module) -> Iterator[None]:
-    """Raises `ValueError` (`Caught` after the export) if an export of `model` would show a different computation from a real call."""
+    """Raises `ValueError` (or `Caught`, after the export) if the computation in an export of `model` may differ from a real call."""
     with unseeded(), unasked(model), data_traced(model), none_caught(model):
         yield
 
 
 @contextlib.contextmanager
 def data_traced(model: torch.nn.Module) -> Iterator[None]:
-    """Lets an exporter see what the source of `model` does to `tensor.data`: without gradients, `detach` gives the same. An exporter takes `data`
-    for a constant."""
+    """Replaces `tensor.data` in the source of `model` with `tensor.detach()`, which is equivalent without gradients. Otherwise, an exporter would
+    treat `data` as a constant."""
     files = {frame_file(model), PART_FILE}
     before: Any = torch.Tensor.data
 
@@ -66,13 +66,13 @@ def data_traced(model: torch.nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        del torch.Tensor.data  # the base class has the original
+        del torch.Tensor.data  # uncovers the original in the base class
 
 
 @contextlib.contextmanager
 def unseeded() -> Iterator[None]:
-    """Refuses to seed and to set defaults: a graph draws random numbers and creates tensors, but no operator sets the generator's state or the
-    default type."""
+    """Raises an error if forward seeds a generator or sets a default. A graph can draw random numbers and create tensors, but no operator sets the
+    state of a generator or the default type."""
 
     def refusing(why: str) -> Callable[..., None]:
         def refuse(*args: Any) -> None:
@@ -81,7 +81,7 @@ def unseeded() -> Iterator[None]:
         return refuse
 
     seeds = refusing("forward seeds the random numbers, which a graph cannot express")
-    # one function for each default: the exporter's own tables tell functions apart by identity
+    # one function for each default, because the exporter's tables distinguish functions by identity
     defaults = [(vars(home), name, refusing(DEFAULT)) for home, name in DEFAULTS]
     with replaced([*((vars(home), name, seeds) for home, name in SEEDS), *defaults]):
         yield
@@ -89,9 +89,8 @@ def unseeded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def unasked(model: torch.nn.Module) -> Iterator[None]:
-    """Refuses random numbers of Python or numpy, the clock and the system's entropy where the source of `model` asks for them: the graph would keep
-    the values that the export received. Requests that libraries make themselves are allowed, unless they draw from a generator that a call also draws
-    from."""
+    """Raises an error if the source of `model` requests random numbers of Python or numpy, the time or the system's entropy, because the graph would
+    keep the values that the export received. Requests by libraries are allowed, unless they draw from Python's or numpy's global generator."""
     files, asked = {frame_file(model), PART_FILE}, list[str]()
 
     def refusing(function: Any, why: str) -> Any:
@@ -122,13 +121,13 @@ def unasked(model: torch.nn.Module) -> Iterator[None]:
 
 
 def states() -> str:
-    """Returns the states of the generators of Python and, if it is imported, of numpy."""
+    """Returns the states of Python's generator and, if numpy is imported, of numpy's."""
     numpy = sys.modules.get("numpy")
     return repr((random.getstate(), [part.tolist() if hasattr(part, "tolist") else part for part in numpy.random.get_state()] if numpy else ()))
 
 
 def _asking() -> Iterator[tuple[Any, str, str]]:
-    """Yields the functions whose results differ from call to call, each with its module and the reason for which it is refused."""
+    """Yields the functions whose results differ from call to call, each with its module and the reason why it is refused."""
     for name, value in list(vars(random).items()):
         if getattr(value, "__self__", None) is random._inst:
             yield random, name, RANDOM
@@ -150,14 +149,14 @@ def _asking() -> Iterator[tuple[Any, str, str]]:
 
 
 def _clocks(kind: type, refusing: Callable[[Any, str], Any]) -> type:
-    """Returns a date class that refuses to return the current time."""
+    """Returns a version of a date class that raises an error when the current time is requested."""
     names = [name for name in ("now", "utcnow", "today") if hasattr(kind, name)]
     return type(kind.__name__, (kind,), {name: staticmethod(refusing(getattr(kind, name), CLOCK)) for name in names})
 
 
 @contextlib.contextmanager
 def replaced(swaps: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Replaces values in tables, given as table, key and new value, and restores the old ones at the end."""
+    """Replaces values in tables, given as (table, key, new value), and restores the old ones on exit."""
     before = [table[key] for table, key, _ in swaps]
     for table, key, value in swaps:
         table[key] = value
@@ -170,9 +169,10 @@ def replaced(swaps: list[tuple[Any, str, Any]]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def none_caught(model: torch.nn.Module) -> Iterator[None]:
-    """Raises `Caught` if the source of `model` catches an exporter's error (a value is not yet known): a real call would take the other branch."""
+    """Raises `Caught` if the source of `model` catches an error of the exporter, such as that a value is unknown. A real call would take the other
+    branch."""
     if not any(code.co_exceptiontable for code in codes(model)):
-        yield  # tracing takes a second or two
+        yield  # nothing can be caught, and tracing would take a second or two
         return
     files, caught = {frame_file(model), PART_FILE}, []
 
@@ -206,5 +206,5 @@ def codes(model: torch.nn.Module) -> Iterator[CodeType]:
 
 
 def catches(model: torch.nn.Module) -> bool:
-    """Returns whether a function in the source of a model has a `try` that catches errors of some type."""
+    """Returns whether a function in the source of a model has a `try` that catches specific types of errors."""
     return any(instruction.opname == "CHECK_EXC_MATCH" for code in codes(model) for instruction in dis.get_instructions(code))

@@ -15,8 +15,8 @@ from verifier.task import TensorSpec
 
 @dataclass
 class Written:
-    """The operators that are written out. `known`: the node that computes each value of the graph so far, None for an input; `spec`: the spec of a
-    value; `taken`: the graph's names."""
+    """The operators that are written out. `known` returns the node that computes a value of the graph so far, or None for an input; `spec` returns
+    the spec of a value; `taken` holds the graph's names."""
 
     known: Callable[[str], Node | None]
     spec: Callable[[str], TensorSpec]
