@@ -116,7 +116,7 @@ class Tail(Pointwise):
 
 @dataclass
 class Prologue(Pointwise):
-    """Operators before an input. `result` is the operation that yields an element of the input."""
+    """Operators that compute an input. `result` is the operation that yields an element of the input."""
 
     result: str
 

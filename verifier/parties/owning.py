@@ -111,7 +111,7 @@ def share(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _overlapping(one: Footprint) -> bool:
-    """With dimensions ordered by stride, each stride must step over everything that the earlier dimensions cover."""
+    """Checks whether, with dimensions ordered by stride, some stride fails to step over everything that the earlier dimensions cover."""
     reach = 0
     for step, size in sorted((step, size) for size, step in zip(one.shape, one.steps, strict=True) if size > 1):
         if step <= reach:

@@ -104,7 +104,8 @@ class StateOutside(ValueError):
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """Disables `torch.compile` in the source. If it were called while a dispatch mode is active, it would not compile, in later calls either."""
+    """Disables `torch.compile` in the source. If a compiled function were called while a dispatch mode is active, PyTorch would compile it neither
+    then nor in later calls."""
     with torch.compiler.set_stance("force_eager"):
         yield
 

@@ -22,7 +22,7 @@ class Unlike(ValueError):
 
 
 class Refused(ValueError):
-    """Raised when a loop is found to be unsuitable only in the whole graph. `place` is the loop's file and line."""
+    """Raised when only the whole graph shows that a loop is unsuitable. `place` is the loop's file and line."""
 
     def __init__(self, message: str, place: tuple[str, int]):
         super().__init__(message)

@@ -1,8 +1,8 @@
 """Answers the queries of a loop over experts about a mask of rows (where it is true, and whether it is true anywhere) during an export, without
 reading values.
 
-As a result, a pass has a fixed number of rows, regardless of the routing: one for each position of the mask, at which a row could be routed to some
-expert.
+As a result, a pass has a fixed number of rows, regardless of the routing: one for each position of the mask, since a row could be routed to the
+expert there.
 """
 
 # sandboxed: answers for tensors of the models that tasks define
