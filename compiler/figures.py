@@ -16,7 +16,7 @@ ANNOUNCED = (  # (our field, the verifier's name for it); if a field occurs twic
 
 
 class DeviceFigures(BaseModel):
-    """Figures of a device. These are not data-sheet values but the rates that a plain stream or a matrix product achieves."""
+    """Figures of a device. The rates are those that a plain stream or a matrix product achieves, not data-sheet values."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,7 +24,7 @@ class DeviceFigures(BaseModel):
     name: str
     bandwidth_gbs: float  # memory bandwidth for reads and writes combined
     fp32_gflops: float
-    tf32_gflops: float = 0.0  # products on tensor cores; 0 means the fp32 rate
+    tf32_gflops: float = 0.0  # tensor-core products; 0 means the fp32 rate
     half_gflops: float = 0.0  # the same for bf16 or fp16 operands; 0 means the TF32 rate
     units: int  # CPU threads, or streaming multiprocessors
     cache_bytes: int  # the largest cache that all units share
@@ -49,7 +49,7 @@ class DeviceFigures(BaseModel):
 
     @classmethod
     def of(cls, environment: Any, device: str = "cpu") -> DeviceFigures:
-        """Builds the figures from a report's environment (the model or its dict) or from the doctor's JSON. Missing values are replaced by the
+        """Builds the figures from a report's environment (the model or its dict) or from the doctor's JSON. Missing values fall back to the
         defaults."""
         data = environment if isinstance(environment, dict) else environment.model_dump() if environment is not None else {}
         device = str(data.get("device") or device)
@@ -77,8 +77,8 @@ class DeviceFigures(BaseModel):
         return flops / self.product_gflops(precision) / 1e6
 
     def gflops(self, arithmetic: Arithmetic) -> float:
-        """Returns the peak rate of an arithmetic in operations of the task. For example, an fp32 product that consists of three TF32 products runs at
-        a third of the TF32 rate."""
+        """Returns the peak rate of a kind of arithmetic, counting the task's operations. For example, an fp32 product that takes three TF32 products
+        runs at a third of the TF32 rate."""
         rate = {"fp32": self.fp32_gflops, "3xtf32": self.tf32_gflops / 3, "tf32": self.tf32_gflops, "half": self.half_gflops}[arithmetic]
         return max(rate, self.fp32_gflops)
 
@@ -95,8 +95,7 @@ def own_arithmetic(precision: str) -> Arithmetic:
 
 
 def _capability(said: Any) -> tuple[int, int] | None:
-    """Parses "9.0" into (9, 0). It never falls back to the default capability, because that could select methods for a newer GPU than the one in
-    use."""
+    """Parses "9.0" into (9, 0). It never falls back to a default capability, which could select methods for a newer GPU than the one in use."""
     match = re.fullmatch(r"(\d+)\.(\d+)", str(said or ""))
     return (int(match[1]), int(match[2])) if match else None
 

@@ -1,4 +1,4 @@
-"""The choices behind a printed program, and single changes to them."""
+"""The choices that determine a printed program, and single changes to them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ SAFE = (
     "own-pool", "own-depthwise", "split-product", "own-scan", "own-matvec", "own-order", "atomic-sums", "persistent-recurrence",
     "stream-through-softmax", "half-product", "grouped-product",
 )  # fmt: skip
-# Strategies with a gain that depends on the device and the shapes. Moves try them one at a time.
+# Strategies whose gain depends on the device and the shapes. Moves try them one at a time.
 TRIED = ("parallel-split", "non-temporal-stores", "cuda-graph", "overlap-streams", "leave-to-library", "channels-last")
 
 
 class Options(BaseModel):
-    """The compiler's choices: strategies, and integer knobs. `strategies` apply to the whole program. An entry of `groups` adds a strategy for one
+    """The compiler's choices: strategies and integer knobs. `strategies` apply to the whole program. An entry of `groups` adds a strategy for one
     group or, with a leading "-", removes it."""
 
     strategies: list[str] = list(SAFE)
@@ -49,11 +49,11 @@ class Options(BaseModel):
 
 
 class Move(BaseModel):
-    """A single change that is based on a measurement."""
+    """A single change based on a measurement."""
 
     strategy: str  # a name from the strategy catalogue
     group: str = ""  # "" for the whole program
     options: Options
-    expectation: str  # the change that is expected, with a figure if there is one
+    expectation: str  # the expected change, with a figure if there is one
     expected_speedup: float = 1.0  # relative to the previous program
     why: str  # the evidence for this move
