@@ -66,7 +66,7 @@ def _mode(node: Node) -> object:
 
 
 def _floating(network: Graph, name: str) -> bool:
-    """Returns whether the node has a floating-point result; a node without a recorded output counts as one."""
+    """Returns whether the node has a floating-point result; a node without a recorded output counts as having one."""
     outputs = network.nodes[name].outputs
     return not outputs or any(spec.dtype in FLOATS | {"float64"} for spec in outputs)
 

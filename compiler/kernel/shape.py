@@ -27,7 +27,7 @@ class Shape:
     lanes: int = 8  # number of rows whose running sums advance together (scan)
     threads: int = 256  # GPU: threads per block
     warp_rows: bool = False  # GPU: one row per warp
-    vector: int = 8  # GPU: maximum number of elements per load if contiguous and aligned (4 floats or 8 16-bit elements)
+    vector: int = 8  # GPU: maximum number of elements per load if contiguous and aligned (4 floats or 8 elements of 16 bits)
     work: int = 1  # GPU, elements: loads in flight per thread
     unroll: int = 0  # GPU: unroll factor of the loop over a row; 0 means the compiler's choice
     chunks: int = 32  # GPU, split and columns: blocks per row

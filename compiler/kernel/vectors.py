@@ -21,7 +21,7 @@ def vector_access(kernel: Kernel, access: Access, width: int) -> bool:
 
 
 def gathered_vector(kernel: Kernel, access: Access, width: int) -> bool:
-    """Does the same for elements at a computed position, which must be identical for all neighbours."""
+    """Performs the same check for elements at a computed position, which must be identical for all neighbours."""
     last, argument = kernel.inner[-1], kernel.arguments[access.argument]
     steps = [access.index_stride, access.offset, argument.shift, *(stride for axis, stride in enumerate(access.strides) if axis != last)]
     along = access.strides[last] == 1 and not _varies(kernel, access.index, last)

@@ -1,4 +1,5 @@
-"""Tensors derived from weights for kernels. They are computed in the first forward and recomputed after weights are loaded or moved."""
+"""Tensors that kernels need and that are derived from weights. They are computed in the first forward and recomputed after weights are loaded or
+moved."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from compiler.planning.plan import CompilerPlan, Group, word, work_of
 
 
 class Shares:
-    """`refused` maps groups that are wholly or partly left to the library to the reason."""
+    """`refused` holds the reason for each group that is wholly or partly left to the library."""
 
     def __init__(self, plan: CompilerPlan, network: Network, options: Options):
         self.plan, self.network, self.options = plan, network, options

@@ -151,7 +151,7 @@ def _ways(place: Place, source: str) -> Iterator[Callable[[Values, int], Values 
 
 def other_values(value: bool | int | float | str | Member, source: str = "") -> list[Any]:
     """Returns values that the task may accept instead. An integer may be a dimension, a size or an index. In most tasks, the next integer towards
-    zero is valid for each of these, and half or twice an integer is valid for divisors."""
+    zero is valid in each of these roles, and half or twice the integer divides whatever the integer divides."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):

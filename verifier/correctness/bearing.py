@@ -1,7 +1,7 @@
 """Determines how widely each input of a task can vary on its own.
 
-Some inputs have a domain, such as a probability or the argument of a logarithm. If all inputs were restricted to the narrowest domain, then next to a
-probability a mask of ones or a gain that is never negative would not vary, and a program would not have to read it.
+Some inputs have a domain, such as a probability or the argument of a logarithm. If all inputs were restricted to the narrowest domain, an input next
+to a probability, such as a mask of ones or a gain that is never negative, would not vary, and a program would not have to read it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession
 
 PROBE = DISTRIBUTIONS[0]
-PART = 4  # at most one part in this many of the trials' time is spent
+PART = 4  # divisor: at most a quarter of the trials' time is spent on this
 
 
 def borne_alone(reference: ReferenceSession, expectations: Expectations, seed: int) -> tuple[list[Domain | None], bool]:

@@ -31,7 +31,7 @@ MOST_DECIDED = 2 * FLIPPED  # like `FLIPPED`, but for eager's elements; it is hi
 class Allowance:
     limit: float
     tolerated: float  # share of elements that may have larger errors
-    noise: bool  # no digit is meaningful
+    noise: bool  # whether no digit is meaningful
 
 
 def allowance(own: torch.Tensor, exact: torch.Tensor, drawn: list[float], share: float, precision: Precision, decided: bool) -> Allowance | None:

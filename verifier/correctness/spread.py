@@ -1,9 +1,9 @@
 """The distribution of errors over a tensor: quantiles over elements and over rows, in addition to the largest error.
 
 A single bound for the largest error must be as wide as the worst row requires. If a divisor nearly cancels in that row, PyTorch itself is far off,
-and all other rows could be computed in 16 bits. Therefore, errors are also measured relative to the row of each element. Their quantiles and each
-row's error are compared with those of PyTorch and plain arithmetic at the same positions. For large tensors, a different sample of rows is checked
-each time.
+and all other rows could be computed in 16 bits undetected. Therefore, errors are also measured relative to the row of each element. Their quantiles
+and each row's error are compared with those of PyTorch and plain arithmetic at the same positions. For large tensors, a different sample of rows is
+checked each time.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ LEAST_TRIALS = 8  # these steps run regardless of how slow they are
 AGAIN_SECONDS = 1.0  # time limit for calls that only test whether earlier outputs are overwritten
 RANDOM_NUMBERS = "the task draws random numbers: a program has to take torch's, from the same calls of its generator"
 SEEDS = 3  # number of constructions if weights cannot be loaded
-PATIENCE = 10  # factor on the trials' own time limit that gives the limit for all of the program's calls together
+PATIENCE = 10  # time limit for all of the program's calls together, as a multiple of the trials' own limit
 CONSTRUCTIONS = (1, 3)  # range of the number of constructions before the trial that constructs again
 LEAST_PATIENCE = 20.0  # minimum in seconds
 
@@ -309,9 +309,8 @@ class Trials:
         return bool(self.reference.mutated or self.reference.remembers)
 
     def _overwritten(self) -> str:
-        """Describes how outputs of earlier calls have changed. Returns an empty string if they have not. If necessary, further calls are made only
-        for this check, until as many have taken place as have their outputs held. They also change the state, but the object is not used
-        afterwards."""
+        """Describes how outputs of earlier calls have changed. Returns an empty string if they have not. If necessary, first makes further calls
+        until more than `HELD_CALLS` have been made on the object. They also change the state, but the object is not used afterwards."""
         caller, first = self.subject.caller if self.subject is not None else None, self.expectations.first
         if caller is None or not self.examiner.calls or not caller.party.alive:
             return ""

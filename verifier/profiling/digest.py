@@ -37,7 +37,7 @@ class Digest:
 
     @property
     def own_share(self) -> float | None:
-        """Returns the program's own kernels' share of the time of all kernels; null if none ran."""
+        """Returns the share of the program's own kernels in the time of all kernels; null if none ran."""
         total = sum(kernel.total_us for kernel in self.kernels)
         return sum(kernel.total_us for kernel in self.kernels if kernel.own) / total if total > 0 else None
 

@@ -30,7 +30,7 @@ FINISH = 180.0  # seconds for a tool to write its report and exit
 
 @dataclass
 class Ran:
-    """A tool's run around a party. `failure` explains why the party did not answer, if it did not."""
+    """A tool's run around a party. If the party did not answer, `failure` explains why."""
 
     folder: Path
     status: int | None  # null: it did not finish in time

@@ -1,7 +1,7 @@
 """The columnar timeline format that the page draws, for data from Nsight Systems, CUPTI or torch.profiler on the CPU.
 
-File: magic ``STWTL1\\n``, then a little-endian u32 with the length of a UTF-8 JSON header, the header, padding to 8 bytes, then the columns in
-the order that the header lists them, each padded to 8 bytes. Times are nanoseconds from the origin; rows are sorted by (row, start).
+File: magic ``STWTL1\\n``, then a little-endian u32 with the length of a UTF-8 JSON header, the header, padding to 8 bytes, then the columns in header
+order, each padded to 8 bytes. Times are nanoseconds from the origin; rows are sorted by (row, start).
 
 Header: ``{"version": 1, "tool", "device", "span_ns", "events", "columns": [{"name", "dtype", "offset", "length"}], "rows": [{"name",
 "kind", "group"}], "names": [...], "kinds": [...], "details": {...}, "warnings": [...], "truncated": {"kept", "of"} or null, "own": [...] or

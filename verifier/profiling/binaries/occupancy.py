@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WARP = 32
-REGISTERS = 65536  # maximum blocks per multiprocessor and maximum threads per block, since sm_50
+REGISTERS = 65536  # maximum per multiprocessor and per block, since sm_50
 _REGISTER_UNIT = 256  # registers are allocated to a warp in multiples of this number
 _REGISTER_STEP = 8  # per thread
 _WARP_STEP = 4  # warps are allocated in groups of four, one per scheduler

@@ -19,9 +19,9 @@ class CallTime(BaseModel):
     """The parts of one call in microseconds; null for a part without a timeline."""
 
     call_us: float
-    device_us: float  # time in which anything ran on the device
+    device_us: float  # time during which anything ran on the device
     kernel_us: float  # sum over kernels and copies; exceeds `device_us` if they overlap
-    host_us: float  # time in which the device was idle
+    host_us: float  # time during which the device was idle
     before_us: float | None = None  # part of the idle time before the first work on the device
     before_calls: float | None = None  # share of `before_us` in CUDA calls before the first launch: allocations, copies, attributes
     before_launch: float | None = None  # share of `before_us` from the first launch to the device's start
@@ -37,7 +37,7 @@ class CallTime(BaseModel):
         return self.host_us / self.call_us if self.call_us else 0.0
 
     def says(self) -> str:
-        """Describes the parts in one or two sentences, for people and models."""
+        """Describes the parts in one or two sentences for humans and models."""
         said = f"Of a call of {us(self.call_us)} the device works {us(self.device_us)} and has nothing to do for {us(self.host_us)}"
         said += f" ({100 * self.host_share:.0f} %)"
         known = [

@@ -27,20 +27,20 @@ LOOKED_AT = 0.1  # share of the device's time below which kernels are ignored
 WELL_USED = 0.6
 STREAMING = 0.75  # share of the bandwidth at which a kernel streams well
 STRIDED_SECTORS, STRIDED_BYTES = 8.0, 16.0  # sectors per request, used bytes per sector
-MEMORY_WAITS = 0.4  # share of a warp's time in which it waits for memory
+MEMORY_WAITS = 0.4  # share of a warp's time spent waiting for memory
 CONFLICTS, CONFLICT_TIME = 0.3, 0.15  # share of wavefronts, share of the kernel's cycles
 LOCAL_SHARE = 0.2  # share of a kernel's sectors in the L1 cache
-LOAD_SHARE, REUSE = 0.12, 8.0  # loads among instructions; requested bytes over distinct bytes
+LOAD_SHARE, REUSE = 0.12, 8.0  # share of loads among instructions; ratio of requested to distinct bytes
 NARROW = 2.0  # bytes per thread and load
 DENSE = 24.0  # used bytes per sector if lanes read neighbouring elements; a broadcast uses 4
 ISSUING = 0.5  # share of issue slots above which instructions, not loads, are the bottleneck
 LOW_OCCUPANCY, VERY_LOW_OCCUPANCY = 0.5, 0.3
 TENSOR_TILES = 0.05  # share of the tensor pipe's peak above which a kernel computes products, which take few warps with many registers by design
-IMBALANCE = 0.7  # mean over maximum of the active cycles per multiprocessor
+IMBALANCE = 0.7  # ratio of mean to maximum active cycles per multiprocessor
 BARRIER = 0.25  # share of a warp's time; block-wide sums in streaming kernels stay below 0.2
-ATOMICS = 0.2  # atomic requests over load requests
+ATOMICS = 0.2  # ratio of atomic requests to load requests
 DIVERGENT, SERIAL = 22.0, 18.0  # active threads of 32
-FINISHED_EARLY = 0.6  # achieved over theoretical occupancy at which most warps of a block have finished
+FINISHED_EARLY = 0.6  # ratio of achieved to theoretical occupancy at which most warps of a block have finished
 EXCESS_TRAFFIC = 1.4  # factor on the bytes that must be moved
 BUSY_MEMORY = 0.35
 RECURRENT_STEPS = 16  # minimum number of dependent steps that indicates a recurrence rather than a deep model
@@ -123,7 +123,7 @@ class View:
 
     @property
     def balance(self) -> float:
-        """Mean over maximum of the active cycles per multiprocessor."""
+        """Ratio of mean to maximum active cycles per multiprocessor."""
         longest = self.get(counters.SM_CYCLES["max"])
         return self.get(counters.SM_CYCLES["avg"]) / longest if longest else 1.0
 

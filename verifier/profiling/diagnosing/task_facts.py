@@ -123,7 +123,8 @@ def _dependent_steps(graph: Graph) -> int:
 
 
 def _steps_of_layer(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """`args` of `aten.lstm.input` and its like end in (has biases, layers, dropout, train, bidirectional, batch first)."""
+    """Returns the number of dependent steps of a recurrent layer. The `args` of `aten.lstm.input` and similar operators end in (has biases, layers,
+    dropout, train, bidirectional, batch first)."""
     shape = shapes.get(inputs_of(node)[0]) if inputs_of(node) else None
     if not node.op.endswith(".input") or len(node.args) < 6 or shape is None or len(shape) not in (2, 3):
         return 0

@@ -1,4 +1,4 @@
-"""Finds Nsight Compute on this host and describes how to run it around a confined party.
+"""Finds Nsight Compute on this host and describes how to wrap it around a confined party.
 
 If the command is installed in an unusual location, `STITCH_NCU` names it. Only launches of the requested kernels between cudaProfilerStart and Stop
 are replayed, so a profile takes only seconds.

@@ -1,4 +1,4 @@
-"""Finds Nsight Systems on this host and describes how to run it around a confined party.
+"""Finds Nsight Systems on this host and describes how to wrap it around a confined party.
 
 It ships separately, with CUDA, or inside Nsight Compute; in the last case, its importer also needs libdw. If it is installed in an unusual location,
 `STITCH_NSYS` names the command and `STITCH_NSYS_LIBRARIES` names a folder with its libraries.
@@ -34,7 +34,7 @@ _WRAPPED_LIBRARIES = re.compile(r"LD_LIBRARY_PATH=\"?(?P<folder>/[^\s:$\"]+)")
 
 @dataclass(frozen=True)
 class Nsys:
-    """Nsight Systems on this host. `libraries` is a folder for LD_LIBRARY_PATH, or ""; `problem` explains why it cannot make reports, or is ""."""
+    """Nsight Systems on this host. `libraries` is a folder for LD_LIBRARY_PATH, or ""; `problem` explains why it cannot produce reports, or is ""."""
 
     command: str
     root: str  # the folder that must be visible for it to run
