@@ -24,7 +24,7 @@ class DeviceFigures(BaseModel):
     name: str
     bandwidth_gbs: float  # memory bandwidth for reads and writes combined
     fp32_gflops: float
-    tf32_gflops: float = 0.0  # products on tensor cores; 0 means the fp32 rate
+    tf32_gflops: float = 0.0  # tensor-core products; 0 means the fp32 rate
     half_gflops: float = 0.0  # the same for bf16 or fp16 operands; 0 means the TF32 rate
     units: int  # CPU threads, or streaming multiprocessors
     cache_bytes: int  # the largest cache that all units share
@@ -49,7 +49,7 @@ class DeviceFigures(BaseModel):
 
     @classmethod
     def of(cls, environment: Any, device: str = "cpu") -> DeviceFigures:
-        """Builds the figures from a report's environment (the model or its dict) or from the doctor's JSON. Missing values are replaced by the
+        """Builds the figures from a report's environment (the model or its dict) or from the doctor's JSON. Missing values fall back to the
         defaults."""
         data = environment if isinstance(environment, dict) else environment.model_dump() if environment is not None else {}
         device = str(data.get("device") or device)
@@ -95,8 +95,7 @@ def own_arithmetic(precision: str) -> Arithmetic:
 
 
 def _capability(said: Any) -> tuple[int, int] | None:
-    """Parses "9.0" into (9, 0). It never falls back to the default capability, because that could select methods for a newer GPU than the one in
-    use."""
+    """Parses "9.0" into (9, 0). It never falls back to a default capability, which could select methods for a newer GPU than the one in use."""
     match = re.fullmatch(r"(\d+)\.(\d+)", str(said or ""))
     return (int(match[1]), int(match[2])) if match else None
 

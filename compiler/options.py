@@ -1,4 +1,4 @@
-"""The choices behind a printed program, and single changes to them."""
+"""The choices that determine a printed program, and single changes to them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Options(BaseModel):
 
 
 class Move(BaseModel):
-    """A single change that is based on a measurement."""
+    """A single change based on a measurement."""
 
     strategy: str  # a name from the strategy catalogue
     group: str = ""  # "" for the whole program

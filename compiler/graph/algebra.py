@@ -1,8 +1,7 @@
-"""Algebraic identities that eliminate whole operators. They are exact over the reals for every input, and the plan mentions each identity that it
-uses.
+"""Algebraic identities that eliminate whole operators. They are exact over the reals for every input, and the plan lists each identity that it uses.
 
 - The sum (mean) over the columns of a product is a product with the sum (mean) of the columns: sum(x @ w + b) = x @ sum(w) + sum(b). The identity
-  also holds if the product is multiplied or divided by numbers before the sum, or if vectors over the columns are added or subtracted.
+  still holds if the product is multiplied or divided by scalars before the sum, or if vectors over the columns are added or subtracted.
 - A sum, mean, maximum, minimum or log-sum-exp over axes of size 1 is the element itself.
 """
 
@@ -65,7 +64,7 @@ def of_one(node: Node, specs: Specs) -> Node | None:
 
 
 def columns_of_product(node: Node, by_name: dict[str, Node], readers: dict[str, int], results: set[str], specs: Specs) -> list[Node] | None:
-    """Returns [product, scalings ...] if `node` sums their result over the last axis and no other node reads the intermediate values."""
+    """Returns [product, scalings, ...] if `node` sums their result over the last axis and no other node reads the intermediate values."""
     if node.op not in OF_COLUMNS or node.kwargs.get("dtype") or node.outputs[0].dtype != "float32":
         return None
     chain: list[Node] = []

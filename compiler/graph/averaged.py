@@ -1,10 +1,10 @@
 """Averages of convolutions: algebraic identities that eliminate most of a convolution's work and are exact over the reals for every input.
 
 - Mean over whole axes of the result: along such an axis, each tap of the window covers one range of the image, so the mean follows from the sums over
-  these ranges, multiplied by the taps. The sum over all positions serves all taps. For taps that do not cover the border, the border's sum is
+  these ranges, multiplied by the taps. All taps share the sum over all positions. For taps that do not cover the border, the border's sum is
   subtracted.
-- Means over windows of the result (average pooling without padding): each mean is a mean of shifted windows over the image, which is a convolution
-  with a larger window and the stride of the pooling.
+- Means over windows of the result (average pooling without padding): each mean averages shifted windows over the image, which is a convolution with a
+  larger window and the stride of the pooling.
 
 Both also apply to transposed convolutions. Sums of weights are computed once, in double precision, like other packed weights. For 16-bit types, only
 the second identity is used, and only without scalings, because rounding the taps of the larger window costs as much accuracy as rounding the
@@ -29,7 +29,7 @@ CONVOLUTIONS = {f"aten.conv{rank}d.default": (False, rank) for rank in (1, 2, 3)
 CONVOLUTIONS |= {f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}": (True, rank) for rank in (1, 2, 3)}
 POOLS = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
 OF_WEIGHTS = "stitch.of_weights"  # a tensor computed once: args are the weights, kwargs["code"] is Python over {0}, {1}, ... and `device`
-MOST_BLOCKS = 9  # limit for the sums over parts of an image; with more, splitting the convolution does not pay off
+MOST_BLOCKS = 9  # maximum number of sums over parts of an image; with more, splitting the convolution does not pay off
 BORDER = 8  # a subtracted part is at most 1/8 of the axis; a larger one would cause too much cancellation
 
 Range = tuple[int, int]
@@ -91,7 +91,7 @@ def averages(nodes: list[Node], results: set[str], specs: Specs, weights: set[st
 
 
 def steps_from(node: Node, by_name: dict[str, Node], readers: dict[str, int], results: set[str], specs: Specs) -> list[Node] | None:
-    """Returns [convolution, scalings ...] if `node` averages their result and no other node reads the intermediate values."""
+    """Returns [convolution, scalings, ...] if `node` averages their result and no other node reads the intermediate values."""
     dtype = node.outputs[0].dtype
     if node.kwargs.get("dtype") or (dtype != "float32" and (dtype not in HALVES or node.op not in POOLS)):
         return None
@@ -110,7 +110,7 @@ def steps_from(node: Node, by_name: dict[str, Node], readers: dict[str, int], re
 
 
 def by_one_element(node: Node, specs: Specs) -> bool:
-    """Returns whether the node multiplies or divides by a tensor of one element."""
+    """Returns whether the node multiplies or divides by a one-element tensor."""
     if node.op not in ("aten.mul.Tensor", "aten.div.Tensor") or not isinstance(node.args[1], dict) or "ref" not in node.args[1]:
         return False
     spec = specs[node.args[1]["ref"]]
@@ -206,8 +206,8 @@ def _weights(found: Convolution, channels: int, kernel: tuple[int, ...]) -> tupl
 
 
 def blocks(axis: Window, transposed: bool) -> dict[Range, list[int]] | None:
-    """Returns the taps for each range of the image that must be summed. The whole axis is listed with all taps, and each range that some taps do not
-    cover is listed with these taps."""
+    """Returns the taps for each range of the image that must be summed. The whole axis maps to all taps, and each range that some taps do not cover
+    maps to those taps."""
     whole = (0, axis.size)
     found: dict[Range, list[int]] = {whole: list(range(axis.kernel))}
     if not transposed and axis.stride != 1:
@@ -301,8 +301,7 @@ def windows(node: Node, found: Convolution, steps: list[Node], specs: Specs) -> 
 
 
 def merge(axis: Window, kernel: int, stride: int, out: int, transposed: bool) -> tuple[Window, list[list[float]]] | None:
-    """Along one axis, merges a convolution and the window means of its result into one convolution, in which the taps are `matrix` times the original
-    taps."""
+    """Merges a convolution and the window means of its result along one axis into one convolution whose taps are `matrix` times the original taps."""
     if transposed:  # output o reads input i through tap k if and only if o + padding = i * stride + k * dilation
         if stride % axis.stride:
             return None

@@ -1,8 +1,8 @@
 """Selects values to store in channels-last layout (N, H, W, C), which tensor-core convolutions read and write.
 
 With the default layout, cuDNN transposes the images before and after every 16-bit convolution. If the convolutions and the operators between them use
-channels-last, only the inputs are transposed. Values that are read through views impossible in this layout (such as a flattened image) keep the
-default layout.
+channels-last, only the inputs are transposed. Values read through views that this layout cannot express (such as a flattened image) keep the default
+layout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def layout(name: str, shape: tuple[int, ...]) -> Layout:
 
 
 def values(network: Graph) -> set[str]:
-    """Returns the results of convolutions, and of operators that read such results and also produce images with several channels."""
+    """Returns the results of convolutions and of operators that read such results and also produce multi-channel images."""
     chosen: set[str] = set()
     for node in network.nodes.values():
         shape = tuple(node.outputs[0].shape) if node.outputs else ()

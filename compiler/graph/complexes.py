@@ -1,5 +1,5 @@
-"""Represents complex numbers as pairs of real tensors that kernels can compute with. Examples are `view_as_complex(x) * turned` or a filter between
-two Fourier transforms.
+"""Represents complex numbers as pairs of real tensors, which kernels can process. Typical cases are `view_as_complex(x) * turned` and a filter
+between two Fourier transforms.
 
 Library operators (transforms, products) still use complex tensors. A complex value is *whole* if it is an input or the result of a library operator
 or a view; its *parts* are then views of its pairs of reals. Values that are computed element by element have only parts. If a library operator reads
@@ -24,7 +24,7 @@ MOVES = frozenset(
         "select_scatter.default", "clone.default", "contiguous.default", "sum.dim_IntList", "mean.dim", "neg.default",
     ))]
 )  # fmt: skip
-Part = Any  # one part of an operand, which is a reference or a number
+Part = Any  # one part of an operand: a reference or a number
 
 
 def as_reals(nodes: list[Node], specs: dict[str, TensorSpec], results: set[str]) -> list[Node]:
@@ -184,7 +184,7 @@ class _Reals:
         self.put(name, "where.self", [put("none", "isnan.default", ratio, dtype="bool"), large, length], shape)
 
     def binary(self, name: str, op: str, left: Part, right: Part, shape: tuple[int, ...]) -> str:
-        """Applies a binary operator to two parts. A number must be the second operand; in a sum or product it may also be the first."""
+        """Applies a binary operator to two parts. A scalar must be the second operand; in a sum or product it may also be the first."""
         if not isinstance(left, dict):
             left, right = right, left
         return self.put(name, f"{op}.{'Tensor' if isinstance(right, dict) else 'Scalar'}", [left, right], shape)

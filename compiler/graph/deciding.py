@@ -19,7 +19,7 @@ COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "isclose", "heaviside", "sear
 FINITE = {"isnan", "isinf", "isfinite", "isposinf", "isneginf", "fmax", "fmin"}  # rounding to 16 bits makes large values infinite
 WHOLE = {"floor", "ceil", "round", "trunc", "sign", "sgn", "frac", "remainder", "fmod", "floor_divide"}
 ORDERS = {"argmax", "argmin", "sort", "argsort", "topk", "max", "min", "kthvalue", "median", "mode", "cummax", "cummin", "msort", "nonzero"}
-ANGLES = {"sin", "cos", "tan"}  # for large angles, rounding to 8 bits of mantissa changes the result completely
+ANGLES = {"sin", "cos", "tan"}  # for large angles, rounding to an 8-bit mantissa changes the result completely
 LOGICAL = {"logical_and", "logical_or", "logical_xor", "logical_not", "any", "all", "where"}
 CASTS = {"_to_copy", "to"}
 PRODUCTS = {
@@ -50,7 +50,7 @@ def deciding(network: Graph) -> frozenset[str]:
 
 
 def _decided_by(network: Graph, node: Node) -> list[str]:
-    """Returns the values on which a decision of `node` depends."""
+    """Returns the values on which a decision made by `node` depends."""
     name, read = _name(node), list(refs([node.args, list(node.kwargs.values())]))
     if name in COMPARISONS | FINITE | WHOLE | ORDERS | ANGLES or (name == "div" and _mode(node) is not None):
         return read
@@ -66,7 +66,7 @@ def _mode(node: Node) -> object:
 
 
 def _floating(network: Graph, name: str) -> bool:
-    """Returns whether the node has a floating-point result; a node without a recorded output counts as one."""
+    """Returns whether the node has a floating-point result; a node without a recorded output counts as having one."""
     outputs = network.nodes[name].outputs
     return not outputs or any(spec.dtype in FLOATS | {"float64"} for spec in outputs)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Level = Literal["row", "full"]  # one value per row of the domain, or one per element
-HALVES = frozenset({"bfloat16", "float16"})  # for storage only; a kernel computes in float32 and rounds once, when it stores the result
-FLOAT8 = frozenset({"float8_e4m3fn", "float8_e5m2"})  # a kernel only reads them: each rounds by rules of its own beyond its range
+HALVES = frozenset({"bfloat16", "float16"})  # storage types only; a kernel computes in float32 and rounds once, when it stores the result
+FLOAT8 = frozenset({"float8_e4m3fn", "float8_e5m2"})  # kernels only read them, because each format rounds out-of-range values differently
 NARROW = HALVES | FLOAT8
 FLOATS = HALVES | {"float32"}
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,

@@ -1,4 +1,4 @@
-"""Re-rolls recurrences that a Python loop (or an export) has unrolled into single steps: they become one operator over all steps.
+"""Re-rolls recurrences that a Python loop (or an export) has unrolled into single steps into one operator over all steps.
 
     h = activation(linear(cat(x[t], h), weights))                     a cell written by hand
     h = activation(linear(h, weights) + linear(x, weights)[t])        nn.RNN as torch.export decomposes it
@@ -26,7 +26,7 @@ ACTIVATIONS = {"aten.tanh.default": "tanh", "aten.relu.default": "relu"}
 
 @dataclass
 class Step:
-    """One step: `state` = activation(...), which is computed from the state `before` and from position `index` of `source` along its first axis."""
+    """One step: `state` = activation(...), computed from the state `before` and from position `index` of `source` along its first axis."""
 
     state: str
     before: str
@@ -57,7 +57,7 @@ class Roller:
             made, states = self.recurrence(chain)
             needed = [position[name] for node in made for name in refs(node.args) if name in position]
             if max(needed, default=-1) >= position[chain[0].state]:
-                continue  # an input of later steps is only computed after the first step
+                continue  # an input of later steps is computed only after the first step
             before[chain[0].state] = made
             instead.update(states)
         nodes = [piece for node in self.nodes for piece in (*before.get(node.name, []), instead.get(node.name, node))]
@@ -94,12 +94,12 @@ class Roller:
         return None
 
     def single(self, name: str) -> str | None:
-        """Returns the only user of a value that forward does not return."""
+        """Returns the only user of a value, provided that forward does not return the value."""
         users = self.users.get(name, [])
         return users[0] if len(users) == 1 and name not in self.results else None
 
     def through(self, name: str) -> str:
-        """Returns the underlying value of views that only insert or remove axes of size 1."""
+        """Follows views that only insert or remove axes of size 1 to the underlying value."""
         node = self.by_name.get(name)
         while node is not None and node.op in ("aten.unsqueeze.default", "aten.squeeze.dims", "aten.squeeze.dim", "aten.alias.default"):
             name = node.args[0]["ref"]
@@ -195,7 +195,7 @@ def roll(nodes: list[Node], specs: dict[str, TensorSpec], results: set[str]) -> 
 
 
 def gathered(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
-    """Replaces the concatenation of all steps by the whole tensor, and products of all steps with the same weights by one product."""
+    """Replaces the concatenation of all steps with the whole tensor, and products of all steps with the same weights with one product."""
     by_name = {node.name: node for node in nodes}
     found: list[Node] = []
     for node in nodes:

@@ -1,5 +1,5 @@
-"""A captured graph that is prepared for compilation: users and view layouts are determined, dead nodes are removed, and losses over classes are split
-into per-row losses and their mean."""
+"""A captured graph prepared for compilation: users and view layouts are determined, dead nodes are removed, and losses over classes are split into
+per-row losses and their mean."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Network:
         nodes = widened(nodes, self._specs(nodes))
         self.nodes: dict[str, Node] = self._alive(nodes)
         drawing = [node.name for node in self.nodes.values() if _draws(node)]
-        self.drawn_before = dict(zip(drawing[1:], drawing, strict=False))  # operator that draws random numbers: the one that draws before it
+        self.drawn_before = dict(zip(drawing[1:], drawing, strict=False))  # operator that draws random numbers -> the one that draws before it
         self.drawn_after = {before: name for name, before in self.drawn_before.items()}
         self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}
         for node in self.nodes.values():
@@ -98,7 +98,7 @@ class Network:
         kept = []
         drawn = False
         for node in reversed(nodes):
-            if node.name in wanted or drawn and _draws(node):  # without this draw, the later ones would return other numbers
+            if node.name in wanted or drawn and _draws(node):  # removing this draw would change the numbers of the later ones
                 kept.append(node)
                 drawn |= _draws(node)
                 wanted.update(refs([node.args, list(node.kwargs.values())]))
@@ -206,7 +206,7 @@ def constant(node: Node) -> Node:
 
 
 def filled(nodes: list[Node], results: set[str]) -> list[Node]:
-    """Replaces views of filled tensors by smaller filled tensors, so that the whole tensor is not needed."""
+    """Replaces views of filled tensors with smaller filled tensors, so that the whole tensor is not needed."""
     made: dict[str, Node] = {}
     for node in nodes:
         maker = made.get(node.args[0]["ref"]) if node.op in VIEWS and isinstance(node.args[0], dict) and node.name not in results else None
@@ -222,7 +222,7 @@ SLICEABLE = frozenset(
 
 
 def push_slices(nodes: list[Node]) -> list[Node]:
-    """If a sum is read only in pieces, turns the pieces of the sum into sums of pieces, which can be fused into the kernels that read them."""
+    """Turns the pieces of a sum that is read only in pieces into sums of pieces, which can be fused into the kernels that read them."""
     users: dict[str, list[Node]] = {}
     for node in nodes:
         for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):

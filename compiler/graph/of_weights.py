@@ -25,8 +25,8 @@ LEAST = 512  # minimum number of elements; smaller values are computed where the
 
 
 def made_once(nodes: list[Node], specs: Specs, weights: Collection[str], results: Collection[str]) -> tuple[list[Node], list[str]]:
-    """Replaces operators on a single weight, and stacks of weights, by tensors that are computed once. Also returns notes for the plan. Values that
-    forward returns are excluded, because a caller may modify them."""
+    """Replaces operators on a single weight, and stacks of weights, with tensors that are computed once. Also returns notes for the plan. Excludes
+    values that forward returns, because a caller may modify them."""
     leaving = _leaving(nodes, results)
     code: dict[str, tuple[str, str]] = {}  # value -> (the weight, Python code in which {0} is the weight)
     found, used = [], False
@@ -54,7 +54,7 @@ def made_once(nodes: list[Node], specs: Specs, weights: Collection[str], results
 
 
 def _stacked(node: Node, weights: Collection[str]) -> list[str]:
-    """Returns the weights that a stack operator combines, or nothing if it also takes other values."""
+    """Returns the weights that a stack operator combines, or an empty list if it also takes other values."""
     if node.op != "aten.stack.default" or len(node.args) > 1 or node.kwargs:
         return []
     read = list(refs(node.args))
@@ -91,8 +91,8 @@ def _computed(node: Node, text: str, specs: Specs) -> str:
 
 
 def _turned(node: Node, code: dict[str, tuple[str, str]], specs: Specs) -> tuple[list[Node], Node]:
-    """Replaces permuted complex weights of a product by tensors that are stored in the permuted order. The library would otherwise permute them in
-    every call. Returns the new nodes and the changed product."""
+    """Replaces permuted complex weights of a product with tensors stored in the permuted order. Otherwise, the library would permute them in every
+    call. Returns the new nodes and the changed product."""
     made: list[Node] = []
     if node.op != "aten.matmul.default":
         return made, node
@@ -116,7 +116,7 @@ def _viewed(node: Node, text: str) -> str:
 
 
 def _leaving(nodes: list[Node], results: Collection[str]) -> set[str]:
-    """Returns the values that a caller receives, and the values that share memory with them."""
+    """Returns the values that a caller receives and all values that share memory with them."""
     found = set(results)
     for node in reversed(nodes):
         if node.name in found and node.op in VIEWS:

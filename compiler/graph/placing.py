@@ -81,7 +81,7 @@ def _of_axis(network: Graph, node: Node, name: str, whole: tuple[int, ...]) -> P
             return None
         pick = Pick(axis, index, (axis,))
     else:
-        if shape != of_terms:  # the operation would use only some of the terms
+        if shape != of_terms:  # the operation uses only some of the terms
             return None
         pick = Pick(axis, index, every)
     factor = plain(node.kwargs.get("alpha", 1))
@@ -96,8 +96,8 @@ def _number(network: Graph, name: str) -> float | None:
 
 
 def _of_tensors(network: Graph, node: Node, whole: tuple[int, ...]) -> Placing | None:
-    """Handles positions along neighbouring axes with indices that are broadcast against each other. Only sums are supported, since their order does
-    not matter."""
+    """Handles positions along neighbouring axes whose indices are broadcast against each other. Only sums are supported, since their order does not
+    matter."""
     given = node.args[1]
     axes = [axis for axis, one in enumerate(given) if one is not None]
     if len(node.args) < 4 or node.args[3] is not True or not axes or axes != list(range(axes[0], axes[-1] + 1)):
@@ -118,7 +118,7 @@ def _of_tensors(network: Graph, node: Node, whole: tuple[int, ...]) -> Placing |
 
 
 def widened(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
-    """Returns the nodes after replacing 16-bit sums at computed positions by fp32 sums."""
+    """Returns the nodes after replacing 16-bit sums at computed positions with fp32 sums."""
     makers = {node.name: node for node in nodes}
     result: list[Node] = []
     for node in nodes:

@@ -1,8 +1,7 @@
-"""Assignments to a region of a tensor that is sliced along several axes (`out[:, :, :m, :m] = y`), represented as one operator instead of one per
-axis.
+"""Represents assignments to a region of a tensor sliced along several axes (`out[:, :, :m, :m] = y`) as one operator instead of one per axis.
 
 The capture represents such an assignment as nested slice scatters, each of which reads and writes its whole tensor. As a single operator, the
-assignment is an elementwise choice between the new part and the previous contents, and a kernel can fuse several consecutive ones.
+assignment is an elementwise choice between the new part and the previous contents, and a kernel can fuse several consecutive assignments.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ def regions(nodes: list[Node], specs: dict[str, TensorSpec], results: Collection
 
 
 def _cut(node: Node, specs: dict[str, TensorSpec]) -> tuple[int, int, int] | None:
-    """Returns the axis, start and count of a scatter into a slice without steps."""
+    """Returns the axis, start and count of a scatter into a slice with step 1."""
     return _range(node, specs) if node.op == "aten.slice_scatter.default" else None
 
 
 def _range(node: Node, specs: dict[str, TensorSpec]) -> tuple[int, int, int] | None:
-    """Returns the axis, start and count of a slice or of a scatter into a slice, or None if the slice has steps."""
+    """Returns the axis, start and count of a slice or of a scatter into a slice, or None if the step of the slice is not 1."""
     args = [*(plain(one) for one in node.args[2 if "scatter" in node.op else 1 :]), None, None, None, None]
     axis, start, end, step = args[0] or 0, args[1], args[2], args[3] or 1
     shape = specs[node.args[0]["ref"]].shape

@@ -44,7 +44,7 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
 
 
 def _copied(node: Node, source: TensorSpec, viewed: bool) -> Node:
-    """Replaces a copy that overwrites a whole tensor, since its result does not depend on the old contents."""
+    """Replaces a copy that overwrites a whole tensor, because its result does not depend on the old contents."""
     whole = node.outputs[0]
     if source.dtype != whole.dtype:
         cast = _new(node, "aten._to_copy.default", node.args[1:2], whole)
@@ -79,7 +79,7 @@ BAGS = ("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default
 
 
 def bags(node: Node, starts: Node | None, specs: Specs) -> list[Node]:
-    """Rewrites embedding bags of equal size as table rows followed by a sum or mean per bag. Returns an empty list for any other bags."""
+    """Rewrites embedding bags of equal size as a table lookup followed by a sum or mean per bag. Returns an empty list for any other bags."""
     usual: list[Any] = [None, None, None, False, 0, False, None, False, -1]
     table, index, _, _, mode, _, weights, last, padding = [*node.args, *usual[len(node.args) :]]
     if starts is None or starts.op != "aten.arange.start_step" or mode not in (0, 1) or weights is not None or last or padding != -1:
@@ -116,7 +116,7 @@ def einsum(node: Node, specs: Specs) -> list[Node]:
 
 
 def _whole_product(node: Node, specs: Specs, left: str, right: str, out: str) -> list[Node]:
-    """Rewrites a contraction over a single index as one matrix product of the unchanged operands. The index must be last in the first operand and
+    """Rewrites a contraction over a single index as one matrix product of the unchanged operands. The index must come last in the first operand and
     first in the rest of the second."""
     a, b = node.args[1]
     summed = left[-1]
@@ -135,7 +135,7 @@ def _whole_product(node: Node, specs: Specs, left: str, right: str, out: str) ->
 def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[Node]:
     """Contracts the first two operands, then the result with the third operand, and so on. Each step is a matrix product over the indices that are
     not needed later, or a multiplication if there are no such indices. A step with a vector is a multiplication followed by a sum. Returns an empty
-    list if an index of a single operand is summed, or if a product would need more than batched matrices."""
+    list if an index of a single operand is summed, or if a product would need more than a batched matrix product."""
     size = {
         index: extent for letters, a in zip(operands, node.args[1], strict=True) for index, extent in zip(letters, specs[a["ref"]].shape, strict=True)
     }
@@ -168,7 +168,7 @@ def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[
             return []
         lead = "".join(index for index in shared if index in needed)
         rows, columns = ("".join(index for index in each if index not in shared) for each in (letters, other))
-        of_vectors = bool(summed) and not (rows and columns) and dtype == "float32"  # the larger operand is read once; no product is faster
+        of_vectors = bool(summed) and not (rows and columns) and dtype == "float32"  # reads the larger operand only once, so no product is faster
         if summed and not of_vectors and not len(summed) == len(rows) == len(columns) == 1:
             return []
         if of_vectors:

@@ -1,6 +1,6 @@
 """Expresses means at computed positions, and extremes that ignore the previous value, as sums and extremes at computed positions (placing.py).
 
-The number of terms per position is counted only once for all operators that share an index, and only once for all columns with the same index.
+The terms per position are counted only once for all operators that share an index, and only once for all columns with the same index.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Shape = tuple[int, ...]
 
 
 def spelled_out(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
-    """Returns the nodes after rewriting means as sums divided by the number of terms. At positions without terms, extremes over the terms alone keep
-    the previous value."""
+    """Returns the nodes after rewriting means as sums divided by the number of terms. Extremes over the terms alone keep the previous value at
+    positions without terms."""
     counts: dict[tuple[Any, ...], dict[str, str]] = {}
     makers = {node.name: node for node in nodes}
     return [made for node in nodes for made in (_Spelling(node, specs, makers, counts).nodes() if node.op in REDUCES else [node])]

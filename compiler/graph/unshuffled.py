@@ -1,11 +1,10 @@
 """Rewrites convolutions with few channels and large strides as convolutions with more channels and stride 1. This algebraic identity is exact for
 finite inputs.
 
-Image elements that are a multiple of the stride apart are read by the same taps, so each remainder of the position modulo the stride becomes a
-channel. For example, a window of 11 over 3 channels with stride 4 becomes a window of 3 over 48 channels (12 taps, the last of which is zero).
-Kernels read these 48 channels contiguously. With only 3 channels, the address of each element would be computed separately, and most of the memory
-that a load fetches would belong to other elements. Strides of two are left unchanged, because a dedicated kernel handles them
-(families/direct_conv.py).
+The same taps read image elements that are a multiple of the stride apart, so each remainder of the position modulo the stride becomes a channel. For
+example, a window of 11 over 3 channels with stride 4 becomes a window of 3 over 48 channels (12 taps, the last of which is zero). Kernels read these
+48 channels contiguously. With only 3 channels, they would have to compute the address of each element separately, and most of the memory that a load
+fetches would belong to other elements. Strides of two are left unchanged, because a dedicated kernel handles them (families/direct_conv.py).
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from compiler.graph.averaged import CONVOLUTIONS, OF_WEIGHTS, Convolution, Nodes
 from verifier.graph import Node
 
 NOTE = "a convolution of few channels by long steps is computed as one of more channels by steps of one"
-SIDE_BY_SIDE = 4  # number of channels that a kernel reads together; convolutions with a multiple of it gain nothing
-LONG = 3  # stride
+SIDE_BY_SIDE = 4  # number of channels that a kernel reads together; convolutions with a multiple of this number gain nothing
+LONG = 3  # minimum stride
 LEAST_FLOPS = 1 << 32  # for smaller convolutions, rearranging the image takes as long as it saves
 
 
@@ -55,7 +54,7 @@ def by_remainders(found: Convolution, specs: Specs) -> list[Node]:
     whole = [size * step for size, step in zip(sizes, steps, strict=True)]
     image: Any = found.image
     ends = [(axis.padding, long - axis.padding - axis.size) for axis, long in zip(found.axes, whole, strict=True)]
-    if any(end != (0, 0) for end in ends):  # elements that no window reads are cut off
+    if any(end != (0, 0) for end in ends):  # crops elements that no window reads
         around = [amount for end in reversed(ends) for amount in end]
         image = nodes.make("padded", "aten.constant_pad_nd.default", [image, around, 0.0], (images, channels, *whole))
     remainders, order = split(steps, sizes)
@@ -77,7 +76,7 @@ def by_remainders(found: Convolution, specs: Specs) -> list[Node]:
 
 
 def split(steps: list[int], sizes: list[int]) -> tuple[list[int], list[int]]:
-    """Splits all axes but the first two by their steps; returns the new shape and the permutation that moves the remainders ahead of the
+    """Splits all axes except the first two by their steps. Returns the new shape and the permutation that moves the remainders ahead of the
     positions."""
     rank = len(steps)
     cut = [amount for size, step in zip(sizes, steps, strict=True) for amount in (size, step)]

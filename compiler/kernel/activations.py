@@ -1,4 +1,4 @@
-"""Lowers activation functions. Their results are float32 in registers; activations of integers are left to PyTorch."""
+"""Lowers activation functions. Their results are float32 in registers; integer activations are left to PyTorch."""
 
 from __future__ import annotations
 

@@ -75,13 +75,13 @@ class Builder:
     # -- maps ---------------------------------------------------------------------------------------------------------------
 
     def row_map(self, keep: bool) -> Map:
-        """Returns the map of a value with one element per row. `keep` means that reduced axes remain with size 1."""
+        """Returns the map of a value with one element per row. With `keep`, reduced axes remain with size 1."""
         entries = [tuple(axis for axis in parts if axis in self.outer) for parts in self.parts]
         dropped = [not entry and any(axis in self.inner for axis in parts) for entry, parts in zip(entries, self.parts, strict=True)]
         return tuple(entry for entry, gone in zip(entries, dropped, strict=True) if keep or not gone)
 
     def infer_maps(self) -> None:
-        """Infers the axis maps forward from reductions and full-size values, and backward to small values that are broadcast into them."""
+        """Infers the axis maps: forward from reductions and full-size values, and backward to small values that are broadcast into them."""
         for sweep in range(3):
             order = self.members if sweep % 2 == 0 else list(reversed(self.members))
             for member in order:
@@ -196,8 +196,8 @@ class Builder:
     # -- operations ---------------------------------------------------------------------------------------------------------
 
     def fresh(self, hint: str, taken: Collection[str]) -> str:
-        """Returns a name that is not in `taken`; adds a number if `hint` was used before. Graph operators also have numbered names, so a name such as
-        `mul_2` may be taken."""
+        """Returns a name that is not in `taken`, with a number appended if `hint` was used before. Graph operators have numbered names too, so a name
+        such as `mul_2` may be taken."""
         hint = RESERVED.get(hint, hint)
         while True:
             self._names[hint] = self._names.get(hint, 0) + 1
@@ -378,7 +378,7 @@ class Builder:
         return all(axis in self.outer or self.sizes[axis] == 1 for axis in covered)
 
 
-# C++ keywords, and functions with the same name as their operation.
+# C++ keywords, and functions that have the same name as their operation.
 RESERVED = {
     "isnan": "is_nan",
     "isinf": "is_inf",

@@ -1,4 +1,4 @@
-"""Lowers divisions and remainders, of floating-point numbers and of integers."""
+"""Lowers floating-point and integer divisions and remainders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def div(builder: Builder, node: Node) -> str:
 
 @lowers("aten.fmod", "aten.remainder")
 def remainder(builder: Builder, node: Node) -> str:
-    """Emits what is left of a division that truncates towards zero (fmod) or rounds down (remainder)."""
+    """Emits the remainder of a division that truncates towards zero (fmod) or rounds down (remainder)."""
     name, out, args = short(node), result(builder, node), node.args
     if out in WHOLE and len(args) > 1 and counts(args[1]):
         return whole_division(builder, node, out)[2 if name == "fmod" else 3]
@@ -67,9 +67,8 @@ def whole_division(builder: Builder, node: Node, out: str) -> tuple[str, str, st
 
 
 def whole_quotient(builder: Builder, mode: str, x: str, y: str, stored: str) -> str:
-    """Computes a quotient that is truncated or rounded down to an integer. Rounding down uses an exact remainder, since the quotient itself may
-    already have been rounded up to the integer (1 / 0.1). `stored` is the 16-bit type to which PyTorch rounds every step if both operands are
-    tensors."""
+    """Computes a quotient truncated or rounded down to an integer. Rounding down uses an exact remainder, since the quotient itself may already have
+    been rounded up to an integer (1 / 0.1). `stored` is the 16-bit type to which PyTorch rounds every step if both operands are tensors."""
 
     def step(kind: str, *args: str) -> str:
         found = builder.op(kind, *args)

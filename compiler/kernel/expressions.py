@@ -22,11 +22,11 @@ C_TYPES = {
     "float8_e4m3fn": "e4m3",
     "float8_e5m2": "e5m2",
 }
-# Booleans in memory are bytes, because g++ has no vectors of bool.
+# Booleans are stored as bytes, because g++ has no vectors of bool.
 POINTED = {**C_TYPES, "bool": "unsigned char"}
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
          "and": "&", "or": "|", "xor": "^", "rshift": ">>", "lshift": "<<"}  # fmt: skip
-JOINS = {"sum": "join_sum", "amax": "join_max", "amin": "join_min"}  # our own functions that combine a value with an element in memory
+JOINS = {"sum": "join_sum", "amax": "join_max", "amin": "join_min"}  # the compiler's own functions, which combine a value with an element in memory
 
 
 def constant(value: bool | int | float, dtype: str) -> str:
@@ -56,7 +56,7 @@ def address(kernel: Kernel, access: Access, variables: dict[int, str]) -> str:
 
 
 def widened(text: str, dtype: str) -> str:
-    """Converts an element that memory stores as `dtype` to a register value."""
+    """Converts an element stored as `dtype` to a register value."""
     return f"(float){text}" if dtype in NARROW else text
 
 
@@ -70,7 +70,7 @@ class Expressions:
         return self.known[name] if name in self.known else self.expression(self.kernel.ops[name])
 
     def inner(self, name: str) -> str:
-        """Returns the text as an operand of an infix operator, with parentheses if it is an infix expression itself."""
+        """Returns the text as an operand of an infix operator, in parentheses if it is itself an infix expression."""
         text = self.text(name)
         op = self.kernel.ops[name]
         bare = (
@@ -160,7 +160,7 @@ def functions_used(kernel: Kernel) -> set[str]:
 
 
 def narrow_used(kernels: Iterable[Kernel], arguments: Iterable[Argument]) -> list[str]:
-    """Returns the types of 16 and 8 bits that the kernels read, write or round to."""
+    """Returns the 16-bit and 8-bit types that the kernels read, write or round to."""
     kernels = list(kernels)
     found = {argument.dtype for argument in [*arguments, *(a for kernel in kernels for a in kernel.arguments.values())]}
     found |= {op.attr for kernel in kernels for op in kernel.ops.values() if op.kind == "round" and op.attr}

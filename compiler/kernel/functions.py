@@ -1,4 +1,4 @@
-"""The scalar functions that kernels call by name. A row states everything about a function: its name in each language and what it costs."""
+"""The scalar functions that kernels call by name. Each row holds all facts about one function: its name in each language and its cost."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Function:
-    """A function of float32 values. Names that end in `_f`, and the bounds, are functions of our own (`targets/*/math_text.py`); the others come from
-    the C library or from CUDA's."""
+    """A function of float32 values. Names that end in `_f`, as well as `at_least` and `at_most`, belong to the compiler's own functions
+    (`targets/*/math_text.py`); the others come from the C or CUDA library."""
 
     cpp: str
     cuda: str = ""  # "" if it has the same name as in C++
     triton: str = ""  # in libdevice, which is as accurate as PyTorch's operators; "" if `targets/triton/expressions.py` prints the function itself
-    dear: bool = False  # takes so long that a kernel keeps its result for the next pass, and that it is not computed again for each reader
+    dear: bool = False  # expensive: a kernel keeps its result for the next pass and does not recompute it for each reader
 
 
 # Functions of one value. The operator `aten.NAME` is lowered to each of them.

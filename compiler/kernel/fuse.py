@@ -14,7 +14,7 @@ from compiler.kernel.builder import Builder, Refused
 from compiler.kernel.loop_order import ordered
 from compiler.kernel.lowering import is_lowered, lower
 
-LOWERED_IN = (activations, division, indexing, pointwise)  # their operators are registered once they are imported
+LOWERED_IN = (activations, division, indexing, pointwise)  # importing these modules registers their operators
 
 
 def read_outside(network: Network, name: str, inside: set[str]) -> bool:
@@ -53,7 +53,7 @@ def build(network: Network, members: list[str], name: str = "kernel", title: str
 
 
 def follow_memory(kernel: Kernel) -> None:
-    """Orders the axes by the strides of the largest tensor that has all axes, so that consecutive iterations access neighbouring memory."""
+    """Orders the axes by the strides of the largest tensor that spans all axes, so that consecutive iterations access neighbouring memory."""
     axes = [axis for axis, size in enumerate(kernel.sizes) if size > 1]
     whole = [access for access in kernel.accesses() if all(access.strides[axis] for axis in axes)]
     if whole:
@@ -91,7 +91,7 @@ def is_tuple(network: Network, name: str) -> bool:
 
 
 def fusible(network: Network, name: str) -> bool:
-    """Returns whether the IR supports the operator at all. It supports pointwise operators and reductions, but not views, constants and library
+    """Returns whether the IR supports the operator at all. It supports pointwise operators and reductions, but not views, constants or library
     operators."""
     node = network.nodes[name]
     if network.is_view(name) or short(node) in CONSTANTS:

@@ -19,7 +19,7 @@ from compiler.kernel.lowering import lowers, result
 from verifier.graph import Node
 
 INDICES = ("int64", "int32")
-MOST_PARTS = 8  # limit of parts per concatenation, because for each element every part is read (at the nearest position)
+MOST_PARTS = 8  # maximum number of parts per concatenation, because each element reads every part (at the nearest position)
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Place:
 
 
 def load_at(builder: Builder, source: str, places: list[Place], at: Map, hint: str = "") -> str:
-    """Loads the element of `source` at `places`. Along the other axes, `at`, which has an entry for every axis, gives the positions."""
+    """Loads the element of `source` at `places`. `at` has an entry for every axis and gives the positions along the other axes."""
     if builder.computed_here(source):
         raise Refused(f"{source} is read at other places than it is computed at")
     layout, spec = builder.network.layouts[source], builder.network.spec(source)
@@ -48,13 +48,13 @@ def load_at(builder: Builder, source: str, places: list[Place], at: Map, hint: s
         return found
     if dtype != "float32":
         return builder.op("where", inside, found, builder.const(0, dtype), dtype=dtype)
-    # Multiply by 1 or NaN instead of choosing: a choice would become a branch, which prevents vectorisation of the loop.
+    # Multiply by 1 or NaN instead of selecting: a select would become a branch, which prevents vectorisation of the loop.
     return builder.op("mul", found, builder.op("where", inside, builder.const(1), builder.const(float("nan")), hint="valid"))
 
 
 def access_at(builder: Builder, argument: str, layout: Layout, places: list[Place], at: Map) -> tuple[Access, str]:
-    """Returns the access of an element at `places`. Along the other axes, `at` gives the positions. Also returns the operation that tests whether the
-    element is in range, or "" if it always is. If it is out of range, the access uses position 0."""
+    """Returns the access to the element at `places`, with the positions along the other axes given by `at`. Also returns the operation that tests
+    whether the element is in range, or "" if it always is. An out-of-range access uses position 0."""
     moved = {place.axis for place in places}
     rest = [(stride, entry) for axis, (stride, entry) in enumerate(zip(layout.strides, at, strict=True)) if axis not in moved]
     strides = builder.domain_strides(tuple(stride for stride, _ in rest), tuple(entry for _, entry in rest))
@@ -127,8 +127,8 @@ def embedding(builder: Builder, node: Node) -> str:
 
 @lowers("aten.index")
 def index(builder: Builder, node: Node) -> str:
-    """Indexes with integer tensors along neighbouring axes. The tensors are broadcast against each other, and in the result their axes replace the
-    indexed axes."""
+    """Indexes with integer tensors along neighbouring axes. The tensors are broadcast against each other, and their axes replace the indexed axes in
+    the result."""
     source, given = node.args[0]["ref"], node.args[1]
     shape, out = builder.network.spec(source).shape, builder.maps[node.name]
     axes = [axis for axis, one in enumerate(given) if one is not None]
@@ -166,7 +166,7 @@ def index_select(builder: Builder, node: Node) -> str:
 
 @lowers("aten.cat")
 def cat(builder: Builder, node: Node) -> str:
-    """Reads from each part the element that is nearest to the requested position, then selects the element of the part that contains the position."""
+    """Reads the element nearest to the requested position from each part, then selects the one from the part that contains the position."""
     parts = [one["ref"] for one in node.args[0]]
     out, dtype = builder.maps[node.name], result(builder, node)
     shapes = [builder.network.spec(name).shape for name in parts]
@@ -279,7 +279,7 @@ def pad(builder: Builder, node: Node) -> str:
 
 
 def _instead(builder: Builder, node: Node, whole: str, part: str, region: list[tuple[int, int, int]]) -> str:
-    """Replaces a region of `whole` by `part`. `region` holds (axis, start, count) for each sliced axis."""
+    """Replaces a region of `whole` with `part`. `region` holds (axis, start, count) for each sliced axis."""
     out, inside, places = builder.maps[node.name], "", []
     for axis, start, count in region:
         here = shifted(builder, coordinate(builder, out[axis]), -start)

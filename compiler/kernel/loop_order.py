@@ -1,8 +1,8 @@
-"""Chooses the order of a kernel's loops by the number of cache lines that it would touch, without a measurement.
+"""Chooses the order of a kernel's loops by estimating, without measurements, how many cache lines each order would touch.
 
-It uses the model of cache reuse over a loop nest (M. Wolf and M. Lam, "A data locality optimizing algorithm", 1991). The model works outwards from
-the innermost loop. A loop that advances a tensor by less than a line, or not at all, reuses the tensor's lines if everything inside the loop fits in
-the cache. Otherwise each iteration fetches new lines. The innermost loop always reuses its lines. The model is evaluated for several cache levels;
+It uses a model of cache reuse in loop nests (M. Wolf and M. Lam, "A data locality optimizing algorithm", 1991), which works outwards from the
+innermost loop. A loop that advances through a tensor by less than a line, or not at all, reuses the tensor's lines if everything inside the loop fits
+in the cache. Otherwise each iteration fetches new lines. The innermost loop always reuses its lines. The model is evaluated for several cache levels;
 lines from more distant memory cost more.
 """
 
@@ -15,8 +15,8 @@ from itertools import permutations
 from compiler.graph.ir import SIZES, Kernel
 
 LINE = 32  # in bytes: a sector on a GPU, half a line on a CPU
-# Cache sizes in bytes, and the relative cost of a line fetched from beyond that cache. The levels are: only adjacent elements (those that one
-# instruction of a warp touches), the cache of a core or multiprocessor, and the shared cache.
+# Cache sizes in bytes, and the relative cost of a line fetched from beyond that cache. The levels are: adjacent elements only (those that one warp
+# instruction touches), the cache of a core or multiprocessor, and the shared cache.
 CACHES = ((0, 1 / 4), (32 << 10, 1 / 3), (16 << 20, 1.0))
 WORTH = 0.85  # largest cost of a new order, as a fraction of the current order's cost
 SIDE_BY_SIDE = 8  # size of the largest element in bytes
@@ -47,13 +47,13 @@ def ordered(kernel: Kernel) -> Kernel:
 
 
 def ranked(sizes: Sequence[int], axes: Sequence[int], walks: Sequence[Walk]) -> list[tuple[int, ...]]:
-    """Returns all orders of the axes, with the cheapest first. If the current order is among the cheapest, it comes first."""
+    """Returns all orders of the axes, cheapest first. If the current order is tied for cheapest, it comes first."""
     present = tuple(axes)
     return sorted(permutations(axes), key=lambda order: (cost(sizes, order, walks), order != present))
 
 
 def cost(sizes: Sequence[int], order: Sequence[int], walks: Sequence[Walk]) -> float:
-    """Returns the weighted number of bytes that are fetched from beyond each cache."""
+    """Returns the weighted number of bytes fetched from beyond each cache."""
     return sum(weight * LINE * lines(sizes, order, walks, cache) for cache, weight in CACHES)
 
 

@@ -1,6 +1,6 @@
-"""The registry of the operators that kernels compute element by element. `@lowers("aten.div")` stands above the function that turns a call of the
-operator into scalar operations. Fusion asks the registry which operators a kernel can compute; what a scalar function is called and costs stands in
-functions.py."""
+"""The registry of the operators that kernels compute element by element. `@lowers("aten.div")` marks the function that turns a call of the operator
+into scalar operations. Fusion uses the registry to find out which operators a kernel can compute; functions.py lists the names and costs of the
+scalar functions."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def result(builder: Builder, node: Node) -> str:
 
 
 def argument(node: Node, position: int, name: str, default: Any = None) -> Any:
-    """Returns an argument that is given by position or by name."""
+    """Returns an argument passed by position or by name."""
     return plain(node.kwargs.get(name, node.args[position] if len(node.args) > position else default))

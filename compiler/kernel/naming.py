@@ -100,8 +100,8 @@ def rename_ops(kernel: Kernel, renames: dict[str, str], reserved: Set[str] = fro
     return final
 
 
-# Functions that the headers of C, C++ and CUDA declare; a kernel of the same name would be a second declaration of the function. `sum`, `where` and
-# the like are no such functions, but good names for variables.
+# Functions declared in C, C++ and CUDA headers; a kernel with one of these names would redeclare the function. Names such as `sum` and `where` are
+# not among them and are good variable names.
 _FUNCTIONS = (
     "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div erf erfc erfcinv erfinv exp exp10 exp2 expm1 fabs fdim floor "
     "fma fmax fmin fmod frexp gamma hypot ilogb isalnum isalpha isdigit islower isspace isupper j0 j1 ldexp lgamma log log10 log1p log2 logb "
@@ -112,7 +112,7 @@ C_WORDS = frozenset([*_FUNCTIONS.split(), *_VARIABLES.split()])
 
 
 def kernel_base(kinds: list[str]) -> str:
-    """Returns the C name of a kernel with the given operators. If the name is taken, it gets a number."""
+    """Returns the C name of a kernel with the given operators. A number is appended if the name is taken."""
     base = re.sub(r"_+", "_", "_".join(dict.fromkeys(identifier(kind.lower()) for kind in kinds)))
     base = base if len(base) <= 40 else "_".join(base[:40].split("_")[:-1])
     return f"{base}_all" if base in C_WORDS else base

@@ -1,8 +1,8 @@
 """Computes variances in one pass: rows that do not fit in fast memory are read once for the mean and the variance instead of twice.
 
-`sum((x - mean)^2)` becomes `sum(x^2) - sum(x) * mean`, and the entire computation is in double precision. Squares of single-precision numbers are
-exact in double precision. Cancellation multiplies the relative error of double precision (53 bits) by mean^2 / variance, which is less than single
-precision has already lost in the input.
+`sum((x - mean)^2)` becomes `sum(x^2) - sum(x) * mean`, computed entirely in double precision. Squares of single-precision numbers are exact in double
+precision. Cancellation multiplies the relative error of double precision (53 bits) by mean^2 / variance. The product is still smaller than the error
+that single precision has already introduced in the input.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from compiler.graph.ir import Kernel, Op
 
 
 def one_pass(kernel: Kernel) -> Kernel:
-    """Rewrites such sums of squares; returns the kernel unchanged if it has none."""
+    """Rewrites such sums of squares. Returns the kernel unchanged if it has none."""
     found = {op.name: source for op in kernel.ops.values() if (source := _centred(kernel, op)) is not None}
     if not found:
         return kernel

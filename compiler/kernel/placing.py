@@ -1,6 +1,6 @@
 """Emits sums and maxima at computed positions as stores that combine each element or row of the kernel with one element of the result.
 
-Positions outside the result have no effect (PyTorch raises an error), because the kernel then combines a neutral value with the first element.
+Out-of-range positions have no effect, because the kernel then combines a neutral value with the first element. (PyTorch raises an error.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NEUTRAL = {"sum": 0.0, "amax": -math.inf, "amin": math.inf}
 
 
 def store(builder: Builder, name: str) -> None:
-    """Stores the values that the graph's operator `name` accumulates; raises `Refused`."""
+    """Stores the values that the graph's operator `name` accumulates. Raises `Refused` if that is not possible."""
     network, found = builder.network, builder.placings[name]
     begins, dtype, at = network.base(found.begins), network.spec(name).dtype, builder.maps[name]
     if builder.computed_here(begins):

@@ -13,7 +13,7 @@ from compiler.kernel.lowering import argument, left, lowers, result
 from compiler.kernel.rounding import rounded
 from verifier.graph import Node
 
-MOST_DECIMALS = 10  # powers of ten up to this one are exact in float32
+MOST_DECIMALS = 10  # powers of ten up to this exponent are exact in float32
 
 # -- functions of one value ---------------------------------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ def rounding(builder: Builder, node: Node) -> str:
 
 @lowers("aten.atanh")
 def atanh(builder: Builder, node: Node) -> str:
-    """Computes log1p(2 |x| / (1 - |x|)) / 2 with the sign of x, like the CUDA library; the C library's own is not vectorised."""
+    """Computes log1p(2 |x| / (1 - |x|)) / 2 with the sign of x, like the CUDA library. The C library's version is not vectorised."""
     (x,) = builder.operands(node, "float32", node.args[0])
     size, op = builder.op("abs", x), builder.op
     twice = op("log1p", op("div", op("add", size, size), op("sub", builder.const(1), size)))
@@ -74,7 +74,7 @@ def is_special(builder: Builder, node: Node) -> str:
 
 @lowers("aten.signbit")
 def signbit(builder: Builder, node: Node) -> str:
-    """Tests the sign of -0.0 and NaN too."""
+    """Tests the sign bit, including that of -0.0 and NaN."""
     (x,) = builder.operands(node, None, node.args[0])
     dtype = builder.kernel.ops[x].dtype
     signed = builder.op("copysign", builder.const(1), x) if dtype == "float32" else builder.cast(x, "int64")
@@ -104,8 +104,8 @@ def convert(builder: Builder, x: str, dtype: str) -> str:
 
 
 def as_stored(builder: Builder, beside: Any, number: Any) -> Any:
-    """Converts a number that is compared with a tensor or combined with it in a remainder. PyTorch first converts such a number to the tensor's
-    type."""
+    """Converts a number that is compared with a tensor, or that is an operand of a remainder with a tensor. PyTorch first converts such a number to
+    the tensor's type."""
     value = plain(number)
     if isinstance(value, (dict, bool)) or builder.network.spec(beside["ref"]).dtype not in HALVES:
         return number
@@ -139,7 +139,7 @@ def copysign(builder: Builder, node: Node) -> str:
 
 @lowers("aten.fmax", "aten.fmin", only=["float32"])
 def ignoring_nan(builder: Builder, node: Node) -> str:
-    """Chooses the larger or smaller value. NaN is chosen only if both are NaN."""
+    """Chooses the larger or smaller value. The result is NaN only if both are NaN."""
     x, y = builder.operands(node, "float32", *node.args[:2])
     chosen = builder.op(short(node).removeprefix("f"), x, y)
     chosen = builder.op("where", builder.op("isnan", y, dtype="bool"), x, chosen)
@@ -148,7 +148,8 @@ def ignoring_nan(builder: Builder, node: Node) -> str:
 
 @lowers("aten.logaddexp", only=["float32"])
 def logaddexp(builder: Builder, node: Node) -> str:
-    """Computes log(exp(x) + exp(y)) without overflow. Two equal infinities are returned, because their difference is NaN."""
+    """Computes log(exp(x) + exp(y)) without overflow. Returns the infinity if both operands are the same infinity, because their difference would be
+    NaN."""
     (x, y), op = builder.operands(node, "float32", *node.args[:2]), builder.op
     near = op("add", op("max", x, y), op("log1p", op("exp", op("neg", op("abs", op("sub", x, y))))))
     same = op("and", op("isinf", x, dtype="bool"), op("eq", x, y, dtype="bool"), dtype="bool")
@@ -178,7 +179,7 @@ def power(builder: Builder, node: Node) -> str:
 
 
 def small_power(builder: Builder, x: str, exponent: int, out: str) -> str:
-    """Multiplies: the exponent is 2, 3 or 4."""
+    """Computes a power with exponent 2, 3 or 4 by multiplication."""
     squared = builder.op("mul", x, x, dtype=out)
     return squared if exponent == 2 else builder.op("mul", squared, x if exponent == 3 else squared, dtype=out)
 
@@ -312,5 +313,5 @@ def batch_norm(builder: Builder, node: Node) -> str:
 
 
 def channel(builder: Builder, node: Node, argument: dict[str, Any] | None) -> str | None:
-    """Returns a vector over axis 1 of `node` if there is one."""
+    """Returns the operation for a vector over axis 1 of `node`, or None if there is no such vector."""
     return None if argument is None else builder.cast(builder.value(argument["ref"], (builder.maps[node.name][1],)), "float32")

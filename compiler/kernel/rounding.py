@@ -1,4 +1,4 @@
-"""Rounding to 16-bit types, and the operations after which there is nothing to round."""
+"""Rounding to 16-bit types, and the operations whose results need no rounding."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def logsumexp(builder: Builder, node: Node, x: str) -> str:
 
 
 def cross_entropy(builder: Builder, node: Node, x: str) -> str:
-    """Computes log(sum(exp(x))) - x[target]. The result is 0 for an ignored target and NaN for a target that is not a class."""
+    """Computes log(sum(exp(x))) - x[target]. The result is 0 for an ignored target and NaN for a target that is not a valid class."""
     source, target = node.args[0]["ref"], node.args[1]["ref"]
     if builder.computed_here(source):
         raise Refused("the logits are computed in the same kernel")

@@ -17,8 +17,8 @@ Style = Literal["elements", "rows", "lanes", "stripes", "split", "columns", "sca
 @dataclass(frozen=True)
 class Shape:
     """How a kernel runs. `elements`: no reduction. `rows`: each thread or block processes one row at a time. `lanes`: each SIMD lane or GPU thread
-    processes one row. `stripes`: like `lanes`, for the lines of whole planes. `split`: there are few long rows, and all threads share each row.
-    `columns`: like `split`, for adjacent rows. `scan`: running sums."""
+    processes one row. `stripes`: like `lanes`, but for the lines of whole planes. `split`: there are few long rows, and all threads share each row.
+    `columns`: like `split`, but for adjacent rows. `scan`: running sums."""
 
     style: Style
     parallel: bool = True
@@ -31,16 +31,16 @@ class Shape:
     work: int = 1  # GPU, elements: loads in flight per thread
     unroll: int = 0  # GPU: unroll factor of the loop over a row; 0 means the compiler's choice
     chunks: int = 32  # GPU, split and columns: blocks per row
-    cluster: int = 0  # GPU, rows: blocks per cluster that share a row and keep it in their shared memory; 0 means in registers or not at all
+    cluster: int = 0  # GPU, rows: blocks per cluster that share a row and keep it in their shared memory; 0: kept in registers or not at all
     groups: int = 1  # GPU, lanes and columns: number of threads in a block that share each row
     held: int = 64  # GPU, lanes: number of row elements that a thread keeps in registers if more than one pass reads them
     tile: int = 4  # GPU, scan: number of neighbouring elements per thread and step
     resident: int = 0  # GPU: minimum blocks per multiprocessor, which limits the registers per thread; 0 means the compiler's choice
     workers: int = 0  # CPU: threads; 0: all
-    chunk: int = 0  # CPU: iterations that a thread takes at a time; 0 means equal shares
+    chunk: int = 0  # CPU: iterations that a thread takes at a time; 0: equal shares
     simd: int = 0  # CPU: floats per SIMD step; 0 means the compiler's choice
     block: int = 512  # CPU: number of elements summed in single precision before the sum is added to a double
-    line: int = 4096  # CPU: number of elements finished in the cache before non-temporal stores write them
+    line: int = 4096  # CPU: number of elements computed in the cache before non-temporal stores write them out
 
     def describe(self, cuda: bool) -> str:
         """Describes the launch shape or the loop structure."""
@@ -69,8 +69,8 @@ class Shape:
 
 
 IN_REGISTERS = 32 * 1024  # number of row elements that a block of 1024 threads can keep in registers
-MOST_PARTS = 512  # maximum blocks per row unless more are needed to fill the device, since the next kernel combines their results
-PARALLEL_WORK = 16384  # number of elements below which a parallel region costs more than it saves
+MOST_PARTS = 512  # maximum number of blocks per row (the next kernel combines their results) unless filling the device takes more
+PARALLEL_WORK = 16384  # with fewer elements, a parallel region costs more than it saves
 
 
 def shape_of(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
@@ -87,7 +87,7 @@ NUMBERS = {  # knob: field of Shape
 
 
 def _numbers(shape: Shape, options: Options, group: str) -> Shape:
-    """Returns the shape with the parameters that the options request. All values are correct for all kernels; they affect only the speed."""
+    """Returns the shape with the parameters that the options request. Every value is correct for every kernel; the values affect only the speed."""
     chosen: dict[str, Any] = {field: options.knob(name, group, getattr(shape, field)) for name, field in NUMBERS.items()}
     if shape.threads * chosen["resident"] > 2048:  # more threads than a multiprocessor can hold
         chosen["resident"] = 0
@@ -114,11 +114,11 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
         return Shape("elements", threads=options.knob("block", group, 256))
     if kernel.scans:
         return Shape("scan", threads=options.knob("block", group, 256 if kernel.length > 1024 else 128))
-    places = any(op.attr == "argmax" for op in kernel.ops.values())  # results of several blocks are combined as doubles, so not positions
+    places = any(op.attr == "argmax" for op in kernel.ops.values())  # results of several blocks are combined as doubles, which rules out positions
     if options.on("channels-last", group) and side_by_side(kernel):
         if kernel.rows < figures.units * 32 and kernel.length > 1024 and not places:
             return _columns(kernel, figures, options, group)
-        return replace(_lanes(kernel, figures, options, group, cache), held=32)  # of the 64 registers per thread in a block of 1024 threads
+        return replace(_lanes(kernel, figures, options, group, cache), held=32)  # a thread in a block of 1024 threads has only 64 registers
     if side_by_side(kernel) and kernel.rows < figures.units * 16 and kernel.length > 1024 and not places:
         return _columns(kernel, figures, options, group)  # otherwise only half of the device, or an eighth of each sector, would be used
     if stripes.fits(kernel, figures) and not options.knob("groups", group, 0):
@@ -173,13 +173,13 @@ def _split(kernel: Kernel, figures: DeviceFigures, options: Options, group: str)
 
 
 def _long_rows(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
-    """Handles rows that are too long for a block's registers. They are kept in the shared memory of a few blocks if that is both necessary and
-    sufficient."""
+    """Handles rows that are too long for a block's registers. They are kept in the shared memory of a few blocks if that is necessary and there is
+    enough of it."""
     arrays = len(read_again(kernel))
     bytes_of_row = 4 * kernel.length * arrays
     for blocks in (1, 2, 4, 8) if cache and bytes_of_row and (figures.capability or (0, 0)) >= (9, 0) else ():
         room = figures.unit_cache_bytes - 2048
-        share = -(-bytes_of_row // blocks) + arrays * 16 * 1024  # the rounding in the last iteration of its threads
+        share = -(-bytes_of_row // blocks) + arrays * 16 * 1024  # includes padding for the last iteration of its threads
         if share <= room // 2 or (blocks == 8 and share <= room):
             blocks = options.knob("cluster", group, blocks)
             if kernel.rows * blocks * 4 >= figures.units * 3 or blocks == 8:
@@ -191,7 +191,7 @@ def _long_rows(kernel: Kernel, figures: DeviceFigures, options: Options, group: 
 
 
 def read_again(kernel: Kernel) -> set[str]:
-    """Returns the loads of those row elements that more than one pass reads."""
+    """Returns the loads of row elements that more than one pass reads."""
     seen: dict[str, int] = {}
     for step in schedule(kernel, cache=False).passes:
         for op in step.elements:
@@ -229,8 +229,7 @@ def side_by_side(kernel: Kernel) -> bool:
 
 
 def streams(kernel: Kernel) -> bool:
-    """Returns whether there is a single dense float output that is written element by element, which is the only case that supports non-temporal
-    stores."""
+    """Returns whether the only output is a dense float tensor written element by element. No other case supports non-temporal stores."""
     full = [store for store in kernel.stores if store.level == "full"]
     if len(full) != 1 or not kernel.inner or kernel.arguments[full[0].access.argument].dtype != "float32":
         return False

@@ -1,5 +1,5 @@
-"""Determines which reductions over the lines of planes can read the lines as contiguous stretches of memory, and in which stages; cuda_stripes.py
-prints them."""
+"""Determines which reductions over the lines of planes can read the lines as contiguous stretches of memory, and in which stages.
+targets/cuda/stripes.py prints them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ STAGES = 3
 STAGE_BYTES = 68 << 10  # maximum; with three stages and some headroom, a block fills the shared memory of a multiprocessor
 LEAST_BYTES = 8 << 10  # minimum size of a stage that justifies its barrier
 MOST_COLUMNS = 8  # per thread
-FULL = 0.75  # minimum fraction of the waves of blocks that the planes must fill
+FULL = 0.75  # minimum fraction of all waves of blocks that the planes must fill
 
 
 def stage_lines(kernel: Kernel) -> int:
-    """Returns the number of lines per stage: as many as fit, with a total size that is a multiple of 16 bytes. Returns 0 if the kernel is not of this
+    """Returns the number of lines per stage: as many as fit while their total size is a multiple of 16 bytes. Returns 0 if the kernel is not of this
     kind."""
     loads = [op for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
     if len(loads) != 1 or len(kernel.inner) != 1 or len(kernel.outer) < 2 or any(store.level == "full" for store in kernel.stores):
@@ -39,7 +39,7 @@ def stage_lines(kernel: Kernel) -> int:
 
 
 def fits(kernel: Kernel, figures: DeviceFigures) -> bool:
-    """Returns whether there are enough planes to fill the device with one block per plane, and whether each plane is as wide as a block has
+    """Returns whether there are enough planes to fill the device with one block per plane, and whether each plane is at least as wide as a block has
     threads."""
     if (figures.capability or (0, 0)) < (9, 0) or not stage_lines(kernel):
         return False

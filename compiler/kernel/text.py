@@ -146,7 +146,7 @@ class KernelText:
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch statement. `asks` means that the launcher must first request this much shared memory."""
+    """A launch statement. `asks` means that the launcher must first opt in to this much shared memory."""
 
     kernel: str
     grid: str
@@ -193,7 +193,7 @@ def named(parts: Iterable[Part], old: str, new: str) -> list[Part]:
 
 
 def columns(kernels: Sequence[KernelText]) -> dict[tuple[str, ...], list[int]]:
-    """Returns the sizes that differ between kernels with the same template, as their values in each kernel and their positions."""
+    """Returns the sizes that differ between kernels with the same template: their values in each kernel and their positions."""
     found: dict[tuple[str, ...], list[int]] = {}
     for at, values in enumerate(zip(*([size.value for size in kernel.sizes] for kernel in kernels), strict=True)):
         if len(set(values)) > 1:

@@ -1,11 +1,11 @@
-"""Chooses a kernel's index types and vectorised accesses, which process several neighbouring elements at a time (one memory instruction moves 16
+"""Chooses a kernel's index types and its vectorised accesses, which process several neighbouring elements at a time (one memory instruction moves 16
 bytes per thread)."""
 
 from __future__ import annotations
 
 from compiler.graph.ir import FLOAT8, FLOATS, HALVES, SIZES, Access, Kernel, Store
 
-LOADED = FLOATS | FLOAT8  # types of which one instruction moves several elements
+LOADED = FLOATS | FLOAT8  # types with several elements per load instruction
 COUNTS = {4: "four", 8: "eight"}
 
 
@@ -21,7 +21,7 @@ def vector_access(kernel: Kernel, access: Access, width: int) -> bool:
 
 
 def gathered_vector(kernel: Kernel, access: Access, width: int) -> bool:
-    """Returns the same for elements at a computed position, which must be the same for all neighbours."""
+    """Performs the same check for elements at a computed position, which must be identical for all neighbours."""
     last, argument = kernel.inner[-1], kernel.arguments[access.argument]
     steps = [access.index_stride, access.offset, argument.shift, *(stride for axis, stride in enumerate(access.strides) if axis != last)]
     along = access.strides[last] == 1 and not _varies(kernel, access.index, last)
@@ -29,7 +29,7 @@ def gathered_vector(kernel: Kernel, access: Access, width: int) -> bool:
 
 
 def summed_vector(kernel: Kernel, store: Store, width: int) -> bool:
-    """Returns whether neighbouring elements are added to neighbouring elements in memory."""
+    """Returns whether the store adds neighbouring elements to neighbouring elements in memory."""
     return store.how == "sum" and kernel.arguments[store.access.argument].dtype == "float32" and gathered_vector(kernel, store.access, width)
 
 
@@ -40,8 +40,8 @@ def _varies(kernel: Kernel, name: str, axis: int) -> bool:
 
 
 def vector_width(kernel: Kernel, most: int = 8) -> int:
-    """Returns the number of elements that a thread processes at a time: 8 if some elements have 16 bits and otherwise 4, provided that every dense
-    floating-point access allows it; else 1."""
+    """Returns the number of elements that a thread processes at a time: 8 if some elements have 16 bits and 4 otherwise, or 1 if some dense
+    floating-point access does not allow that."""
     if not kernel.inner:
         return 1
     last = kernel.inner[-1]
@@ -77,8 +77,8 @@ def copy_vector(dtype: str, width: int, to: str, source: str) -> list[str]:
 
 def store_vector(dtype: str, width: int, argument: str, place: str, source: str) -> list[str]:
     """Returns statements that copy an array of `width` elements to `place` in an argument. If `place` has three or more terms, it is written as an
-    index of whole vectors. Otherwise nvcc 13.0, which sees that many terms added to a pointer one after the other, stores element by element (in
-    loops over axes with power-of-two sizes)."""
+    index of whole vectors, because nvcc 13.0 stores element by element when that many terms are added to a pointer one after another (in loops over
+    axes with power-of-two sizes)."""
     if place.count(" + ") < 2:
         return copy_vector(dtype, width, f"({argument} + {place})", source)
     kind, count = _vectors(dtype, width)

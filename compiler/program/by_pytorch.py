@@ -1,7 +1,7 @@
 """Prints a baseline as a program, for tasks on which PyTorch's own compiler or a recorded graph is faster than our kernels.
 
-The program's text stays close to that of the task. The results of a replay are copied, because the next replay overwrites them (the baselines also
-copy them).
+The program's text stays close to the task's. The results of a replay are copied, because the next replay overwrites them (the baselines copy them
+too).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from compiler.program.task_text import EAGER, TaskText
 from verifier.graph import GROUPED
 from verifier.report import Baseline
 
-# The torch.compile mode of each baseline that uses it. The search of max-autotune exceeds the time limit of a program's first call. The program
-# therefore cannot reuse its choice of kernels, but it does benefit from its CUDA graphs.
+# The torch.compile mode of each baseline that uses it. The autotuning search of max-autotune exceeds the time limit for a program's first call, so
+# the program cannot use the kernels that it would choose. It does benefit from the CUDA graphs.
 MODES: dict[Baseline, str] = {"compile": "", "compile-reduce-overhead": "reduce-overhead", "compile-max-autotune": "reduce-overhead"}
 WORDS: dict[Baseline, str] = {
     "eager": "PyTorch as it is",
@@ -26,7 +26,7 @@ WORDS: dict[Baseline, str] = {
 
 
 def print_baseline(plan: CompilerPlan, task_source: str, baseline: Baseline) -> str | None:
-    """Returns the program, or None if the baseline has none because its forward cannot be recorded as a graph from the captured operators."""
+    """Returns the program, or None if there is none because forward cannot be recorded as a graph from the captured operators."""
     if baseline == "eager":
         return unchanged(plan, task_source, "PyTorch was faster here than kernels of our own")
     if baseline == "cuda-graph":
@@ -36,7 +36,7 @@ def print_baseline(plan: CompilerPlan, task_source: str, baseline: Baseline) -> 
 
 def _recorded(plan: CompilerPlan, task_source: str) -> str | None:
     if plan.graph is None or not plan.graph.recordable or not plan.own or any(node.op == GROUPED for node in plan.graph.nodes):
-        return None  # without kernels of our own, the host reads the number of rows in each group
+        return None  # PyTorch's own operators make the host read the number of rows in each group
     options = Options()
     for group in plan.own:
         options = options.with_strategy("leave-to-library", group.id)

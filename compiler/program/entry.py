@@ -53,8 +53,8 @@ def entry_of(text: TaskText, graph: Graph, taken: Collection[str]) -> Entry:
 
 
 def _outer(text: TaskText, users: list[GraphInput]) -> tuple[str, dict[str, str], str]:
-    """Returns the parameters of forward as written, the expression of each input in terms of these parameters, and a call that passes all of them."""
-    if text.forward is None:  # inherited from another module, so passed by position under the names used there
+    """Returns the parameters of forward as written, the expression of each input in terms of them, and a call that passes all of them."""
+    if text.forward is None:  # inherited from another module, so arguments are passed by position under the names used there
         count = max((entry.position + 1 for entry in users if entry.index is not None), default=0)
         whole = {entry.position: identifier(entry.name) for entry in users if entry.index is not None and not entry.path and entry.spec}
         names = [whole.get(at, f"argument_{at}") for at in range(count)]
@@ -86,8 +86,8 @@ def entry_of_part(part: Part, graph: Graph, taken: Collection[str]) -> Entry:
 
 
 def forward_of_parts(graph: Graph, methods: Mapping[str, str]) -> str:
-    """Returns forward as Python, a member of the class. If the inputs of a part match the capture, the part's method computes it; otherwise the
-    task's original statements do. A part without a method stays unchanged. `methods`: part -> method."""
+    """Returns the Python source of forward as a member of the class. If the inputs of a part match the capture, the part's method computes it;
+    otherwise the task's original statements do. A part without a method stays unchanged. `methods` maps parts to methods."""
     parts = {part.name: part for part in graph.parts}
     text = textwrap.indent(graph.forward, "    ")
 
@@ -119,7 +119,7 @@ def _tests(part: Part, graph: Graph) -> list[str]:
 
 
 def constant_text(value: Any) -> str | None:
-    """Returns Python code for a non-tensor argument, or None if it has no textual form and so cannot be compared."""
+    """Returns Python code for a non-tensor argument, or None if it has no textual form and therefore cannot be compared."""
     if isinstance(value, dict):
         return value.get("code") or None
     return repr(value)

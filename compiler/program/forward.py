@@ -50,7 +50,7 @@ class Forward:
         self.state = State(self.statements)
         self.joins = self._joins()
         self.kernels: list[tuple[Kernel, KernelShape, list[str]]] = []
-        self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with their comment lines
+        self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # family kernels by name, with their comment lines
         self.bodies: dict[str, str] = {}  # text of a printed kernel without its name -> name
         self.groups_of: dict[str, list[str]] = {}  # kernel -> groups that launch it
         self.scratch: dict[str, int] = {}  # floats of scratch memory per launcher
@@ -59,8 +59,8 @@ class Forward:
         self.done: set[str] = set()  # operators that run before the current group
 
     def _joins(self) -> joined.Joins:
-        """Finds concatenations whose parts are written in place by kernels. This is impossible with side streams, because another stream would have
-        to wait for the memory."""
+        """Finds concatenations whose parts kernels can write in place. This is impossible with side streams, because another stream would have to
+        wait for the memory."""
         maker = {name: group for group in self.groups for name in group.operators}
         apart = self.options.on("channels-last") or self.options.on("overlap-streams")
         libraries = [] if apart else [name for name, group in maker.items() if group.space != "own kernel"]
@@ -77,7 +77,7 @@ class Forward:
     # -- the parts of the program -------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """Returns `forward` as a method, along with the methods that it calls. Fills `kernels` in the process."""
+        """Returns `forward` as a method, along with the methods that it calls. As a side effect, fills `kernels`."""
         return self._text_of_parts() if self.graph.parts else self._text_of_whole(self.entries[0])
 
     def _text_of_whole(self, entry: Entry) -> str:
@@ -105,15 +105,15 @@ class Forward:
         return self.statements.packing.methods() + self._method(entry, [*moved, *self.statements.lines], self.groups, bool(moved)) + around
 
     def _method(self, entry: Entry, lines: list[str], groups: list[Group], moved: bool) -> str:
-        # Kernels take pointers, which are invisible to autograd. Without the guard, a call with code that is not in the processor's caches starts
-        # about 15 us earlier (measured on a CPU).
+        # Kernels take pointers, which are invisible to autograd. Without the guard, a call whose code is not in the processor's caches starts about
+        # 15 us earlier (measured on a CPU).
         with_torch = moved or self.task.has_variants or not all(self._launched(group) for group in groups)
         guard = "    @torch.no_grad()\n" if with_torch else ""
         body = "\n".join(f"        {line}" for line in lines)
         return f"{guard}    def {entry.method}{entry.signature}:\n{body}\n"
 
     def _text_of_parts(self) -> str:
-        """Returns a method for each part with kernels of our own, and a forward that calls these methods."""
+        """Returns a method for each part that has generated kernels, and a forward that calls these methods."""
         methods, printed = [], {}
         for part, entry in zip(self.graph.parts, self.entries, strict=True):
             nodes = self._computed_by(part)
@@ -133,7 +133,7 @@ class Forward:
         return "\n".join(filter(None, [self.statements.packing.methods(), *methods, forward_of_parts(self.graph, printed)]))
 
     def _computed_by(self, part: Part) -> set[str]:
-        """Returns the network nodes that the results and state changes of a part need."""
+        """Returns the network nodes that a part needs for its results and state changes."""
         names = {node.name for node in self.graph.nodes[part.first : part.end]}
         waiting = [name for name in names if name in self.network.nodes]
         waiting += [name for name in self.network.results if name in names]
@@ -148,7 +148,7 @@ class Forward:
         return found
 
     def _moved(self, inputs: list[str]) -> list[str]:
-        """Returns the statements that move state that is not in the state dict to the device of forward's inputs."""
+        """Returns the statements that move state outside the state dict to the device of forward's inputs."""
         read = {name for node in self.network.nodes.values() for name in refs([node.args, list(node.kwargs.values())])}
         outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.graph.mutations)]
         here = [e for e in outside if e.name in set(inputs)]
@@ -165,11 +165,11 @@ class Forward:
         self.done.update(group.operators)
 
     def _launched(self, group: Group) -> bool:
-        """Returns whether kernels of this program compute the group."""
+        """Returns whether this program's kernels compute the group."""
         return group.id in self.own_groups and self.shares.is_own(group) and group.id not in self.refused
 
     def _overlap(self, begins: list[int]) -> None:
-        """Moves branches to side streams. Tensors that are computed once from weights come first."""
+        """Moves branches to side streams. Tensors computed once from weights come first."""
         lines = self.statements.lines
         sections = []
         for group, begin, end in zip(self.groups, begins, [*begins[1:], len(lines)], strict=True):
@@ -209,7 +209,7 @@ class Forward:
 
     @property
     def _of_groups(self) -> list[str]:
-        """Returns helper functions for operators on groups of rows that no kernel of the program computes."""
+        """Returns helper functions for those operators on groups of rows that no kernel of the program computes."""
         left = {self.network.nodes[name].op for group in self.groups for name in group.operators if not self._launched(group)}
         return [word for op, word in HELPED.items() if op in left]
 
@@ -323,7 +323,7 @@ class Forward:
         self.statements.put(self.target.call(name, pointers, self.names))
 
     def _family_name(self, group: Group, printed: families.Printed, work: families.Work) -> str:
-        """Like `_kernel_name`, for a kernel of a family."""
+        """Does the same as `_kernel_name` for a family kernel."""
         if printed.source in self.bodies:
             return self.bodies[printed.source]
         name = self._unused(kernel_base(group.kinds))
@@ -340,7 +340,7 @@ class Forward:
         return (["non-temporal-stores"] if shape.stream else []) + (["parallel-split"] if shape.style == "split" else [])
 
     def _kernel_name(self, group: Group, kernel: Kernel, shape: KernelShape, moved: int) -> str:
-        """Prints the kernel once and returns its name. Groups whose kernels have the same text share it."""
+        """Prints the kernel and returns its name. Groups whose kernels have the same text share one kernel."""
         base = kernel_base(group.kinds)
         rename_arguments(kernel, self.network, self.target.reserved)
         kernel.name = "NAME"
@@ -403,7 +403,7 @@ class Forward:
         return short(node) not in FRESH
 
     def _lies_side_by_side(self, name: str) -> bool:
-        """Returns whether the elements of a value are known to be in the order of its axes, regardless of what the library chose."""
+        """Returns whether the elements of a value are known to be in the order of its axes, regardless of the library's choice."""
         layout = self.network.layouts[name]
         if layout.base != name:
             return layout.contiguous and self._lies_side_by_side(layout.base)
@@ -416,5 +416,5 @@ class Forward:
 
 
 def discrete(entry: GraphInput) -> bool:
-    """Returns whether the entry is a boolean or integer tensor that is passed to forward."""
+    """Returns whether the entry is a boolean or integer tensor passed to forward."""
     return entry.kind == "user" and entry.spec is not None and entry.spec.dtype in DISCRETE

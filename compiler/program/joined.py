@@ -1,7 +1,8 @@
-"""Concatenations along the channel axis with parts that are computed in place. A convolution writes its images directly into the memory of the whole
-concatenation, with the image stride of the whole, so no copy is needed. Parts that other operators compute are copied there once.
+"""Concatenations along the channel axis whose parts are computed in place. A convolution writes its images directly into the memory of the whole
+concatenation, with the image stride of the whole, so no copy is needed. Parts computed by other operators are copied there once.
 
-Concatenations with a common beginning, as in a dense block, are prefixes of the longest one, and kernels read the shorter ones with its stride.
+Concatenations that begin with the same parts, as in a dense block, are prefixes of the longest one, and kernels read the shorter ones with its
+stride.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from compiler.program.statements import Statements
 
 CAT = "aten.cat.default"
 MOST_COPIED = 1  # copied parts per concatenation
-ALIGNED = 16  # alignment in bytes of a tensor's start that kernels assume for vector accesses
+ALIGNED = 16  # alignment of a tensor's start, in bytes, that kernels assume for vector accesses
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Place:
         return f"{whole}[:, {self.start}:{self.end}]"
 
     def taken(self, network: Network, part: str, work: Work) -> bool:
-        """Makes the kernel write the part to its place if possible, and returns whether it does."""
+        """Makes the kernel write the part to its place if possible. Returns whether it does."""
         stores = [store for store in work.tail.kernel.stores if work.tail.kernel.arguments[store.access.argument].value == part]
         image, sizes = work.tail.groups[0], work.tail.kernel.sizes
         shape, whole = network.spec(part).shape, network.spec(self.whole)
@@ -51,8 +52,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Stack:
-    """Concatenations with a common beginning, from the shortest to the longest. All `members` share the memory of the last member. `places` lists the
-    parts that are computed in place."""
+    """Concatenations that begin with the same parts, from the shortest to the longest. All `members` share the memory of the last member. `places`
+    lists the parts that are computed in place."""
 
     members: tuple[str, ...]
     places: dict[str, Place]
@@ -63,9 +64,9 @@ class Stack:
 
 
 class Joins:
-    """Tracks the joined concatenations of one forward, and which of their memory and parts already exist. `libraries` lists the operators that no
-    kernel computes, `written` tells whether a kernel of `INTO_PARTS` produces a value, and `strided` tells whether all readers of a concatenation can
-    use a different stride."""
+    """Tracks the joined concatenations of one forward, and which of their buffers and parts already exist. `libraries` lists the operators that no
+    kernel computes, `written` reports whether a kernel of `INTO_PARTS` produces a value, and `strided` reports whether all readers of a concatenation
+    can use a different stride."""
 
     def __init__(self, statements: Statements, libraries: Collection[str], written: Callable[[str], bool], strided: Callable[[str], bool]):
         self.statements, self.network = statements, statements.network
@@ -77,7 +78,7 @@ class Joins:
         self.beginnings: set[str] = set()  # concatenations that are read as a prefix of a longer one
 
     def taken(self, names: Collection[str], work: Work) -> list[str]:
-        """Returns those values of a kernel that it now writes in place."""
+        """Returns the values that a kernel now writes in place."""
         return [name for name in names if name in self.places and self.places[name].taken(self.network, name, work)]
 
     def place(self, part: str) -> None:
@@ -159,8 +160,8 @@ def spans(network: Network, name: str, whole: str) -> Iterator[tuple[str, Place]
 
 
 def _alike(network: Network, concatenations: Collection[str]) -> list[list[str]]:
-    """Groups the concatenations along axis 1 by their first part, with each list ordered from the shortest to the longest. If any concatenation of a
-    group does not continue the previous one, each gets a separate list."""
+    """Groups the concatenations along axis 1 by their first part and orders each list from the shortest to the longest. If any concatenation of a
+    group does not extend the previous one, each gets a separate list."""
     by_first: dict[str, list[str]] = {}
     for name in concatenations:
         node = network.nodes[name]

@@ -1,4 +1,4 @@
-"""Reads from a program's text which kernels each launch runs, since names alone do not distinguish kernels with the same operators."""
+"""Determines from a program's text which kernels each launch runs, since names alone do not distinguish kernels with the same operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRITON_LAUNCH = re.compile(r"\b(\w+)\[\(")
 @dataclass(frozen=True)
 class Launch:
     name: str  # name of the launcher
-    kernels: tuple[str, ...]  # the kernels that it starts ("kernel<its, arguments>" for templates), or itself if it is no launcher (C++)
+    kernels: tuple[str, ...]  # the kernels that it starts ("kernel<its, arguments>" for templates), or itself if it is not a launcher (C++)
 
 
 def launches(source: str) -> list[Launch]:

@@ -1,4 +1,5 @@
-"""Tensors that are derived from weights for kernels. They are computed in the first forward and recomputed after weights are loaded or moved."""
+"""Tensors that kernels need and that are derived from weights. They are computed in the first forward and recomputed after weights are loaded or
+moved."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ class Packing:
         self.code: dict[str, str] = {}  # Python expression over self -> variable in forward
 
     def variable(self, code: str, lines: list[str]) -> str:
-        """Returns the variable of forward that holds the value of `code`, which is an expression over `self` and `device`."""
+        """Returns the variable of forward that holds the value of `code`, an expression over `self` and `device`."""
         if code not in self.code:
             if not self.code:
                 lines.append(f'packed = self.__dict__.get("packed") or self.pack({self.device})')
@@ -19,7 +20,7 @@ class Packing:
         return self.code[code]
 
     def methods(self, recorded: bool = False) -> str:
-        """Returns the model methods that manage packed tensors, or "" if there are none. `recorded` means that a CUDA graph refers to packed weights,
+        """Returns the model methods that manage packed tensors, or "" if there are none. With `recorded`, a CUDA graph refers to the packed weights,
         so both are discarded together."""
         if not self.code:
             return ""

@@ -1,4 +1,4 @@
-"""Prints operators that are left to the library as the Python code that a person would write."""
+"""Prints operators left to the library as the Python code that a person would write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TORCH = {"matmul", "bmm", "mm", "addmm", "baddbmm", "exp", "log", "sqrt", "rsqrt
          "cumsum", "cat", "stack", "cumprod", "tril", "triu", "einsum", "bitwise_not", "logical_not", "maximum", "minimum", "clamp",
          "logsumexp", "argmax", "argmin", "sort", "topk", "gather", "flip", "roll", "outer", "floor", "ceil", "sign", "isnan"}  # fmt: skip
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-# Operators whose results are in new memory and are dense if the arguments are, so that kernels may read them through pointers and overwrite them.
+# Operators whose results are in new memory, and dense if the arguments are, so kernels may read them through pointers and overwrite them.
 CONVOLVED = {"conv1d", "conv2d", "conv3d", "convolution"}
 GATHERED_UP = {"index_add", "scatter_add", "scatter_reduce"}  # printed as in-place operations on their first argument if nothing else reads it
 HELPED = {GROUPED: "grouped", ROUTED: "routed"}  # computed by a helper function of the program
@@ -28,8 +28,8 @@ FRESH = {"linear", "matmul", "bmm", "mm", "addmm", "baddbmm", *CONVOLVED}
 
 
 def expression(network: Network, node: Node, value: Callable[[str], str], device: str, helpers: Mapping[str, str]) -> str:
-    """Returns the Python expression of an operator. `value(name)` is the expression of another value, and `device` is the expression of the device
-    for tensors that are created without a tensor argument. `helpers` holds the names of the program's helper functions (support.py)."""
+    """Returns the Python expression of an operator. `value(name)` is the expression of another value, and `device` is the device expression for
+    tensors created without a tensor argument. `helpers` holds the names of the program's helper functions (support.py)."""
     name = short(node)
     args = [literal(a, value) for a in node.args]
     kwargs = {k: device if k == "device" else literal(v, value) for k, v in node.kwargs.items()
@@ -70,14 +70,14 @@ def expression(network: Network, node: Node, value: Callable[[str], str], device
 
 
 def region(whole: str, part: str, cuts: list[list[int]]) -> str:
-    """Returns `whole` with `part` written to the region that results from slicing one axis after the other."""
+    """Returns `whole` with `part` written to the region that results from slicing one axis after another."""
     (axis, start, count), *rest = cuts
     inner = region(f"{whole}.narrow({axis}, {start}, {count})", part, rest) if rest else part
     return f"torch.slice_scatter({whole}, {inner}, {axis}, {start}, {start + count})"
 
 
 def made_here(network: Network, node: Node) -> bool:
-    """Returns whether the first argument is a constant tensor that was created only for this operator."""
+    """Returns whether the first argument is a constant tensor created only for this operator."""
     base = node.args[0]["ref"] if isinstance(node.args[0], dict) else ""
     return base in network.nodes and short(network.nodes[base]) in CONSTANTS and network.users[base] == [node.name] and base not in network.results
 
@@ -85,7 +85,7 @@ def made_here(network: Network, node: Node) -> bool:
 def method(network: Network, node: Node, args: list[str]) -> str:
     """Prints a view as a method of the tensor."""
     name = short(node)
-    if node.op == "aten.view.dtype":  # the bits as another type; of a copy, because the result may be overwritten
+    if node.op == "aten.view.dtype":  # reinterprets the bits of a copy, because the result may be overwritten
         return f"{args[0]}.clone().view({args[1]})"
     if name in ("view", "_unsafe_view", "reshape"):
         shape = network.spec(node.name).shape
@@ -110,7 +110,7 @@ def method(network: Network, node: Node, args: list[str]) -> str:
 
 
 def as_it_lay(network: Network, node: Node, value: Callable[[str], str]) -> str:
-    """Prints `as_strided` over memory with the layout that it had at capture, regardless of the value's layout in the program. Returns "" if the
+    """Prints `as_strided` over memory in the layout that it had at capture, regardless of the value's layout in the program. Returns "" if the
     captured memory has gaps."""
     source, size, strides = node.args[0]["ref"], node.args[1], node.args[2]
     base = network.base(source)

@@ -66,7 +66,7 @@ def _header(plan: CompilerPlan, forward: Forward) -> str:
 
 
 def quoted(text: str) -> str:
-    """Returns the text in a form that is valid inside a docstring."""
+    """Escapes the text for use inside a docstring."""
     return text.replace("\\", "/").replace('"""', "'''")
 
 

@@ -1,5 +1,5 @@
-"""Finds what a part of a module needs from the rest: the names that it reads, and the statements that define no name but change the objects to which
-these names refer."""
+"""Finds what a part of a module needs from the rest: the names that it reads, and the statements that define no name but change the objects behind
+these names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DYNAMIC = frozenset({"globals", "eval", "exec", "locals", "vars"})  # these func
 
 
 class Reach:
-    """The dependencies in the module `tree`, which defines the class `model`. `apart` holds the names of its declarations, which nothing else
-    needs."""
+    """The dependencies in the module `tree`, which defines the class `model`. `apart` holds the names of its declarations, on which no other code
+    depends."""
 
     def __init__(self, tree: ast.Module, model: ast.ClassDef, apart: frozenset[str]):
         self.tree, self.model, self.apart = tree, model, apart
@@ -76,14 +76,14 @@ class Reach:
 
     @staticmethod
     def is_script(item: ast.stmt) -> bool:
-        """Recognises `if __name__ == "__main__":`, the body of which does not run on import."""
+        """Recognises `if __name__ == "__main__":`, whose body does not run on import."""
         return isinstance(item, ast.If) and any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(item.test))
 
     def _plain(self, item: ast.stmt) -> bool:
         return item is not self.model and not bound_by(item) & self.apart
 
     def _lineage(self) -> list[ast.ClassDef]:
-        """Returns `Model` and the classes in this module from which it inherits, approximately in Python's method resolution order."""
+        """Returns `Model` and the classes of this module from which it inherits, approximately in Python's method resolution order."""
         found: list[ast.ClassDef] = []
         waiting = [self.model]
         while waiting:
@@ -95,7 +95,7 @@ class Reach:
         return found
 
     def _own(self, name: str) -> set[str]:
-        """Returns the name if the module itself binds it by something other than an import."""
+        """Returns the name if the module itself binds it other than by an import."""
         makers = self.makers.get(name, [])
         return {name} if makers and not all(isinstance(item, (ast.Import, ast.ImportFrom)) for item in makers) or name == self.model.name else set()
 
@@ -128,7 +128,7 @@ class Reach:
         return any(self._data(name) & used for name in self._through([value]))
 
     def _subclassed(self, item: ast.stmt) -> list[ast.AST]:
-        """Returns the code that Python calls when it creates the class: the metaclass, and `__init_subclass__` of the bases."""
+        """Returns the code that Python runs to create the class: the metaclass and the bases' `__init_subclass__`."""
         if not isinstance(item, ast.ClassDef):
             return []
         found: list[ast.AST] = [keyword.value for keyword in item.keywords]
@@ -138,7 +138,7 @@ class Reach:
         return found
 
     def _told_of(self, item: ast.stmt) -> set[str]:
-        """Returns the bases of a class that keep a record of their subclasses: they have `__init_subclass__`, or a metaclass of this module."""
+        """Returns the bases of a class that can keep a record of their subclasses: those with `__init_subclass__` or a metaclass of this module."""
         bases = self._bases(item) if isinstance(item, ast.ClassDef) else []
         return {base.name for base in bases if _on_subclass(base) or any(self._own(_root(word.value) or "") for word in base.keywords)}
 
@@ -192,7 +192,7 @@ def free_names(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
 
 
 def bound_by(item: ast.stmt) -> set[str]:
-    """Returns the names that a module-level statement binds, at any nesting depth of `if`, `for`, `with` and `try`."""
+    """Returns the names that a module-level statement binds, at any depth inside `if`, `for`, `with` and `try`."""
     if isinstance(item, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
         return {item.name}
     if isinstance(item, (ast.Import, ast.ImportFrom)):
@@ -226,14 +226,14 @@ def _on_subclass(item: ast.ClassDef) -> list[ast.FunctionDef]:
 
 
 def targets_of(item: ast.stmt) -> list[ast.expr]:
-    """Returns the targets to which an assignment writes or which a deletion removes."""
+    """Returns the targets that an assignment writes or a deletion removes."""
     if isinstance(item, (ast.Assign, ast.Delete)):
         return list(item.targets)
     return [item.target] if isinstance(item, (ast.AugAssign, ast.AnnAssign)) else []
 
 
 def _stored(targets: Iterable[ast.expr]) -> set[str]:
-    """Returns the names that are assigned themselves, excluding names of which only items or attributes are assigned."""
+    """Returns the names that are themselves assigned, excluding those for which only items or attributes are assigned."""
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 

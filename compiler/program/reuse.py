@@ -1,4 +1,4 @@
-"""Overwrites values that nothing else reads with results, which saves memory and reuses cached lines."""
+"""Writes results over values that have no other reader, which saves memory and reuses cached lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def reuse(
     kernel: Kernel, plan: Schedule, group: Group, done: set[str], may_overwrite: Callable[[str], bool], statements: Statements, state: State
 ) -> None:
     """Removes those arguments of `kernel` whose values can overwrite one of its inputs. `done` holds the operators that have already run, and
-    `may_overwrite` tells whether our code allocated the memory of a graph value."""
+    `may_overwrite` reports whether the program itself allocated the memory of a graph value."""
     inside = set(group.operators)
     mutated = {value: name for name, value in statements.graph.mutations.items()}
     targets = {entry.target: entry for entry in statements.graph.inputs if entry.target}
@@ -57,5 +57,5 @@ def _read_after(plan: Schedule, store: Store, reads: set[str]) -> bool:
 
 
 def _read_by_all(plan: Schedule, store: Store, reads: set[str]) -> bool:
-    """Returns whether all threads of a row read a value that one of them overwrites at its end, perhaps before the others have read it."""
+    """Returns whether all threads of a row read a value that one of them overwrites at the end of the row, perhaps before the others have read it."""
     return store.level == "row" and any(op.name in reads for step in plan.passes for op in step.rows)

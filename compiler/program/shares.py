@@ -1,4 +1,4 @@
-"""Divides the plan's groups between kernels and the library, as options and refusals ask."""
+"""Divides the plan's groups between kernels and the library, according to options and refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compiler.planning.plan import CompilerPlan, Group, word, work_of
 
 
 class Shares:
-    """`refused` maps groups that are left to the library, in whole or in part, to the reason."""
+    """`refused` holds the reason for each group that is wholly or partly left to the library."""
 
     def __init__(self, plan: CompilerPlan, network: Network, options: Options):
         self.plan, self.network, self.options = plan, network, options
@@ -27,7 +27,7 @@ class Shares:
             work = work_of(self.plan, self.network, group, self.options)
         except Refused as refusal:
             self.refused[group.id] = str(refusal)
-            if self.network.last and group.anchor in group.operators:  # a kernel for images in the default layout
+            if self.network.last and group.anchor in group.operators:  # the kernel expects images in the default layout
                 at = group.operators.index(group.anchor)
                 return self._cut(group, group.operators[:at], [group.anchor], group.operators[at + 1 :])
             return [group.model_copy(update={"family": "", "space": "pytorch"})]
@@ -39,7 +39,7 @@ class Shares:
         return self._cut(group, [name for name in group.operators if name in work.early], anchor, late)
 
     def _without_sums(self, group: Group) -> list[Group]:
-        """Separates sums at computed positions that are given back to the library. They run after the kernel that computes their terms."""
+        """Separates sums at computed positions that are left to the library. They run after the kernel that computes their terms."""
         if "atomic-sums" not in group.strategies or self.options.on("atomic-sums", group.id) or self.options.on("leave-to-library", group.id):
             return [group]
         sums = [name for name in group.operators if placing(self.network, self.network.nodes[name]) is not None]
@@ -55,7 +55,7 @@ class Shares:
         ]  # fmt: skip
 
     def is_own(self, group: Group) -> bool:
-        """Returns whether a kernel computes the group; notes why if it could, but is given back."""
+        """Returns whether a kernel computes the group. Records the reason if a kernel could do so but the group is left to the library."""
         if group.family:
             return True
         if group.space != "own kernel":

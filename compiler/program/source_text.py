@@ -1,8 +1,8 @@
-"""Converts source statements to text: verbatim if that gives the same program, otherwise as Python prints their syntax tree.
+"""Converts source statements to text: verbatim if that yields the same program, otherwise as Python unparses their syntax tree.
 
-A statement is kept verbatim if it shares its lines with no other statement and, for class members, is indented by four spaces like the printed text
-around it. All others are printed from their tree: statements with tabs, two-space indentation, several statements per line, or private names (which
-denote a different attribute in a class with a different name).
+A statement is kept verbatim if it does not share a line with another statement and, for class members, is indented by four spaces like the printed
+text around it. All others are printed from their syntax tree: statements with tabs, two-space indentation, several statements per line, or private
+names (which denote a different attribute in a class with a different name).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The in-place changes that a printed forward makes: call counters, module state, and inputs that the task itself modifies."""
+"""The in-place changes that a printed forward makes to call counters, module state, and inputs that the task itself modifies."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from compiler.program.statements import Statements
 class State:
     def __init__(self, statements: Statements):
         self.statements, self.graph, self.network = statements, statements.graph, statements.network
-        self.counters: dict[float, list[str]] = {}  # increment -> the state, which only counts calls
+        self.counters: dict[float, list[str]] = {}  # increment -> state that only counts calls
         self.written: set[str] = set()  # state-dict names that are updated before `put`
 
     def counts(self, name: str) -> bool:
-        """Takes over the addition `name` if it only increments a counter that nothing else reads, such as `self.bn.num_batches_tracked += 1`. Returns
-        whether it did."""
+        """Takes over the addition `name` if it only increments a counter that no other operator reads, such as `self.bn.num_batches_tracked += 1`.
+        Returns whether it did so."""
         node = self.network.nodes[name]
         target = next((t for t, value in self.graph.mutations.items() if value == name), None)
         read = self.network.users[name] or self.network.results.count(name) > 1  # by an operator, or as a result of forward

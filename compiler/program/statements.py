@@ -1,5 +1,4 @@
-"""The statements and variables of a printed forward. Each graph value that is kept has one variable, which is created where the value is first
-read."""
+"""The statements and variables of a printed forward. Each graph value that is kept has one variable, created where the value is first read."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ STATE = ("parameter", "buffer")
 
 class Statements:
     """Collects the statements of a forward. `given` maps each user input to its parameter; `reserved` holds names that its variables must not use.
-    `lines` grows in execution order. `typed`: the task changes the default type, so new memory names its type even where that is float32."""
+    `lines` grows in execution order. `typed` means that the task changes the default type, so allocations specify their type even if it is
+    float32."""
 
     def __init__(self, graph: Graph, network: Network, given: Mapping[str, str], reserved: Collection[str], cuda: bool, typed: bool = False):
         self.graph, self.network, self.cuda, self.typed = graph, network, cuda, typed
@@ -58,7 +58,7 @@ class Statements:
         self.lines += lines
 
     def _constant_tensor(self, entry: GraphInput) -> str:
-        """Creates or moves the tensor only once. A kernel that reads the tensor holds only its address, so the tensor must be kept alive."""
+        """Creates or moves the tensor only once. A kernel holds only the tensor's address, so the tensor must be kept alive."""
         if entry.value is None:
             held = entry.found or attribute(entry.target)
             return self.packed(f"{held}.to(device)") if self.cuda else held
@@ -106,8 +106,8 @@ class Statements:
         return code.format(*(self.value(one["ref"]) for one in self.network.nodes[name].args)) if code else self.value(name)
 
     def read_by(self, node: Node) -> Callable[[str], str]:
-        """Returns the function `value` for the arguments of a library operator. A channels-last convolution gets its image in this layout, and its
-        weights are converted once."""
+        """Returns the function `value` for the arguments of a library operator. A channels-last convolution receives its image in that layout, and
+        its weights are converted once."""
         if node.name not in self.network.last or node.op not in CONVOLUTIONS:
             return self.value
         image, weight = (argument["ref"] for argument in node.args[:2])
@@ -122,8 +122,8 @@ class Statements:
         return read
 
     def wanted_layout(self, name: str) -> str | None:
-        """Returns the argument of `contiguous` that a library result needs regardless of the layout that the library chose, or None if there is no
-        choice."""
+        """Returns the argument of `contiguous` that gives a library result the required layout, whichever layout the library chose, or None if no
+        conversion is needed."""
         specs = self.network.nodes[name].outputs
         if len(specs) != 1 or not self.network.last:
             return None
@@ -167,7 +167,7 @@ class Statements:
         return next((f"{self.state[entry.target]}.device" for entry in state), '"cuda"' if self.cuda else '"cpu"')
 
     def made_on(self) -> str:
-        """Returns the device on which the library creates a tensor, which is that of a weight or of this method's inputs."""
+        """Returns the device on which the library creates a tensor: that of a weight or of this method's inputs."""
         here = {entry.name for entry in self.users}
         entries = (e for e in self.network.inputs.values() if e.spec is not None and (e.kind != "user" or e.name in here))
         return next((f"{self.variables[entry.name]}.device" for entry in entries), self.device())
@@ -176,7 +176,7 @@ class Statements:
         return next((e for e in self.users if e.spec is not None), None)
 
     def tree(self, tree: Any, top: bool = False) -> str:
-        """Returns the expression of the results of forward or of a part of it, with the structure of its outputs."""
+        """Returns the expression for the results of forward, or of a part of it, in the structure of its outputs."""
 
         def leaf(index: int) -> str:
             value = self.graph.outputs[index]

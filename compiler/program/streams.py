@@ -1,9 +1,9 @@
-"""The strategy `overlap-streams`: independent branches of a forward run concurrently, on streams that fork from the main stream and join it again.
-This pays off inside a CUDA graph for kernels that are too short to fill the device.
+"""The strategy `overlap-streams`: independent branches of a forward run concurrently on streams that fork from the main stream and join it again.
+Inside a CUDA graph, this pays off for kernels that are too short to fill the device.
 
-The strategy works on the printed statements. A section consists of all statements that one group needs: allocations and a launch or library call. A
-section runs after all sections that define a variable that it reads. If this strategy is enabled, nothing is written in place (forward.py ensures
-this) and every variable lives until forward returns, so no memory is reused across streams.
+The strategy works on the printed statements. A section consists of all statements of one group: allocations and a launch or library call. A section
+runs after every section that defines a variable that it reads. With this strategy, no kernel writes in place (forward.py ensures this) and every
+variable lives until forward returns, so no memory is reused across streams.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from compiler.graph.network import Network, refs
 
 SIDES = 3  # number of streams in addition to the main stream
-SYNC_US = 1.5  # time that one stream takes to wait for another, as an edge in a CUDA graph
+SYNC_US = 1.5  # cost of making one stream wait for another, as an edge in a CUDA graph
 LEAST_US = 4.0  # minimum time of a kernel in a CUDA graph
 LEAST_GAIN = 1.05  # according to the model
-FULL_US = 25.0  # a kernel that takes this long fills the device, so nothing runs concurrently with it
+FULL_US = 25.0  # a kernel that takes this long fills the device, so no other kernel runs concurrently with it
 NAME = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*")
 DEFINED = re.compile(r"^([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*) = ")
-START = -1  # stands for everything that runs before the first section
+START = -1  # represents everything that runs before the first section
 
 
 @dataclass
 class Section:
     lines: list[str]
-    us: float  # estimated time if it runs alone
+    us: float  # estimated time when it runs alone
 
     @property
     def share(self) -> float:
@@ -78,7 +78,7 @@ class Schedule:
 
 
 def schedule(sections: list[Section], needs: list[list[int]]) -> Schedule:
-    """Assigns each section in turn to the stream on which it can start first. Ties go to the stream of the section for which it waits longest."""
+    """Assigns each section in turn to the stream on which it can start earliest. Ties go to the stream of the section for which it waits longest."""
     free = [0.0] * (SIDES + 1)
     ends: list[float] = []
     streams: list[int] = []

@@ -50,7 +50,7 @@ OF_GROUPS = {"grouped": GROUPED, "routed": ROUTED}
 
 def functions(names: dict[str, str], aligned: bool, check: str, exact: bool, wanted: Collection[str] = ()) -> str:
     """Returns the text of the functions. `names` maps them to their names in the program, `aligned` means that kernels load 16 bytes at a time,
-    `check` is the function that checks the result of a launch, `exact` means that integer or boolean inputs may arrive as floating point, and
-    `wanted` holds keys of OF_GROUPS."""
+    `check` is the function that checks the result of a launch, `exact` means that integer or boolean inputs may be passed as floating-point tensors,
+    and `wanted` holds keys of OF_GROUPS."""
     text = DENSE + (ALIGNED if aligned else AS_IT_IS) + (EXACT if exact else "") + "".join(OF_GROUPS[word] for word in wanted) + check
     return re.sub(r"\bdef (\w+)", lambda match: f"def {names[match[1]]}", text)

@@ -20,8 +20,8 @@ _INHERITED = f"    def {EAGER}(self, *args, **kwargs):\n        return super().f
 
 
 class TaskText:
-    """The text that a program takes from its task. `keep_forward` means that the task's own forward is also kept, as `forward_eager`. `needed` holds
-    the module-level names that the printed forward reads."""
+    """The text that a program takes from its task. With `keep_forward`, the task's own forward is also kept, as `forward_eager`. `needed` holds the
+    module-level names that the printed forward reads."""
 
     def __init__(self, source: str, keep_forward: bool = False, needed: Collection[str] = ()):
         self.tree = parse(source)
@@ -35,7 +35,7 @@ class TaskText:
         self.text = SourceText(source, model, {"forward": EAGER} if keep_forward else {})
         self.reach = Reach(self.tree, model, DECLARATIONS)
         self.sets_default_type = any(name in source for name in ("set_default_dtype", "set_default_tensor_type"))
-        self.cut: list[ast.Module] = []  # forward as printed and the statements that its parts replace, if only parts of it were captured
+        self.cut: list[ast.Module] = []  # forward as printed and the statements that its parts replace, if forward was captured only in parts
         self.libraries: dict[str, str] = {}  # classes that forward instantiates, and the modules from which they are imported
 
     @classmethod
@@ -99,7 +99,7 @@ class TaskText:
         return self.reach.closure([*parts, *self.cut, *self._classes_of_arguments(), *(ast.Name(name, ast.Load()) for name in sorted(self.needed))])
 
     def _classes_of_arguments(self) -> list[ast.Name]:
-        """Returns the classes and uncalled functions that the task's declarations mention, because the declared inputs may be instances of them."""
+        """Returns the classes and uncalled functions named in the task's declarations, because the declared inputs may be instances of them."""
         declared = [item for name in DECLARATIONS if isinstance(item := self.names.get(name), (ast.FunctionDef, ast.Assign, ast.AnnAssign))]
         named = {name for item in declared for name in free_names(item)}
         called = {node.func.id for item in declared for node in ast.walk(item) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
@@ -149,7 +149,7 @@ class TaskText:
     def imports(self) -> list[str]:
         """Returns the import statements that are still used. `torch` is always included."""
         kept = self._kept_imports
-        there = any("torch" in bound_by(item) for item in kept)  # not under another name
+        there = any("torch" in bound_by(item) for item in kept)  # rather than under an alias
         own = {name for item in kept for name in bound_by(item)}
         made = [f"from {home} import {word}" for word, home in self.libraries.items() if word not in own]
         return list(dict.fromkeys([*map(self.text.of, kept), *([] if there else ["import torch"]), *made]))
@@ -159,7 +159,8 @@ class TaskText:
         return [self.text.of(item) for item in self._kept_definitions if not self._follows(item)]
 
     def epilogue(self) -> list[str]:
-        """Returns the code after the class: its old name if that is still read, and the statements that need the class when they run."""
+        """Returns the code after the class: an alias for its old name if other code still uses it, and the statements that need the class when they
+        run."""
         after = [item for item in self._kept_definitions if self._follows(item)]
         kept = [self.methods[name] for name in self.kept] + [item for item in self.model.body if not isinstance(item, ast.FunctionDef)]
         named = any(self.reach.names_model(item) for item in [*kept, *self._kept_definitions, *self.cut])
@@ -195,7 +196,7 @@ class TaskText:
         parts = []
         for item in self.model.body:
             if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant):
-                continue  # skips the docstring, because the program has its own
+                continue  # the docstring; the program has its own
             if isinstance(item, ast.Pass) or isinstance(item, ast.FunctionDef) and item.name not in self.kept:
                 continue
             parts.append(self.text.member(item))

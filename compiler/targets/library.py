@@ -1,4 +1,4 @@
-"""Languages with kernels that a compiler builds into a library with a plain C ABI, in which launchers take addresses."""
+"""Languages whose kernels are compiled into a library with a plain C ABI, in which launchers take addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CTYPES = re.compile(r"import ctypes\b")
 
 
 class Library(Target[S]):
-    """A target with compiled launchers. Launchers return an error code if there is a function to `check` it; otherwise they return nothing."""
+    """A target with compiled launchers. Launchers return an error code if the target has a `check` function for it; otherwise they return nothing."""
 
     reserved = RESERVED_IN_C
     builder = BUILDER.read_text()

@@ -1,5 +1,4 @@
-"""The interface of a target, which is a language in which kernels are printed, together with the code that builds and calls them in a printed
-program.
+"""The interface of a target: a language in which kernels are printed, together with the code that builds and calls them in a printed program.
 
 To add a target, create a folder in this package with a `target.py`, and add an entry in lookup.py. If its kernels look like those of another
 language, the target can use that language's printers (`dialect`), and the families need no change.
@@ -37,7 +36,7 @@ class KernelShape(Protocol):
         """True if stores bypass the cache."""
 
     def describe(self, cuda: bool) -> str:
-        """Describes the launch shape or loop structure in words. `cuda` means on a GPU."""
+        """Describes the launch shape or loop structure in words. `cuda` is true on a GPU."""
 
 
 S = TypeVar("S", bound=KernelShape)
@@ -45,7 +44,7 @@ S = TypeVar("S", bound=KernelShape)
 
 @dataclass(frozen=True)
 class Step:
-    """A knob that moves can change, with the values next to the current value. `told` is a description of the change with the fields {value} and
+    """A knob that moves can change, with the values adjacent to the current one. `told` is a description of the change with the fields {value} and
     {now}."""
 
     knob: str
@@ -57,7 +56,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Names:
-    """The names that a program uses: those of its helpers, keyed by their default names, and all names that the task binds."""
+    """The names that a program uses: the names of its helpers, keyed by their default names, and all names bound by the task."""
 
     helpers: Mapping[str, str]
     bound: Collection[str]
@@ -69,16 +68,16 @@ class Target(ABC, Generic[S]):
     language: str  # the key in lookup.py
     title: str  # human-readable
     on_gpu: bool  # whether the memory is on a GPU, where launches can be recorded and assigned to streams
-    reserved: frozenset[str]  # names that are reserved for a printed kernel's own use
+    reserved: frozenset[str]  # names reserved for a printed kernel's own use
     in_module: bool = False  # whether kernels are module functions that take tensors; otherwise they are library functions that take addresses
     builder: str = ""  # text of the function that builds the library
-    check: str = ""  # text of the function with which forward checks the result of a launch, or "" if launches return nothing
+    check: str = ""  # text of the function that forward uses to check the result of a launch, or "" if launches return nothing
 
     # -- kernels ------------------------------------------------------------------------------------------------------------
 
     @property
     def dialect(self) -> str:
-        """The language of the family printers that the target uses, which is a key of `Family.printers`."""
+        """The language of the family printers that the target uses, as a key of `Family.printers`."""
         return self.language
 
     def supports(self, family: Family) -> bool:
@@ -86,7 +85,7 @@ class Target(ABC, Generic[S]):
         return self.dialect in family.printers
 
     def print_family(self, work: Work) -> Printed:
-        """Prints the kernel of a family; raises `Refused`."""
+        """Prints the kernel of a family. Raises `Refused` if that is not possible."""
         return by_name(work.match.family).printers[self.dialect](work)
 
     def check_covered(self, kernel: Kernel) -> None:
@@ -99,7 +98,7 @@ class Target(ABC, Generic[S]):
 
     @abstractmethod
     def passes(self, kernel: Kernel, shape: S) -> Schedule:
-        """Returns the passes over a row as the kernel is printed. What a pass reads again must not have been overwritten before it."""
+        """Returns the passes over a row as the kernel is printed. A pass must not reread anything that has already been overwritten."""
 
     @abstractmethod
     def body(self, kernel: Kernel, shape: S) -> str:
@@ -110,19 +109,19 @@ class Target(ABC, Generic[S]):
         return 0
 
     def read_again(self, kernel: Kernel, shape: S) -> dict[str, int]:
-        """For each tensor that no cache holds, returns how many passes after the first one read it from memory."""
+        """Returns, for each tensor that no cache holds, how many passes after the first one read it from memory."""
         return {}
 
     @abstractmethod
     def print(self, kernels: list[tuple[Kernel, S, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> str:
-        """Returns the source of all kernels, each with its comment lines above it, after the functions that they use. `printed` holds the family
-        kernels by name, each with the IR kernels that are printed inside it."""
+        """Returns the source of all kernels, preceded by the functions that they use, each with its comment lines above it. `printed` holds the
+        family kernels by name, each with the IR kernels printed inside it."""
 
     # -- the program --------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def imports(self, task: list[str], source: str) -> list[str]:
-        """Returns the import statements of a program with kernels: those of the task and those of the program itself."""
+        """Returns the import statements of a program with kernels: the task's and its own."""
 
     @abstractmethod
     def module(self, source: str, pointers: Mapping[str, int], flags: tuple[str, ...], names: Names) -> str:
@@ -148,7 +147,7 @@ class Target(ABC, Generic[S]):
 
     @abstractmethod
     def steps(self, kernel: Kernel, shape: S) -> list[Step]:
-        """Returns the knobs that moves change by one step at a time."""
+        """Returns the knobs that moves change one step at a time."""
 
     def could_stream(self, kernel: Kernel, shape: S) -> bool:
         """True if the stores go through the cache but could bypass it."""

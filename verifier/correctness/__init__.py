@@ -1,1 +1,1 @@
-"""Decides whether an output is right, by means of trials, bounds and expectations."""
+"""Decides whether outputs are correct, using trials, bounds and expectations."""

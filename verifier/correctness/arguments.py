@@ -1,7 +1,7 @@
-"""Arguments that are no tensors: numbers, flags, words, members of the task's enumerations, and None.
+"""Non-tensor arguments: numbers, flags, words, members of the task's enumerations, and None.
 
-They are the same in every draw of the task's inputs, so a program could take them for granted. Each of them is replaced in a trial of its own, since
-a task may refuse another number of heads and still accept another window.
+They are the same in every draw of the task's inputs, so a program could hard-code them. Each of them is replaced in a separate trial, because a task
+may reject a different number of heads but accept a different window.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from verifier.judge.memory import large
 from verifier.judge.session import Values
 from verifier.layout import Spec
 
-EACH = 6  # number of arguments of one kind that are replaced one by one; the others are not replaced
-WORDS = 6  # number of other words that are tried
-LIKE = 2  # number of inputs after whose shape a value for None is drawn
-SMALLER = 0.75  # factor on a float
-_FAMILIES = (  # words that torch's own functions understand
+EACH = 6  # maximum number of arguments of one kind that are replaced, one at a time
+WORDS = 6  # maximum number of other words that are tried
+LIKE = 2  # number of inputs whose shape is used to draw a value for None
+SMALLER = 0.75  # factor by which a float is multiplied
+_FAMILIES = (  # words that torch's own functions accept
     ("mean", "sum", "none"),
     ("none", "tanh"),
     ("relu", "gelu", "silu", "tanh", "sigmoid"),
@@ -65,7 +65,7 @@ KINDS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a plain value in the tree of the arguments."""
+    """The place of a plain value in the argument tree."""
 
     path: Path
     value: bool | int | float | str | Member | None
@@ -95,7 +95,7 @@ def _places(node: Any, path: Path) -> Iterator[Place]:
 
 
 def _children(form: str, body: Any) -> list[tuple[Path, Any]]:
-    """Returns the nodes below a node, each with the steps that lead to it. Keys of a dict stay as they are."""
+    """Returns the children of a node, each with the steps that lead to it. The keys of a dict are not included."""
     if form in ("l", "u"):
         return [((index,), item) for index, item in enumerate(body)]
     if form == "m":
@@ -108,7 +108,7 @@ def _children(form: str, body: Any) -> list[tuple[Path, Any]]:
 
 
 def replaced(tree: Any, path: Path, node: Any) -> Any:
-    """Returns the tree with another node at a place; it shares the rest."""
+    """Returns the tree with another node at the given place. The other nodes are shared with the original."""
     if not path:
         return node
     step, *rest = path
@@ -118,8 +118,8 @@ def replaced(tree: Any, path: Path, node: Any) -> Any:
 
 
 def alternatives(tree: Any, source: str) -> Iterator[tuple[str, list[Callable[[Values, int], Values | None]]]]:
-    """Yields the name of each trial, with the ways to replace the argument, likeliest first. A way takes the inputs and a seed; it returns null if
-    it has no replacement for them. `source`: the task's."""
+    """Yields the name of each trial and the ways to replace the argument, most promising first. A way takes the inputs and a seed, and returns null
+    if it has no replacement for them. `source` is the task's source."""
     found = places(tree)
     for kind, name in KINDS.items():
         same = [place for place in found if place.kind is kind]
@@ -128,7 +128,7 @@ def alternatives(tree: Any, source: str) -> Iterator[tuple[str, list[Callable[[V
 
 
 def _called(place: Place, tree: Any) -> str:
-    """Names a place for people: "argument 1", "argument 1, slope"."""
+    """Returns a readable name for a place: "argument 1", "argument 1, slope"."""
     node, names = tree, []
     for step in place.path:
         if isinstance(node, dict) and "names" in node and step == "items":
@@ -150,8 +150,8 @@ def _ways(place: Place, source: str) -> Iterator[Callable[[Values, int], Values 
 
 
 def other_values(value: bool | int | float | str | Member, source: str = "") -> list[Any]:
-    """Returns values that the task may accept instead. An integer may be a dimension, a size or an index: the next one towards zero is valid wherever
-    it is one, in most tasks, and half or twice of a number divides what the number divides."""
+    """Returns values that the task may accept instead. An integer may be a dimension, a size or an index. In most tasks, the next integer towards
+    zero is valid in each of these roles, and half or twice the integer divides whatever the integer divides."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
@@ -175,7 +175,7 @@ def _family(word: str) -> list[str]:
 
 
 def words(source: str) -> list[str]:
-    """Returns the words in a source, from those that something is compared with or looked up by."""
+    """Returns the words in a source, beginning with those used in comparisons or as keys for lookups."""
     compared: list[str] = []
     others: list[str] = []
     for node in ast.walk(ast.parse(source)):
@@ -200,7 +200,7 @@ def _value_at(path: Path, other: Any, values: Values, seed: int) -> Values | Non
 
 
 def _tensor_at(path: Path, like: int, draw: Callable[[torch.Tensor, torch.Generator], torch.Tensor], values: Values, seed: int) -> Values | None:
-    """Puts a tensor in the place of None."""
+    """Puts a tensor in place of None."""
     floating = [tensor for tensor in values.tensors if tensor.is_floating_point() and tensor.dim()]
     if like >= len(floating) or large(2 * values.nbytes):
         return None
@@ -220,5 +220,5 @@ def _row(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _flags(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     flags = torch.rand(like.shape, generator=generator, device=like.device) < 0.75
-    flags[..., :1] = True  # a row that is entirely false is no row of a softmax
+    flags[..., :1] = True  # a softmax has no result for a row that is entirely false
     return flags

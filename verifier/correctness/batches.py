@@ -1,7 +1,7 @@
 """Compares many small tensors in one batch.
 
-A model may have hundreds of running averages. On a GPU, each separate comparison costs a dozen kernel launches and one synchronisation. Unusual
-tensors (non-finite, far off, large, complex, or float8) are left to the functions in `verifier.correctness.bounds`.
+A model may have hundreds of running averages. On a GPU, each separate comparison costs a dozen kernel launches and a synchronisation. Unusual tensors
+(non-finite, far off, large, complex, or float8) are left to the functions in `verifier.correctness.bounds`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from verifier.correctness.bounds import Judgement, chaotic_error, deviation, jud
 from verifier.float8 import TYPES
 
 SMALL = 1 << 16  # maximum number of elements
-FEW = 4  # number of tensors below which batching gains nothing
+FEW = 4  # minimum number of tensors for which batching pays off
 
 
 def distances(values: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> list[float | None]:
@@ -33,7 +33,7 @@ def distances(values: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) 
             sizes = torch.tensor([values[index].numel() for index in members], device=a.device)
             owner = torch.repeat_interleave(sizes, output_size=a.numel())
             waiting.append((members, _floating(a, b, owner, sizes) if dtype.is_floating_point else _exact(a, b, owner, sizes)))
-    for members, errors in waiting:  # all kernels are launched before the first result is awaited
+    for members, errors in waiting:  # launch all kernels before waiting for the first result
         for index, error in zip(members, errors.tolist(), strict=True):
             found[index] = None if math.isnan(error) else error
     return found

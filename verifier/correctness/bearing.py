@@ -1,7 +1,7 @@
-"""Determines how far each input of a task can vary by itself.
+"""Determines how widely each input of a task can vary on its own.
 
-Some inputs have a domain: a probability, the argument of a logarithm. If all inputs were restricted to the narrowest domain, a mask of ones or a gain
-that is never negative would not vary beside a probability, and a program would not have to read it.
+Some inputs have a domain, such as a probability or the argument of a logarithm. If all inputs were restricted to the narrowest domain, an input next
+to a probability, such as a mask of ones or a gain that is never negative, would not vary, and a program would not have to read it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession
 
 PROBE = DISTRIBUTIONS[0]
-PART = 4  # the fraction of the trials' time that may be spent
+PART = 4  # divisor: at most a quarter of the trials' time is spent on this
 
 
 def borne_alone(reference: ReferenceSession, expectations: Expectations, seed: int) -> tuple[list[Domain | None], bool]:
-    """Returns for each input the widest domain that the task accepts if only this input varies; null if it accepts none, or if time has run out. The
-    list is empty for inputs of gigabytes. Also returns whether the reference is in its constructed state, because another process has taken over;
-    otherwise, its state is unchanged."""
+    """Returns, for each input, the widest domain that the task accepts if only this input varies; null if it accepts none or if time has run out. The
+    list is empty if the inputs take gigabytes. Also returns whether the reference is back in its constructed state because another process has taken
+    over; otherwise, its state is unchanged."""
     begin, anew = reference.clock(), False
     own = reference.inputs(seed)
     if large(own.nbytes):

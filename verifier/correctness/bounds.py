@@ -1,15 +1,15 @@
-"""Decides whether an output is right. The bound is derived from the errors of PyTorch and of plain arithmetic, both measured against fp64.
+"""Decides whether an output is correct. The bound is derived from the errors of PyTorch and of plain arithmetic, both measured against fp64.
 
-The norm is ``max |a-b| / (|b| + rms(b))``: relative for large elements, and relative to the tensor's size for small ones. As a result, tiny outputs
-do not pass because of an absolute tolerance, and a sound program does not fail because an element cancels out.
+The norm is ``max |a-b| / (|b| + rms(b))``: relative for large elements, and relative to the tensor's magnitude for small ones. As a result, tiny
+outputs do not pass just because they fall below an absolute tolerance, and a sound program does not fail because an element cancels out.
 
 The bound is ``max(K * error of PyTorch under the same policy, W * error of plain arithmetic, ULPS * epsilon)``. The error of plain arithmetic is the
-effect of the policy's format on this task with these inputs if every operator rounds once and sums one term after another
+effect of the policy's format on this task with these inputs if every operator rounds once and adds up terms one by one
 (`verifier.parties.oracle.Rough`). It is measured only if the rest of the bound is exceeded. Therefore, a reordered or naive sum passes, but TF32,
 fp16 or bf16 arithmetic does not pass as fp32; `bench/error_bounds.py` shows the margins.
 
-Outputs of integers, booleans and float8 numbers must be equal, except that as many elements may differ as rounding decides differently in PyTorch
-itself (for example, an argmax over equal values).
+Outputs of integers, booleans and float8 numbers must be equal, except for as many elements as rounding decides differently in PyTorch itself (for
+example, an argmax over equal values).
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from verifier.passes import native
 from verifier.task import Precision
 
 K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32, the rounding of operands dominates and affects all programs equally
-W, W_FEW = 1.5, 3.0  # the second value applies if a few elements determine the largest error, because one draw then says less about the next
+W, W_FEW = 1.5, 3.0  # the second value applies if a few elements determine the largest error, because one draw then predicts the next less well
 ULPS = 16.0
 STEADY = 1.5  # up to this ratio of largest to smallest drawn error, many elements are assumed to determine the error
 SMALL = 4096  # outputs with fewer elements get more draws
 DRAWS, SMALL_DRAWS = 3, 8
-NO_ORACLE = 256 * 2.0**-23  # used if fp64 cannot judge (because it does not run, or because of chaos) and outputs are compared with eager itself
+NO_ORACLE = 256 * 2.0**-23  # used if fp64 cannot judge (it does not run, or the task is chaotic) and outputs are compared with eager itself
 NO_ORACLE_ULPS = 8.0  # the same for 16-bit types
-CHAOTIC, CHAOTIC_16 = 1e-2, 0.5  # an eager element with a larger error reflects a different decision, which rounding alone does not explain
+CHAOTIC, CHAOTIC_16 = 1e-2, 0.5  # an eager element with a larger error results from a different decision, because rounding alone does not explain it
 FLIPPED = 0.05  # up to this share of elements, such decisions can be distinguished from noise
 NORM = f"max |a-b| / (|b| + rms(b)); bound max({K['fp32-strict']:g} x PyTorch's error, {W:g} x plain arithmetic's, {ULPS:g} ulp)"
 CHUNK = 1 << 18  # number of elements widened to fp64 at a time, chosen to fit in the cache
-GPU_CHUNK = 1 << 26  # on a GPU: few launches, and 0.5 GiB per launch instead of twice the tensor's size
+GPU_CHUNK = 1 << 26  # on a GPU, for few launches with 0.5 GiB each instead of twice the tensor's size
 LEAST = 1e-30  # lower limit for the divisor of a relative error
 SQUARABLE = 1e-12  # root mean square above which fp32 underflow of squares is negligible
 
 
 @dataclass
 class Judgement:
-    """The judgement on one tensor. `error` is null if shape, dtype or finiteness already differ."""
+    """The judgement of one tensor. `error` is null if the shape, dtype or finiteness already differs."""
 
     ok: bool
     error: float | None = None
@@ -73,7 +73,7 @@ def root_mean_square(tensor: torch.Tensor) -> float:
 
 
 def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
-    """Computes the norm over the elements for which `expected` is finite. The result is infinite if the finite masks differ."""
+    """Computes the norm over the elements for which `expected` is finite. The result is infinite if the masks of finite elements differ."""
     a, b = _flat(value), _flat(expected)
     if (near := native.distance(a, b)) is not None or (near := _finite_distance(a, b)) is not None:
         return near
@@ -98,9 +98,9 @@ def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
-    """Computes the same norm if all elements are finite; otherwise, returns null. It uses one of the judge's kernels. For two tensors of the same
-    type of at most 32 bits, it instead makes half as many passes as `distance`. The difference of two close numbers is exact in their own type, and
-    the quotient needs no more digits than are shown."""
+    """Computes the same norm if all elements are finite; otherwise, returns null. Uses one of the judge's kernels if possible. Otherwise, for two
+    tensors of the same type of at most 32 bits, it makes half as many passes as `distance`. The difference of two close numbers is exact in their own
+    type, and the quotient needs no more digits than are shown."""
     if (near := native.distance(a, b, finite=True)) is not None:
         return near
     if a.dtype != b.dtype or a.dtype not in _NARROW:
@@ -121,9 +121,9 @@ def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
 
 
 def euclidean(flat: torch.Tensor) -> float:
-    """Computes the norm of a one-dimensional tensor of fp32 or a narrower type. The result is not finite if any element is not. It works in fp64, one
-    piece at a time, because `vector_norm` would make a wide copy of its whole argument. On a GPU, a tensor of more than one piece is first reduced in
-    fp32, which reads it once instead of five times and has a relative error of a few millionths. The fp64 reduction follows if squares may have
+    """Computes the norm of a one-dimensional tensor of fp32 or a narrower type. The result is not finite if any element is not. Works in fp64, one
+    piece at a time, because `vector_norm` would make an fp64 copy of its whole argument. On a GPU, a tensor of more than one piece is first reduced
+    in fp32, which reads it once instead of five times and has a relative error of a few millionths. The fp64 reduction follows if squares may have
     exceeded the fp32 range."""
     step = chunk(flat)
     pieces = range(0, flat.numel(), step)
@@ -136,7 +136,7 @@ def euclidean(flat: torch.Tensor) -> float:
 
 
 def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Returns whether two tensors of the same type are equal, treating NaN as equal to NaN. It works one piece at a time because a mask of the whole
+    """Returns whether two tensors of the same type are equal, treating NaN as equal to NaN. Works one piece at a time, because a mask of the whole
     tensor could take gigabytes."""
     if left.shape != right.shape:
         return False
@@ -174,7 +174,7 @@ class Survey:
 
 
 def survey(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Survey:
-    """Surveys a tensor one piece at a time, because an fp64 copy of the whole would take many times its size. A complex number counts as two
+    """Surveys a tensor one piece at a time, because an fp64 copy of the whole tensor would take many times its size. A complex number counts as two
     elements."""
     a, b = _flat(value), _flat(expected)
     size = chunk(b)
@@ -209,8 +209,8 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 
 def deviation(value: torch.Tensor, expected: torch.Tensor, most: float = FLIPPED) -> tuple[float, float]:
-    """Returns the error of a run that follows the task, and the share of elements for which it makes a different decision from fp64 (an index, a
-    threshold). Those elements are excluded from the error unless their share exceeds `most`, in which case the whole tensor is noise."""
+    """Returns the error of a run that follows the task, and the share of elements for which it decides differently from fp64 (an index, a threshold).
+    Those elements are excluded from the error unless their share exceeds `most`, in which case the whole tensor is noise."""
     if not continuous(value):
         wrong = differing(value, expected)
         return 0.0, 0.0 if wrong is None else float(wrong.double().mean())
@@ -233,7 +233,7 @@ def chaotic_error(dtype: torch.dtype) -> float:
 
 
 def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, precision: Precision = "fp32-strict") -> float:
-    """Computes the bound from PyTorch's error and from the errors of plain arithmetic (one per draw), if they were measured."""
+    """Computes the bound from PyTorch's error and, if they were measured, from the errors of plain arithmetic (one per draw)."""
     drawn = [error for error in plain_errors if math.isfinite(error)]
     steady = len(drawn) > 1 and max(drawn) <= STEADY * min(drawn)
     plain = (W if steady else W_FEW) * max(drawn, default=0.0)
@@ -241,7 +241,7 @@ def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, preci
 
 
 def tolerated(own_share: float, plain_share: float, numel: int) -> float:
-    """Returns the share of elements that may reflect a different decision. The share is zero if neither PyTorch nor plain arithmetic has any such
+    """Returns the share of elements that may result from a different decision. The share is zero if neither PyTorch nor plain arithmetic has any such
     elements."""
     share = max(own_share, plain_share)
     return min(4 * share + 2 / max(numel, 1), 4 * FLIPPED) if share > 0 else 0.0
@@ -254,7 +254,7 @@ def no_oracle(dtype: torch.dtype) -> float:
 
 def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: float = 0.0) -> Judgement:
     """Judges the program's `value` against `expected` (fp64 for floating-point tensors). Non-floating tensors must be equal. At most `share` of the
-    elements may have larger errors, to allow for decisions by rounding."""
+    elements may have larger errors, to allow for decisions that depend on rounding."""
     if not value.numel():
         return Judgement(True, 0.0, limit)
     if not continuous(value):
@@ -288,7 +288,7 @@ def counted(wrong: int, value: torch.Tensor) -> str:
 
 
 def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
-    """Compares non-finite elements. Both tensors must have the same kind of value in the same positions. NaN is never a wildcard."""
+    """Compares non-finite elements. Both tensors must have the same kind of value at the same positions. NaN is never a wildcard."""
     if all_finite(value) and all_finite(expected):
         return ""
     a, b = _flat(value), _flat(expected)
@@ -316,8 +316,8 @@ _LEFT = {"neg": "negated", "conj": "conjugated"}
 
 
 def same_form(value: Spec, expected: Spec, name: str) -> str:
-    """Describes how shape or dtype differ, or how a view leaves work to its reader. Returns an empty string if the tensors agree. Strides may differ
-    because no caller of the task can observe them."""
+    """Describes how the shape or dtype differs, or how a view leaves work to its reader. Returns an empty string if the tensors agree. Strides may
+    differ, because no caller of the task can observe them."""
     if value.shape != expected.shape:
         return f"{name} has shape {list(value.shape)} instead of {list(expected.shape)}"
     if value.dtype != expected.dtype:

@@ -1,7 +1,6 @@
 """Decides whether a task is stochastic, that is, whether another seed gives an output whose difference cannot be explained by the order of atomic
-additions. For example, cuDNN's transposed convolutions add with atomics, so two calls of the same model with the same seed and the same inputs differ
-in their last bits. A task that uses them is not deterministic, but it draws no random numbers, and its outputs are compared like those of any other
-task.
+additions. For example, cuDNN's transposed convolutions add with atomics, so two calls of the same model with the same seed and inputs differ in their
+last bits. A task that uses them is not deterministic but draws no random numbers, and its outputs are compared like those of any other task.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from verifier.correctness.examining import equal
 from verifier.correctness.fingerprint import Fingerprint
 from verifier.float8 import continuous
 
-NEAR = 1e-3  # ratio of the RMS of a difference to the RMS of the output: rounding stays far below it, and random draws are far above it
+NEAR = 1e-3  # ratio of the RMS of a difference to the RMS of the output: rounding stays far below this value, and random draws lie far above it
 CHUNK = 1 << 24  # number of elements processed at a time, in fp64
 NEAR_HALF = 3e-2  # for 16-bit outputs
 
 
 def stochastic(one: Sequence[torch.Tensor | Fingerprint], two: Sequence[torch.Tensor | Fingerprint], drew: bool) -> bool:
-    """Compares `one` and `two`, which are outputs for the same inputs under different seeds. `drew` says whether a call used a seeded generator. A
-    model's private generators are detected by the size of the difference."""
+    """Compares `one` and `two`, which are outputs for the same inputs under different seeds. `drew` indicates whether a call used a seeded generator.
+    A model's private generators are detected by the size of the difference."""
     pairs = [(a, b) for a, b in zip(one, two, strict=True) if not equal(a, b)]
     return bool(pairs) and (drew or not all(near(a, b) for a, b in pairs))
 
 
 def near(one: torch.Tensor | Fingerprint, two: torch.Tensor | Fingerprint) -> bool:
-    """Returns whether rounding alone could explain the difference between two tensors. Tensors of gigabytes have only fingerprints, which cannot show
-    how far apart they are, so such tensors count as near."""
+    """Returns whether rounding alone could explain the difference between two tensors. Tensors of several gigabytes have only fingerprints, which do
+    not reveal how far apart they are, so such tensors count as near."""
     if isinstance(one, Fingerprint) or isinstance(two, Fingerprint):
         return True
     if one.shape != two.shape or one.dtype != two.dtype:

@@ -16,7 +16,7 @@ from verifier.report import Trial
 from verifier.timing.call import Call
 
 _DRAWS = random.SystemRandom()
-TIMED_ROWS = 128  # for the outputs of timed calls, because there are many of them
+TIMED_ROWS = 128  # for outputs of timed calls, because there are many of them
 
 
 def compare_outputs(
@@ -47,7 +47,7 @@ def compare_outputs(
     for leaf, value, reference, alternative, limit, share in zip(names, call.outputs, references, alternatives, bounds, shares, strict=True):
         judgement: Judgement = judge(value, reference, limit, share)
         if not judgement.ok and (value.is_complex() or not continuous(value)):
-            judgement = judge(value, alternative, limit, share)  # a tie that fp64 breaks differently than eager
+            judgement = judge(value, alternative, limit, share)  # a tie that fp64 breaks differently from eager
         if not judgement.ok:
             error = finite(judgement.error)
             return Trial(name=name, seed=seed, ok=False, output=leaf, error=error, bound=limit, norm=NORM, detail=f"{leaf}: {judgement.detail}")

@@ -1,8 +1,8 @@
-"""Measures how often rounding decides something: the index of one of several nearly equal values, a threshold, or which of two neighbours is nearer.
+"""Measures how often rounding changes a decision: the index of one of several nearly equal values, a threshold, or which of two neighbours is nearer.
 
-If that happens once in several hundred calls, the few trials hardly ever encounter it. If a timed call then encounters it, a sound program would be
-refused. Near ties become rarer in proportion to the size of the errors. Therefore, they are counted with errors that are many times larger than those
-of plain arithmetic, and the count is scaled down.
+If that happens once in several hundred calls, the few trials hardly ever encounter it, and a sound program would be rejected if a timed call did. The
+number of near ties is proportional to the size of the errors. Therefore, they are counted with errors many times larger than those of plain
+arithmetic, and the count is scaled down.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from verifier.correctness.bounds import FLIPPED, differing, survey
 from verifier.float8 import continuous
 
 TIMES = (4.0, 16.0, 64.0, 256.0, 512.0, 1024.0)  # factors applied to plain arithmetic's errors, in ascending order
-STEEP = 4.0  # if the count grows this much faster than the errors, larger errors are the cause, and not decisions
+STEEP = 4.0  # if the count grows this much faster than the errors, the cause is larger errors rather than decisions
 ROOM = 4.0  # factor by which a sound program's errors may exceed those of plain arithmetic
-TIE = 16.0  # factor on plain arithmetic's errors under which a number between two steps moves to another one in almost every second draw
+TIE = 16.0  # factor on plain arithmetic's errors with which a number between two steps moves to another step in almost every second draw
 TIE_DRAWS = 12
-DOUBT = 1e-4  # probability that a sound program makes more decisions than allowed
+DOUBT = 1e-4  # probability with which a sound program may exceed the allowed decisions
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Decisions:
     rate: float
 
     def allowed(self, calls: int = 1) -> int:
-        """Returns how many elements may be off in `calls` calls in total. The number is never below the elements of a single decision."""
+        """Returns how many elements may be off in `calls` calls in total. The number always covers at least one decision."""
         return self.elements * max(1, most(ROOM * self.rate * calls))
 
 

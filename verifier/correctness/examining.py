@@ -44,11 +44,11 @@ class Examiner:
         self.calls: list[Made] = []  # the calls made on the current object
 
     def accept(self, call: Call, expected: Expected) -> None:
-        """Accepts a call as correct. From now on, the next call must not change its outputs."""
+        """Accepts a call as correct. The next call must not change its outputs."""
         self.last = ([kept(output) for output in call.outputs], expected.run.aliased)
 
     def pass_over(self) -> None:
-        """Skips a call. The next call is allowed to change its outputs. Any outputs that the runner holds are still checked at the end."""
+        """Skips a call. The next call may change its outputs. Any outputs that the runner holds are still checked at the end."""
         self.last = None
 
     def begin(self) -> None:
@@ -102,7 +102,7 @@ class Examiner:
         return ""
 
     def _state(self, expected: Expected, runner: Party, theirs: list[str]) -> dict[str, Any] | None:
-        """Returns incorrect state as fields of a `Trial`, or null if the state is correct. `theirs`: the program's names."""
+        """Returns incorrect state as fields of a `Trial`, or null if the state is correct. `theirs` holds the program's names."""
         names = self.reference.mutated
         answer = runner.ask("state", {"names": theirs}, self.reference.limits.call).message
         if answer.get("specs") is None:
@@ -141,8 +141,8 @@ def compared(name: str, seed: int, call: Call, expected: Expected, precision: Pr
 
 
 def changes_off(call: Call, expected: Expected) -> str:
-    """Describes how an input that the task changes (a cache that the caller owns) differs from what eager makes of it. Returns an empty string if
-    none does. Such inputs have no fp64 value of their own, so the bound is that of a comparison with eager, or of the outputs if theirs is wider."""
+    """Describes how an input that the task changes (a cache that the caller owns) differs from eager's version of it. Returns an empty string if none
+    does. Such inputs have no separate fp64 value, so the bound is that of a comparison with eager, or that of the outputs if it is wider."""
     limits = [leaf.limit + leaf.error for leaf in expected.leaves if leaf.floating]
     share = max((leaf.tolerated for leaf in expected.leaves), default=0.0)
     after = {index: call.after.get(index, expected.values.tensors[index]) for index in expected.run.after}
@@ -150,7 +150,7 @@ def changes_off(call: Call, expected: Expected) -> str:
 
 
 def writes_off(after: dict[int, torch.Tensor], wanted: dict[int, torch.Tensor], limits: list[float], share: float) -> str:
-    """Compares inputs after a call with what eager has made of them (`wanted`), both by number. `limits`: the bounds of floating-point outputs."""
+    """Compares inputs after a call with eager's versions (`wanted`), both by number. `limits` holds the bounds of floating-point outputs."""
     for index, expected in wanted.items():
         limit = max([no_oracle(expected.dtype), *limits]) if continuous(expected) else 0.0
         judgement = judge(after[index], expected, limit, share)
@@ -160,12 +160,12 @@ def writes_off(after: dict[int, torch.Tensor], wanted: dict[int, torch.Tensor], 
 
 
 def shared(call: Call, expected: Expected) -> str:
-    """Finds outputs that share memory with something else although the task's outputs do not; a later write would overwrite them."""
+    """Finds outputs that share memory with something else although the task's outputs do not. A later write would overwrite them."""
     return shared_off(leaf_names(expected.outputs.tree), call.shared, expected.run.aliased)
 
 
 def shared_off(names: list[str], ours: list[str], theirs: list[str]) -> str:
-    """Compares what a program's outputs share memory with and what the task's do."""
+    """Compares the owners of the memory that a program's outputs and the task's outputs share."""
     for name, words, allowed in zip(names, ours, theirs, strict=False):
         for of in filter(None, words.split("|")):
             if _kind(of) in {_kind(word) for word in allowed.split("|")} or (of == EARLIER and borrowed(allowed)):
@@ -180,7 +180,7 @@ def shared_off(names: list[str], ours: list[str], theirs: list[str]) -> str:
 
 
 def _kind(of: str) -> str:
-    """Returns the kind of an owner that `verifier.parties.owning.owners` names. All state names are of one kind."""
+    """Returns the kind of an owner named by `verifier.parties.owning.owners`. All state names are of one kind."""
     if of in ("", ITSELF, EARLIER):
         return of
     word, _, number = of.partition(" ")

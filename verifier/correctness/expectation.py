@@ -18,8 +18,8 @@ from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Run, Values
 
-REACH = 0.5  # errors above this do not need a bound
-SHORT = "OutOfMemoryError"  # a device failure, which says nothing about the task's inputs
+REACH = 0.5  # errors above this are wrong whatever the bound
+SHORT = "OutOfMemoryError"  # a device failure, unrelated to the task's inputs
 
 
 @dataclass
@@ -40,14 +40,15 @@ class Expected:
         return self.run.outputs
 
     def in_reach(self, error: float | None) -> bool:
-        """Returns whether plain arithmetic could explain an error of this size. A null error means an error in non-floating elements. If fp64 gives
+        """Returns whether plain arithmetic could explain an error of this size. A null error means an error in non-floating elements. If fp64 yields
         only zeros, a relative error is meaningless."""
         noisy = any(not leaf.precise for leaf in [*self.leaves, *self.state])
         return error is None or error < REACH or noisy or any(_vanishes(leaf.reference) for leaf in self.state)
 
 
 class Skipped(Exception):
-    """Raised for a distribution on which the task itself fails. `anew` means that another process has taken over, with the state as constructed."""
+    """Raised for a distribution on which the task itself fails. `anew` means that another process has taken over, with the state in its constructed
+    form."""
 
     def __init__(self, reason: str, anew: bool = False):
         super().__init__(reason)
@@ -55,7 +56,7 @@ class Skipped(Exception):
 
 
 class Expectations:
-    """Queries the reference and remembers the data needed to judge later calls."""
+    """Runs the reference and keeps the data needed to judge later calls."""
 
     def __init__(self, reference: ReferenceSession, draws: random.Random, first_inputs: Callable[[], Values] | None = None):
         self.reference = reference
@@ -64,14 +65,14 @@ class Expectations:
         self.first: Expected | None = None  # expectation of the first trial; it is recomputed, not kept, if it takes gigabytes
         self.first_rng: int | None = None  # seed of the first trial's generators
         self.timed_appeal = False
-        self.bounds: list[float] = []  # for each output, the maximum over trials with the task's inputs; PyTorch's own errors; tolerated shares
+        self.bounds: list[float] = []  # per output: bounds (maxima over trials with the task's inputs), PyTorch's own errors, tolerated shares
         self.errors: list[float] = []
         self.shares: list[float] = []
         self.quantiles: list[tuple[float, ...] | None] = []  # quantiles of errors relative to eager
         self.no_oracle = ""  # why fp64 could not run
         self.inherited = Inherited()
-        self.decisions: list[Decisions | None] = []  # for each output, with the task's inputs; measured on demand
-        self.noise = False  # with the weights from the task's constructor, its outputs are rounding noise
+        self.decisions: list[Decisions | None] = []  # per output, with the task's inputs; measured on demand
+        self.noise = False  # whether the task's outputs are rounding noise with the weights from its constructor
         self.noisy_state: set[int] = set()  # state entries that are noise
 
     def place(self) -> str:
@@ -79,8 +80,8 @@ class Expectations:
         return self.no_oracle or self.reference.oracle_place or self.reference.pool.device.name
 
     def expect(self, values: Values, rng: int, strict: bool) -> Expected:
-        """Runs the reference, first in fp64, then in eager. Each run starts from the state that its own earlier calls left, as the program does.
-        Rounding errors that eager has accumulated in an average must not affect the expected average. Raises `Skipped` if the task fails on these
+        """Runs the reference, first in fp64, then in eager. Each run starts from the state that its own earlier calls left, as the program does, so
+        rounding errors that eager has accumulated in an average do not affect the expected average. Raises `Skipped` if the task fails on these
         inputs and `strict` is false."""
         reference = self.reference
         before = reference.exact
@@ -135,8 +136,8 @@ class Expectations:
         return Leaf(precise, own, error, share, limit, tolerated(share, 0.0, own.numel()))
 
     def appeal(self, expected: Expected) -> None:
-        """Widens the bounds to cover the error of plain arithmetic on this task with these inputs. It is measured only on demand because it takes
-        further fp64 runs. Before and after this method, the reference is in the state that its eager call left."""
+        """Widens the bounds to cover the error of plain arithmetic on this task with these inputs. That error is measured only on demand, because it
+        takes further fp64 runs. Before and after this method, the reference is in the state left by its eager call."""
         if expected.appealed or expected.oracle is None:
             return
         expected.appealed = True
@@ -195,9 +196,9 @@ class Expectations:
                 self.noise = True
 
     def between_steps(self, expected: Expected, outputs: list[torch.Tensor]) -> None:
-        """Allows float8 numbers of a program's `outputs` to be a step off where they lie between two steps, even if PyTorch and plain arithmetic
-        happen to agree on them. Under errors `TIE` times those of plain arithmetic, such a number moves to another step, in one draw or the next. The
-        reference is in the state that its eager call left, before and after this method."""
+        """Allows float8 numbers of a program's `outputs` that lie between two steps to be off by a step, even if PyTorch and plain arithmetic happen
+        to agree on them. With errors `TIE` times those of plain arithmetic, such a number moves to another step within a few draws. Before and after
+        this method, the reference is in the state left by its eager call."""
         reference, oracle = self.reference, expected.oracle
         wrong: dict[int, torch.Tensor] = {}
         for index, (leaf, value) in enumerate(zip(expected.leaves, outputs, strict=False)):
@@ -233,8 +234,8 @@ class Expectations:
 
     def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float], list[tuple[float, ...] | None]]:
         """Returns bounds, shares and quantiles (`verifier.correctness.spread`) for the outputs of timed calls, which are compared with eager's
-        outputs. The bound is the largest one observed with the task's own inputs, plus eager's own error and a margin for calls that were not among
-        the trials."""
+        outputs. The bound is the largest one observed with the task's own inputs, plus eager's own error and a margin for calls outside the
+        trials."""
         if appeal and not self.timed_appeal:
             self.timed_appeal = True
             if self.first_rng is not None and self.first_inputs is not None:
@@ -247,8 +248,8 @@ class Expectations:
         return limits, [min(2 * share, 0.5) for share in self.shares], self.quantiles
 
     def _decisions(self, expected: Expected) -> list[Decisions | None]:
-        """Measures how often rounding decides something, using errors that are many times larger than those of plain arithmetic. Before and after
-        this method, the reference is in the state that its eager call left."""
+        """Measures how often rounding changes a decision, using errors many times larger than those of plain arithmetic. Before and after this
+        method, the reference is in the state left by its eager call."""
         reference, oracle = self.reference, expected.oracle
         if oracle is None:
             return []
@@ -287,7 +288,7 @@ class Expectations:
         return self.first
 
     def remember(self, expected: Expected) -> None:
-        """Remembers the data that `timed_bounds` needs from a trial with the task's own inputs."""
+        """Keeps the data that `timed_bounds` needs from a trial with the task's own inputs."""
         if self.first_rng is None:
             self.first_rng = expected.rng
             self.first = expected if not large(expected.outputs.nbytes) else None
@@ -302,7 +303,7 @@ class Expectations:
         self.quantiles = [self._beside_eager(leaf, old, fresh) for leaf, old in zip(leaves, known, strict=True)]
 
     def _beside_eager(self, leaf: Leaf, before: tuple[float, ...] | None, fresh: bool) -> tuple[float, ...] | None:
-        """Returns limits on the quantiles for a comparison with eager, which has errors of its own. The limits are maxima over the trials. Returns
+        """Returns the limits on the quantiles for a comparison with eager, which has its own errors. The limits are maxima over the trials. Returns
         null if any trial had no limits."""
         found = leaf.quantiles(self.reference.precision)
         if found is None or (before is None and not fresh):
@@ -319,7 +320,7 @@ def continued(oracle: Run | None, eager: Run) -> list[torch.Tensor] | None:
 
 
 def _decides(leaf: Leaf, drawn: list[float], share: float) -> bool:
-    """Returns whether plain arithmetic makes different decisions than fp64, or is far from it overall."""
+    """Returns whether plain arithmetic decides differently from fp64, or is far from it overall."""
     own = leaf.alternative
     return continuous(own) and not own.is_complex() and (share > 0 or max(drawn, default=0.0) > chaotic_error(own.dtype))
 

@@ -1,4 +1,4 @@
-"""Detects changes to a tensor of several gigabytes without keeping a copy, using two sums over all its bits."""
+"""Detects changes to a tensor of several gigabytes without keeping a copy, by means of two sums over all its bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verifier.passes import native
 
 CHUNK = 1 << 25  # number of int64 values processed at a time: a quarter of a GiB
 _RANDOM = random.SystemRandom()
-_KEYS = (_RANDOM.getrandbits(61) | 1, _RANDOM.getrandbits(61) | 1)  # a secret of this process: a program cannot know which changes go undetected
+_KEYS = (_RANDOM.getrandbits(61) | 1, _RANDOM.getrandbits(61) | 1)  # secret to this process, so a program cannot know which changes go undetected
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Floating-point inputs are drawn from other distributions. Integers stay within the range of the task's own integers and vary as text does: they are
 skewed, repeated or reordered. If all integers are equal, they are lowered; if all are zero or all are one, they are redrawn like booleans. If the
-task fails on a distribution, narrower domains are tried before the distribution is dropped: first the widest one that each input bears by itself
-(`MIXED`), then one that keeps the signs of the task's own numbers, and then one that keeps their range.
+task fails on a distribution, narrower domains are tried before the distribution is dropped: first the widest domain that each input tolerates on its
+own (`MIXED`), then one that keeps the signs of the task's own numbers, and finally one that keeps their range.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from verifier.correctness.bounds import position, root_mean_square
 
 DISTRIBUTIONS = ("heavy-tailed", "negative", "spiked", "tiny", "large")  # the most revealing distributions first
 SPIKES = (-1.5, 6.0, -0.25)  # in multiples of the input's root mean square
-EACH = 6  # number of inputs for which one element is changed separately; any further inputs are changed together
+EACH = 6  # number of inputs that have an element changed in a separate trial; any further inputs are changed together
 RUN = 8  # length of a run of equal integers
-FEW = 16  # tensor size below which a few elements are a large part of it
+FEW = 16  # tensor size below which a few elements are a large part of the tensor
 TINY = 1e-4  # factor on the task's own numbers
 GRID = 8  # number of steps into which a range is divided
-LEAST = 2  # smallest value below which integers that are all equal can be lowered
+LEAST = 2  # smallest value at which integers that are all equal are lowered
 SKEW = 4.0  # exponent applied to a uniform number: half of the results are in the lowest sixteenth of the range
 
 Floats = Literal["any", "signs", "range"]
@@ -39,7 +39,7 @@ class Domain:
 
     floats: Floats
     discrete: Discrete
-    mixed: bool = False  # each input has a domain of its own
+    mixed: bool = False  # each input has its own domain
 
     def describe(self) -> str:
         if self.mixed:
@@ -82,7 +82,7 @@ def _floating(tensor: torch.Tensor) -> bool:
 
 
 def _vary_floats(name: str, tensor: torch.Tensor, domain: Floats, generator: torch.Generator, least: float = 0.0) -> bool:
-    """Varies a tensor of real numbers in place. `least` is the size below which its type would round them to zero."""
+    """Varies a tensor of real numbers in place. `least` is the magnitude below which its type would round them to zero."""
     if tensor.dtype in float8.TYPES:
         values = float8.wide(tensor)
         changed = _vary_floats(name, values, domain, generator, torch.finfo(tensor.dtype).tiny)
@@ -94,7 +94,7 @@ def _vary_floats(name: str, tensor: torch.Tensor, domain: Floats, generator: tor
         reshape_distribution(name, tensor, generator, least)
     elif domain == "signs":
         own = tensor.clone()
-        if name == "negative":  # in place of "negative": large numbers are as common as small ones
+        if name == "negative":  # the signs are fixed, so large numbers become as common as small ones instead
             tensor.copy_(_uniform(tensor.shape, generator).to(tensor.device).mul_(4 * _scale(own)))
         else:
             reshape_distribution(name, tensor, generator, least)
@@ -126,8 +126,8 @@ def _within(name: str, tensor: torch.Tensor, generator: torch.Generator) -> bool
 
 
 def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator, least: float = 0.0) -> None:
-    """Replaces a floating-point input in place with values of the same shape from another distribution, even if the task cannot handle them. Tiny
-    values have a root mean square of at least `least`."""
+    """Replaces a floating-point input in place with values from another distribution, even if the task cannot handle them. Tiny values have a root
+    mean square of at least `least`."""
     if name == "negative":
         tensor.abs_().neg_()
         return
@@ -136,8 +136,7 @@ def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Gener
         return
     scale = _scale(tensor)
     if name == "spiked":
-        # Only a few elements of the task's own inputs change. As a result, a program that examines part of its input to detect a test does not detect
-        # this one.
+        # Only a few elements of the task's own inputs change, so a program that examines part of its input to detect a test will not detect this one.
         for index, spike in zip(_places(tensor, generator), SPIKES, strict=False):
             tensor[index] = spike * scale
         return
@@ -150,8 +149,8 @@ def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Gener
 
 
 def _places(tensor: torch.Tensor, generator: torch.Generator) -> list[tuple[int, ...]]:
-    """Picks a few elements from the second half; `one_element` changes the first. A program that examines one half does not see what happens in the
-    other. Picks none if the tensor is so small that they would be a large part of it."""
+    """Picks a few elements from the second half; `one_element` changes the first. A program that examines only one half does not notice changes in
+    the other. Picks none if the tensor is so small that they would be a large part of it."""
     if tensor.numel() < FEW:
         return []
     at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()
@@ -159,7 +158,7 @@ def _places(tensor: torch.Tensor, generator: torch.Generator) -> list[tuple[int,
 
 
 def _scale(tensor: torch.Tensor) -> float:
-    """Returns the root mean square of the task's own input, which preserves the scale."""
+    """Returns the root mean square of the task's own input, used to preserve its scale."""
     scale = root_mean_square(tensor) if tensor.numel() else 1.0
     return scale if math.isfinite(scale) and scale > 0 else 1.0
 
@@ -170,7 +169,7 @@ def _uniform(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
 
 def on_a_grid(tensors: Sequence[torch.Tensor], whole: bool) -> bool:
     """Rounds floating-point inputs in place to a few values, so that many elements are equal. With `whole`, these are multiples of a power of two,
-    zero among them; otherwise they are spread over the input's own range. Returns whether any input has changed."""
+    including zero; otherwise, they are spread over the input's own range. Returns whether any input has changed."""
     changed = False
     for tensor in tensors:
         if not _floating(tensor) or tensor.numel() < FEW:
@@ -194,8 +193,8 @@ def on_a_grid(tensors: Sequence[torch.Tensor], whole: bool) -> bool:
 
 def other_constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
     """Draws another value for a tensor of integers or booleans whose elements are all equal (zero points, a mask that keeps everything). Returns null
-    if its elements differ, or if it has no other value. Other tensors of that kind are tables that a constructor computes, such as the places of a
-    causal mask, and have no other values that make sense."""
+    if its elements differ, or if it has no other value. Tensors with different elements are tables that a constructor computes, such as the positions
+    in a causal mask, and other values would make no sense for them."""
     if _floating(tensor) or not tensor.numel() or not bool((tensor == tensor.flatten()[0]).all()):
         return None
     drawn = _drawn_bits("heavy-tailed", tensor, generator) if tensor.dtype == torch.bool else _lower("", tensor, int(tensor.flatten()[0]), generator)
@@ -219,7 +218,7 @@ def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator)
     if low == high:
         return _lower(name, tensor, low, generator)
     if _offsets(tensor):
-        # Boundaries between consecutive parts. If they did not ascend, they could point outside the tensor that they index.
+        # These are boundaries between consecutive parts. If they did not ascend, they could point outside the tensor that they index.
         inner = _between(low, high, _uniform(tensor.shape, generator), tensor).sort().values
         inner[0], inner[-1] = low, high
         return inner
@@ -233,7 +232,7 @@ def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator)
     part = _uniform(tensor.shape, generator)
     if name == "heavy-tailed":
         part.pow_(SKEW)
-    elif name == "tiny":  # runs of equal integers; most runs have the same value
+    elif name == "tiny":  # runs of equal integers, most of them with the same value
         flat = part.view(-1)
         first = torch.arange(flat.numel(), device=flat.device) // RUN * RUN
         part = torch.where(flat[first] < 0.5, flat[0], flat[first]).view(part.shape)
@@ -243,7 +242,7 @@ def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator)
 def _lower(name: str, tensor: torch.Tensor, number: int, generator: torch.Generator) -> torch.Tensor:
     """Lowers integers that are all equal to `number`, such as the position of a decoding step or the lengths of full rows. A lower value is also a
     valid position or length, whereas a larger value could point outside the tensor that it indexes. Zeros and ones are redrawn like booleans, which
-    they may stand for (a mask, the type of a token). If the task has no place for the other value, a narrower domain follows."""
+    they may represent (a mask, a token type). If the task cannot handle the other value, a narrower domain is tried next."""
     if number in (0, 1):
         return _drawn_bits(name, tensor.bool(), generator).to(tensor.dtype)
     if number < LEAST:
@@ -259,7 +258,7 @@ def _lower(name: str, tensor: torch.Tensor, number: int, generator: torch.Genera
 
 
 def _between(low: int, high: int, part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Maps `part` in [0, 1) to integers from `low` to `high` in the type of `like`. Both limits occur if there are enough elements."""
+    """Maps `part` in [0, 1) to integers from `low` to `high` in the type of `like`. Both ends occur if there are enough elements."""
     drawn = (part.double() * (float(high) - float(low) + 1.0)).floor_().to(torch.int64).add_(low).clamp_(low, high)
     if drawn.numel() > 1:
         drawn.view(-1)[0], drawn.view(-1)[-1] = high, low
@@ -267,12 +266,12 @@ def _between(low: int, high: int, part: torch.Tensor, like: torch.Tensor) -> tor
 
 
 def _permutation(tensor: torch.Tensor, low: int, high: int) -> bool:
-    """Returns whether every number in the range occurs exactly once, which makes the tensor a permutation."""
+    """Returns whether the tensor is a permutation, that is, whether every number in the range occurs exactly once."""
     return high - low + 1 == tensor.numel() and bool((tensor.flatten().sort().values.diff() == 1).all())
 
 
 def _offsets(tensor: torch.Tensor) -> bool:
-    """Returns whether the numbers ascend from zero without being a permutation. Such numbers are offsets at which parts of another tensor begin."""
+    """Returns whether the numbers ascend from zero but are not a permutation. Such numbers are offsets at which parts of another tensor begin."""
     if tensor.dtype == torch.bool or tensor.dim() != 1 or tensor.numel() < 2 or int(tensor[0]) != 0:
         return False
     steps = tensor.diff()
@@ -308,9 +307,9 @@ def changeable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
 
 
 def one_element(tensor: torch.Tensor, seed: int, wide: bool = False) -> torch.Tensor | None:
-    """Returns a copy in which one element of the first half is replaced by a different value that is plausible among the tensor's own numbers. With
-    `wide`, a floating-point value may have any sign and size. Returns null if all integers are zero or negative, because a larger value may point
-    outside the tensor that it indexes, or if all float8 numbers are equal and the new value rounds to them."""
+    """Returns a copy in which one element of the first half is replaced with a different value that is plausible among the tensor's own numbers. With
+    `wide`, a floating-point value may have any sign and magnitude. Returns null if all integers are zero or negative, because a larger value might
+    point outside the tensor that it indexes, or if all float8 numbers are equal and the new value rounds to them."""
     if tensor.is_complex():
         parts = one_element(torch.view_as_real(tensor), seed, wide)
         return None if parts is None else torch.view_as_complex(parts)

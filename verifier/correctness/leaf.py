@@ -1,4 +1,5 @@
-"""One output of a call or one entry of the state: its expected value, and how far a program's value may deviate, both overall and in its parts."""
+"""One output of a call or one entry of the state: its expected value, and how far a program's value may deviate from it, both overall and in its
+parts."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ from verifier.float8 import continuous, steps
 from verifier.judge.memory import large
 from verifier.task import Precision
 
-_DRAWS = random.SystemRandom()  # a program cannot know which rows are checked
+_DRAWS = random.SystemRandom()  # not seeded, so a program cannot know which rows are checked
 MANY_DECIDED = 0.05  # if rounding decides more than this share of elements, the quantiles include them
-COARSE = 16  # minimum ratio of the integers' range to their largest rounding difference; a smaller ratio suggests an ordering
-CLUSTERS = 4  # factor on the number of whole rows that PyTorch or plain arithmetic decides differently
+COARSE = 16  # minimum ratio of the integers' range to the largest difference due to rounding; a smaller ratio suggests an ordering
+CLUSTERS = 4  # allowed multiple of the number of whole rows that PyTorch or plain arithmetic decides differently
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Leaf:
 
     @property
     def own(self) -> Spread | None:
-        """Returns the spread of eager's errors over a fixed sample of rows, or null if it is not informative."""
+        """Returns the distribution of eager's errors over a fixed sample of rows, or null if it is not informative."""
         if self._own is None and self._informative:
             self._rows = self._rows or spread.rows_of(self.alternative, _DRAWS)
             self._own = spread.spread(self.alternative, self.reference, self._rows) if self._rows is not None else None
@@ -81,7 +82,7 @@ class Leaf:
         return None if own is None else (spread.limits(own, self.plain, self.alternative.dtype, precision), own.quantiles)
 
     def finer(self, value: torch.Tensor, precision: Precision) -> str:
-        """Describes how a `value` is wrong although its largest error is within the bound. Returns an empty string if it is right."""
+        """Describes how a `value` is wrong although its largest error is within the bound. Returns an empty string if it is correct."""
         if self.tolerated > 0 and not large(value.nbytes):
             most = max(self._clusters(self.alternative), self.plain_clusters)
             found = self._clusters(value)
@@ -105,14 +106,14 @@ class Leaf:
         return slices.stray(off, [self._own_slices, *self.plain_slices], self.axes, value.dtype, self.tolerated)
 
     def _beside_eager(self, value: torch.Tensor) -> str:
-        """Checks a value that fp64 cannot judge. The bound for the largest error beside eager holds for most elements and rows too, each relative to
-        its own row."""
+        """Checks a value that fp64 cannot judge. The bound for the largest error relative to eager must also hold for most elements and rows, each
+        relative to its own row."""
         self._rows = self._rows or spread.rows_of(self.alternative, _DRAWS)
         return spread.beyond(spread.spread(value, self.reference, self._rows), [self.limit] * 4) if self._rows is not None else ""
 
     def _too_far(self, value: torch.Tensor) -> str:
-        """Checks integers and float8 numbers. A rounded one may fall on the other side of a boundary, but its error must not exceed PyTorch's own
-        or plain arithmetic's. An index that rounding decides may have any value."""
+        """Checks integers and float8 numbers. Rounding may put a number on the other side of a boundary, but its error must not exceed that of
+        PyTorch or plain arithmetic. An index that rounding decides may have any value."""
         if value.dtype == torch.bool or not value.numel() or self.tolerated == 0:
             return ""
         usual = max(_step(self.alternative, self.reference), self.plain_step)
@@ -135,7 +136,7 @@ class Leaf:
 
 
 def _step(value: torch.Tensor, expected: torch.Tensor) -> int:
-    """Returns the largest difference between the integers of two tensors, or between their float8 numbers in steps."""
+    """Returns the largest difference between the integers of two tensors or, in steps, between their float8 numbers."""
     if value.dtype == torch.bool or not value.numel():
         return 0
     a, b = steps(value), steps(expected.to(value.dtype))

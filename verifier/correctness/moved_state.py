@@ -1,4 +1,4 @@
-"""Compares the state that a program has after its timed calls (for example, its running averages) with eager's state."""
+"""Compares a program's state after its timed calls (for example, its running averages) with eager's state."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import fetch
 from verifier.layout import read_specs
 
-# Over all calls, the rounding of two sound programs differs by less. If updates are skipped after an average has settled, the only difference is the
-# batch noise: a thousandth for thousands of elements. Larger rounding differences are measured if possible, and are otherwise tolerated.
+# Over all calls, rounding makes two sound programs differ by less than `STATE_OFF`. If updates are skipped after an average has settled, the only
+# difference is the batch noise: a thousandth for thousands of elements. Larger rounding differences are measured if possible, and are otherwise
+# tolerated.
 STATE_OFF, GRANTED = 1e-4, 1e-2
 
-LATE_BYTES = 16 << 20  # size of a buffer up to which it is read although the first calls have not changed it
+LATE_BYTES = 16 << 20  # maximum size of a buffer that is read although the first calls did not change it
 REPLAYED = 60  # number of calls after which an average with the usual momentum of 0.1 has forgotten its initial value
 
 
 @dataclass
 class Drift:
-    """The distance that two sound programs can have in one state entry after many calls."""
+    """How far apart two sound programs can be in one state entry after many calls."""
 
     limit: float
     tolerated: float  # share of elements that may have larger errors
@@ -37,8 +38,8 @@ class Drift:
 
 def state_off(program: Party, eager: Party, trials: Trials) -> str:
     """Describes how the program's state after all calls differs from the state of eager, which processed the same inputs. Returns an empty string if
-    it does not differ. Otherwise, a program that can distinguish timed calls from checked ones could skip its updates. Entries that depend on random
-    numbers are no exception, because both sides have made the same calls from the same seeds."""
+    it does not differ. Without this check, a program that can distinguish timed calls from checked ones could skip its updates. Entries that depend
+    on random numbers are included, because both sides have made the same calls from the same seeds."""
     reference = trials.reference
     names = [*reference.mutated, *moved_late(eager, trials)]
     if not names:
@@ -54,7 +55,7 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
     for index, (name, got, expected) in enumerate(zip(names, *states, strict=True)):
         if got.shape != expected.shape:
             return f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}"
-        noise = index in trials.expectations.noisy_state  # its sign and size vary between two sound programs
+        noise = index in trials.expectations.noisy_state  # sign and magnitude vary between sound programs
         limit = NOISE_ROOM if noise else state_limit(expected.dtype)
         judgement = judge(got, expected, limit)
         if not judgement.ok:
@@ -68,8 +69,8 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
 
 
 def moved_late(eager: Party, trials: Trials) -> list[str]:
-    """Returns the buffers that eager's calls have changed although the first trial's did not, such as an average that every hundredth call moves
-    on."""
+    """Returns the buffers that eager's calls have changed although the first trial's did not, such as an average that only every hundredth call
+    updates."""
     entries = list(zip(trials.reference.state, trials.original, strict=True))
     own = [(entry.name, tensor) for entry, tensor in entries if not entry.parameter and entry.alias is None and tensor.nbytes <= LATE_BYTES]
     own = [(name, tensor) for name, tensor in own if name not in trials.reference.mutated]
@@ -77,15 +78,15 @@ def moved_late(eager: Party, trials: Trials) -> list[str]:
         return []
     names = [name for name, _ in own]
     specs = eager.ask("state", {"names": names}, trials.limits.call).message.get("specs")
-    if specs is None:  # forward has removed one
+    if specs is None:  # forward has removed a buffer
         return []
     now = fetch(eager, "state", read_specs(specs), "held", trials.limits.call)
     return [name for (name, before), after in zip(own, now, strict=True) if before.shape != after.shape or not same_values(before, after)]
 
 
 def state_limit(dtype: torch.dtype, off: float = STATE_OFF) -> float:
-    """Returns the limit for a state entry. Running averages in 16 bits settle within a few units in the last place, at different values for each
-    program. A skipped update shows up as an error of at least half the value."""
+    """Returns the limit for a state entry. For each program, 16-bit running averages settle at a different value within a few units in the last
+    place. A skipped update shows up as an error of at least half the value."""
     return max(off, ULPS * epsilon(dtype))
 
 
@@ -98,7 +99,7 @@ def judge_drifted(got: torch.Tensor, expected: torch.Tensor, limit: float, drift
 
 def drifts(trials: Trials) -> list[Drift]:
     """Measures the drift of every entry over calls with the task's inputs, in eager, in fp64 and in plain arithmetic. Each run continues from its own
-    state. A rounding decision stays in an average for dozens of calls, so its effect is more visible than after the first trials. The drift is
+    state. The effect of a rounding decision stays in an average for dozens of calls, so it is more visible than after the first trials. The drift is
     measured only if a state is off. The result is empty if fp64 does not run or takes gigabytes."""
     reference = trials.reference
     if trials.expectations.no_oracle:
@@ -140,7 +141,7 @@ def _replayed(trials: Trials) -> list[Drift]:
 def _drift(own: torch.Tensor, exact: torch.Tensor, plain: torch.Tensor, trials: Trials) -> Drift:
     error, share = deviation(own, exact, MOST_DECIDED)
     rough, flipped = deviation(plain, exact, MOST_DECIDED)
-    room = min(2 * tolerated(share, flipped, own.numel()), 0.5)  # the program and eager decide independently
+    room = min(2 * tolerated(share, flipped, own.numel()), 0.5)  # the program and eager make their decisions independently
     if own.is_complex() or not continuous(own) or not own.numel():
         return Drift(0.0, room, 0.0)
     apart = max(root_mean_square(own.double() - exact), root_mean_square(plain - exact))

@@ -1,13 +1,13 @@
-"""How far a state entry may deviate from its fp64 value if rounding decides. Averages of zero-mean values and everything that depends on a decision
-are affected.
+"""Determines how far a state entry may deviate from its fp64 value if it depends on rounding, as averages of zero-mean values and everything
+downstream of a decision do.
 
 Batch statistics of zero-mean values are rounding noise, and so are their averages. A program with sound arithmetic may have more noise than plain
-arithmetic. For example, a folded `x * scale + shift` rounds `shift` once for all elements. By contrast, the errors from rounding each element
-separately average out with the square root of the number of elements. In this case, the value only has to remain noise; trials with random weights
-check the same entries exactly.
+arithmetic. For example, a folded `x * scale + shift` rounds `shift` once for all elements. By contrast, errors from rounding each element separately
+average out with the square root of the number of elements. For such entries, the value only has to remain noise; trials with random weights check the
+same entries exactly.
 
 A batch of two close elements is normalised either to plus and minus one or to minus and plus one, and rounding decides which. Everything downstream
-changes as well: in a few elements or slightly in all of them, and possibly by more in one run than in the next ten.
+changes as well: either a few elements, or all of them slightly, and possibly more in one run than in the next ten.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from verifier.float8 import continuous
 from verifier.task import Precision
 
 NOISE_ROOM = 1024
-DECIDED = 16.0  # factor on plain arithmetic's error, instead of `correctness.W`, if plain arithmetic decides something differently than fp64
-MOST_DECIDED = 2 * FLIPPED  # like `FLIPPED`, for eager's elements; higher in this case because plain arithmetic provides further evidence
+DECIDED = 16.0  # factor on plain arithmetic's error that replaces `correctness.W` if plain arithmetic decides anything differently from fp64
+MOST_DECIDED = 2 * FLIPPED  # like `FLIPPED`, but for eager's elements; it is higher because plain arithmetic provides further evidence
 
 
 @dataclass
 class Allowance:
     limit: float
     tolerated: float  # share of elements that may have larger errors
-    noise: bool  # no digit is meaningful
+    noise: bool  # whether no digit is meaningful
 
 
 def allowance(own: torch.Tensor, exact: torch.Tensor, drawn: list[float], share: float, precision: Precision, decided: bool) -> Allowance | None:
-    """Computes the allowance for a floating-point entry from the errors and the share of plain arithmetic. The value of the entry is `own` in eager
-    and `exact` in fp64. `decided` says whether plain arithmetic decided something differently than fp64 in the same call, in this entry or another
-    one. Returns null if eager is far from fp64 for no known reason."""
+    """Computes the allowance for a floating-point entry from the errors of plain arithmetic and the share of its different decisions. The value of
+    the entry is `own` in eager and `exact` in fp64. `decided` indicates whether plain arithmetic decided anything differently from fp64 in the same
+    call, in this entry or another one. Returns null if eager is far from fp64 for no known reason."""
     chaotic = chaotic_error(own.dtype)
     error, flipped = deviation(own, exact, MOST_DECIDED)
     worst = max(drawn, default=0.0)
@@ -52,11 +52,11 @@ def allowance(own: torch.Tensor, exact: torch.Tensor, drawn: list[float], share:
 
 
 class Inherited:
-    """The error that plain arithmetic has accumulated in the state since the state was set. In an average, this error persists after the next call
-    but does not grow."""
+    """The error that plain arithmetic has accumulated in the state since the state was set. In an average, this error persists in later calls but
+    does not grow."""
 
     def __init__(self) -> None:
-        self.errors: dict[int, tuple[float, float]] = {}  # for each entry: the largest error, and the magnitude to which it is relative
+        self.errors: dict[int, tuple[float, float]] = {}  # per entry: the largest error, and the magnitude to which it is relative
         self.decided = False
 
     def add(self, state: Sequence[torch.Tensor], errors: Sequence[list[float]]) -> list[list[float]]:

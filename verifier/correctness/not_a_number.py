@@ -1,10 +1,10 @@
 """Checks that NaN and infinity propagate. A few input elements become NaN, and every output that depends on them must then become NaN. In another
-call, the same elements become infinite, and what is infinite in PyTorch must not be finite.
+call, the same elements become infinite, and outputs that are infinite in PyTorch must not be finite.
 
 An output depends on input elements if it changes when they become large. Products with zero, masked parts and skipped parts do not depend on them, so
-a program is free to omit these. NaN may spread further than it does in PyTorch, for example, through the tiles of a fast convolution. A clamp or a
-maximum that swallows NaN (`fmaxf(x, 0)`) is only reported; any other number in place of NaN is wrong. Where numbers are sorted or ranked, NaN has no
-agreed position, so outputs that depend on the result are not judged.
+a program may omit these. NaN may spread further than in PyTorch, for example, through the tiles of a fast convolution. A clamp or a maximum that
+swallows NaN (`fmaxf(x, 0)`) is only reported; any other number in place of NaN is wrong. When numbers are sorted or ranked, NaN has no well-defined
+position, so outputs that depend on the result are not judged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME = "not a number"
 PLACES = 3
 BOTH = (math.inf, -math.inf)
 LARGE = 8.0  # multiple of the largest number in the task's own inputs
-MOVES = 1e-3  # relative change of an output below which the cause may be rounding
+MOVES = 1e-3  # relative change of an output below which rounding may be the cause
 AGREES = 1e-2
 NOTE = "NaN in the inputs is lost in a clamp or a maximum (C's fmaxf and fminf, and comparisons, return the other operand); PyTorch propagates it"
 
@@ -42,7 +42,7 @@ class Asked:
 
 
 def prepared(reference: ReferenceSession, first: Values, own: list[torch.Tensor], rng: int, draws: random.Random) -> Iterator[Asked]:
-    """Yields the inputs of up to two calls, one at a time, since they may have gigabytes. Leaves out what no output would show. `own` contains
+    """Yields the inputs of up to two calls, one at a time, because they may take gigabytes. Skips calls that would affect no output. `own` contains
     eager's outputs for `first`. The state is unchanged."""
     own = [wide(output) for output in own]
     at = {index: _places(tensor, draws) for index, tensor in enumerate(first.tensors) if tensor.is_floating_point() and tensor.numel() > PLACES}
@@ -59,7 +59,7 @@ def prepared(reference: ReferenceSession, first: Values, own: list[torch.Tensor]
     if found := asked((torch.nan,), infinite=False):
         yield found
     found = None
-    # In a sum over everything, infinities of both signs are NaN.
+    # In a sum over all elements, infinities of both signs yield NaN.
     if found := asked(BOTH, infinite=True) or asked((torch.inf,), infinite=True):
         yield found
 
@@ -75,7 +75,7 @@ def _places(tensor: torch.Tensor, draws: random.Random) -> list[tuple[int, ...]]
 
 
 def _with(values: Values, at: dict[int, list[tuple[int, ...]]], numbers: tuple[float, ...] | None) -> Values:
-    """Returns the inputs with `numbers` in these positions, in turn. Null stands for a number larger than all others."""
+    """Returns the inputs with `numbers`, in turn, at these positions. Null stands for a number larger than all others."""
     tensors = list(values.tensors)
     for index, places in at.items():
         tensors[index] = tensors[index].clone(memory_format=torch.preserve_format)
@@ -86,7 +86,7 @@ def _with(values: Values, at: dict[int, list[tuple[int, ...]]], numbers: tuple[f
 
 
 def _required(own: torch.Tensor, moved: torch.Tensor, lost: torch.Tensor, kind: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor | None:
-    """Returns a mask of the elements that must become of this kind. Returns null if there are none."""
+    """Returns a mask of the elements that must become values of this kind. Returns null if there are none."""
     if not own.is_floating_point() or not own.numel() or not own.shape == moved.shape == lost.shape:
         return None
     apart = (moved.double() - own.double()).abs() > MOVES * (own.double().abs() + root_mean_square(own))

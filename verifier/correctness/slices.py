@@ -1,8 +1,8 @@
-"""Errors along every dimension of an output: heads, channels, columns.
+"""Measures errors along every dimension of an output: heads, channels, columns.
 
-A head or a column whose elements are small beside the others disappears in every norm over rows or over the whole tensor, so it could be computed in
-16 bits. Therefore, the error of each slice is measured relative to that slice, and compared with the errors of PyTorch and plain arithmetic in the
-same slice. The error that three quarters of a slice's elements do not exceed does not depend on a single element that nearly cancels.
+A head or column with elements much smaller than the others disappears in every norm over rows or over the whole tensor, so it could be computed in 16
+bits undetected. Therefore, the error of each slice is measured relative to that slice, and compared with the errors of PyTorch and plain arithmetic
+in the same slice. The error is the upper quartile over a slice's elements, which does not depend on a single element that nearly cancels.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import torch
 from verifier.correctness.bounds import ULPS, epsilon
 from verifier.correctness.spread import FAINT, ROOM, STRAY
 
-LEAST = 16  # minimum number of elements of a slice
-MANY = 64  # number of elements of a slice from which chance does not explain its error
-ELEMENTS, SLICES = 256, 512  # maximum number of elements of a slice, and of slices of a dimension, that are checked
+LEAST = 16  # minimum number of elements in a slice
+MANY = 64  # minimum number of elements in a slice whose error cannot be due to chance
+ELEMENTS, SLICES = 256, 512  # maximum number of elements per slice, and of slices per dimension, that are checked
 QUANTILE = 0.75
-LUCK = 8  # of so many badly conditioned slices PyTorch may be accurate in one by luck
-TAIL = 4.0  # factor on the largest usual error of a dimension, which an error beside such luck does not exceed
+LUCK = 8  # number of ill-conditioned slices among which PyTorch may be accurate in one by luck
+TAIL = 4.0  # factor on the largest usual error of a dimension, up to which an error can be due to such luck
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Axis:
 
 
 def axes_of(tensor: torch.Tensor, draws: random.Random) -> list[Axis]:
-    """Samples slices along every dimension that has several slices of enough elements."""
+    """Samples slices along every dimension that has several slices with enough elements."""
     shape = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).shape
     numel, found = math.prod(shape), []
     for dimension, size in enumerate(shape):
@@ -49,8 +49,8 @@ def axes_of(tensor: torch.Tensor, draws: random.Random) -> list[Axis]:
 
 
 def errors(value: torch.Tensor, expected: torch.Tensor, axes: Sequence[Axis]) -> list[torch.Tensor]:
-    """Returns the error of each slice of each axis, relative to the slice's mean magnitude. Elements that are not finite in either tensor count as
-    right, because their masks are compared elsewhere."""
+    """Returns the error of each slice of each axis, relative to the slice's mean magnitude. Elements that are non-finite in either tensor count as
+    correct, because their masks are compared elsewhere."""
     flat = [(torch.view_as_real(tensor) if tensor.is_complex() else tensor).reshape(-1) for tensor in (value, expected)]
     found = []
     for axis in axes:
@@ -64,11 +64,11 @@ def errors(value: torch.Tensor, expected: torch.Tensor, axes: Sequence[Axis]) ->
 
 
 def stray(found: Sequence[torch.Tensor], usual: Sequence[Sequence[torch.Tensor]], axes: Sequence[Axis], dtype: torch.dtype, decided: float) -> str:
-    """Reports which slices have larger errors than the `usual` ones (PyTorch's, plain arithmetic's) in the same slices. Returns an empty string if
-    none has. `decided` is the share of elements that rounding may decide.
+    """Reports how many slices have larger errors than the `usual` ones (those of PyTorch and plain arithmetic) in the same slices. Returns an empty
+    string if there are not too many. `decided` is the share of elements that rounding may decide.
 
-    If a step is badly conditioned in some slices (a softmax over two nearly equal scores, say), one rounding error determines the error of a whole
-    slice, and PyTorch may be accurate there by luck. Where PyTorch has many such errors, a few more are therefore granted, if they are no larger."""
+    If a step is ill-conditioned in some slices (for example, a softmax over two nearly equal scores), one rounding error determines the error of a
+    whole slice, and PyTorch may be accurate there by luck. If PyTorch has many such errors, a few more of similar size are therefore allowed."""
     for number, (axis, off) in enumerate(zip(axes, found, strict=True)):
         typical = torch.stack([one[number] for one in usual]).max(0).values
         over = off > typical.mul(ROOM).clamp_min(ULPS * epsilon(dtype))

@@ -1,9 +1,9 @@
-"""The spread of errors over a tensor: quantiles over elements and over rows, in addition to the largest error.
+"""The distribution of errors over a tensor: quantiles over elements and over rows, in addition to the largest error.
 
 A single bound for the largest error must be as wide as the worst row requires. If a divisor nearly cancels in that row, PyTorch itself is far off,
-and all other rows could be computed in 16 bits. Therefore, errors are also measured relative to the row of each element. Their quantiles, and each
-row's error, are compared with those of PyTorch and plain arithmetic at the same positions. For large tensors, a different sample of rows is checked
-each time.
+and all other rows could be computed in 16 bits undetected. Therefore, errors are also measured relative to the row of each element. Their quantiles
+and each row's error are compared with those of PyTorch and plain arithmetic at the same positions. For large tensors, a different sample of rows is
+checked each time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from verifier.float8 import continuous
 from verifier.task import Precision
 
 SHORT, LONG = 16, 1024  # elements per row: shorter and longer rows are regrouped
-BLOCK = 64  # elements per group; such groups replace rows that are too short
+BLOCK = 64  # elements per group, where groups replace rows that are too short
 ROWS = 1024  # maximum number of rows that are checked
 LEAST = 256  # number of elements below which quantiles are meaningless
 QUANTILES = (0.5, 0.9)
-W = 3.0  # factor on the quantile of plain arithmetic
-ROOM = 16.0  # factor on the error of PyTorch or plain arithmetic in the same row
+W = 3.0  # allowed multiple of the quantile of plain arithmetic
+ROOM = 16.0  # allowed multiple of the error of PyTorch or plain arithmetic in the same row
 STRAY = 0.02  # share of rows that may have larger errors, because both errors are partly due to chance
-FAINT = 2.0**-20  # fraction of the root mean square over all rows; in rows smaller than this, errors are relative to this value
+FAINT = 2.0**-20  # fraction of the root mean square over all rows; in rows of smaller magnitude, errors are relative to this value instead
 DEEP = 8  # minimum row length for which "more than half" is meaningful
 
 
@@ -40,7 +40,7 @@ class Rows:
 
 @dataclass
 class Spread:
-    """The spread of errors: quantiles over elements and over rows, and each row's error."""
+    """The distribution of errors: quantiles over elements and over rows, and each row's error."""
 
     elements: tuple[float, ...]
     rows: tuple[float, ...]
@@ -67,7 +67,7 @@ def rows_of(tensor: torch.Tensor, draws: random.Random, most: int = ROWS) -> Row
 
 
 def spread(value: torch.Tensor, expected: torch.Tensor, rows: Rows) -> Spread:
-    """Computes the spread. Excludes elements that are not finite in either tensor, because their masks are compared elsewhere."""
+    """Computes the spread. Excludes elements that are non-finite in either tensor, because their masks are compared elsewhere."""
     a, b = (_taken(tensor, rows) for tensor in (value, expected))
     finite = a.isfinite() & b.isfinite()
     a, b = torch.where(finite, a, 0.0), torch.where(finite, b, 0.0)
@@ -108,7 +108,7 @@ def beyond(found: Spread, most: Sequence[float]) -> str:
 
 def stray_rows(found: Spread, own: Spread, plain: Sequence[Spread], dtype: torch.dtype, decided: float) -> str:
     """Reports how many rows have larger errors than PyTorch and plain arithmetic have in the same rows. Returns an empty string if none has.
-    `decided` is the share of rows in which rounding may decide something."""
+    `decided` is the share of rows in which rounding may change a decision."""
     least = ULPS * epsilon(dtype)
     usual = torch.stack([own.each, *(one.each for one in plain)]).max(0).values.mul(ROOM).clamp_min(least)
     off = int((found.each > usual).sum())

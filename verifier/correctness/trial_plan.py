@@ -1,4 +1,4 @@
-"""Plans the trial calls: inputs from several distributions and with several shapes, other weights, and fresh and reused addresses."""
+"""Plans the trial calls: inputs from several distributions and in several shapes, other weights, and fresh and reused addresses."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Kind = Literal["own", "distribution", "equal numbers", "weights", "not a number"
 Width = tuple[bool, bool, bool]  # the last arguments of `other_weights`
 EQUAL = "equal numbers"
 AGAIN = "the first inputs, constructed again"
-GIVEN_UP = 2  # number of failed distributions after which a domain is no longer tried
+GIVEN_UP = 2  # number of failed distributions after which a domain is dropped
 PLAIN = Domain("any", "own")
 
 
 @dataclass
 class Way:
-    """One way to draw the inputs for a step, if the task can handle it. The widest way is tried first. `draw` returns null if there is nothing to
-    vary."""
+    """One way to draw the inputs for a step, used if the task can handle it. The widest way is tried first. `draw` returns null if there is nothing
+    to vary."""
 
     draw: Callable[[], Values | None]
     weights: Callable[[], Weights] | None = None
@@ -40,8 +40,9 @@ class Way:
 
 @dataclass
 class Step:
-    """One planned call. The inputs may take gigabytes, so they are drawn when the step runs and are not kept. With `fresh`, the inputs have a new
-    address; otherwise, new contents are written to old addresses. With `needed`, there is no verdict without this call, however slow the task is."""
+    """One planned call. The inputs may take gigabytes, so they are drawn when the step runs and are not kept. With `fresh`, the inputs have new
+    addresses; otherwise, new contents are written to the old addresses. With `needed`, there is no verdict without this call, however slow the task
+    is."""
 
     name: str
     seed: int
@@ -54,7 +55,7 @@ class Step:
 
 @dataclass
 class Plan:
-    """Orders trials so that cheap and revealing trials come first. `first_inputs` draws the inputs that the task was prepared with."""
+    """Orders trials so that cheap and revealing trials come first. `first_inputs` draws the inputs with which the task was prepared."""
 
     reference: ReferenceSession
     draws: random.Random
@@ -64,10 +65,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.refused: dict[Domain, int] = {}  # for each domain, the number of distributions on which the task failed
-        self.each: list[Domain | None] | None = None  # for `MIXED`, the domain of each input; null until they are needed
+        self.each: list[Domain | None] | None = None  # for `MIXED`, the domain of each input; null until needed
 
     def steps(self, expectations: Expectations) -> Iterator[Step]:
-        """Yields the steps. Later steps depend on what earlier steps have revealed about the task."""
+        """Yields the steps. Later steps depend on what earlier ones have revealed about the task."""
         reference = self.reference
         weighted = any(entry.spec.inexact for entry in reference.state) or bool(self.constants)
         moves = bool(reference.mutated or reference.remembers)
@@ -80,12 +81,12 @@ class Plan:
         del first
         for distribution in DISTRIBUTIONS if within else ():
             yield self._distribution(distribution, within)
-        if floating and reference.backward is None:  # the gradient at a kink is open
+        if floating and reference.backward is None:  # the gradient at a kink is undefined
             yield self._equal_numbers()
         if expectations.first is not None:
             for indices in changes:
                 yield self._one_element(indices, len(changes), wide=bool(within) and not self.refused.get(within[0]))
-            # If a task changes its state, a repeated input is simply another call with a different result.
+            # If a task changes its state, a repeated input is just another call with a different result.
             known = None if reference.mutated or reference.remembers else expectations.first
             yield Step("the first inputs elsewhere", self._seed(), [Way(self.first_inputs)], known=known)
             if not moves:
@@ -106,11 +107,11 @@ class Plan:
             known = None if reference.mutated else expectations.first
             yield Step(AGAIN, self._seed(), [Way(self.first_inputs)], "constructed again", known=known, needed=True)
         if moves and expectations.first is not None:
-            yield self._not_a_number()  # NaN stays in a state, so this comes last
+            yield self._not_a_number()  # NaN would stay in the state, so this comes last
 
     @property
     def constants(self) -> list[int]:
-        """Returns which entries of the state are integers or booleans that are all equal and that calls do not change."""
+        """Returns the state entries that consist of equal integers or booleans and that calls do not change."""
         entries = enumerate(zip(self.reference.state, self.original, strict=True))
         fixed = ((at, tensor) for at, (entry, tensor) in entries if entry.name not in self.reference.mutated)
         return [at for at, tensor in fixed if other_constant(tensor, torch.Generator(device=tensor.device).manual_seed(0)) is not None]
@@ -169,7 +170,7 @@ class Plan:
             return self.reference.reshaped(self.reference.inputs(seed), name, domain, seed)
         each, values = self.each or [], self.reference.inputs(seed)
         wide = all(one is not None and (one.floats, one.discrete) == ("any", "drawn") for one in each)
-        return None if wide else self.reference.reshaped(values, name, each, seed)  # together, the widest have just failed
+        return None if wide else self.reference.reshaped(values, name, each, seed)  # the widest domains for all inputs have just failed
 
     def _weighted(self, name: str, distribution: str = "") -> Step:
         seed = self._seed()
@@ -197,7 +198,7 @@ def other_weights(
     reference: ReferenceSession, original: Weights, seed: int, wide: bool = True, buffers: bool = True, discrete: bool = False
 ) -> Weights:
     """Draws random values for parameters, normalisation statistics and, with `buffers`, all other floating-point entries. With `discrete`, also draws
-    integers and booleans that are all equal and that calls do not change."""
+    entries of equal integers or booleans that calls do not change."""
     generator = torch.Generator(device=original[0].device).manual_seed(seed)
     by_name: dict[str, torch.Tensor] = {}
     for entry, tensor in zip(reference.state, original, strict=True):
@@ -213,8 +214,8 @@ def other_weights(
 
 
 def changed_elements(values: Values, indices: list[int], seed: int, wide: bool) -> Values | None:
-    """Returns the inputs with one element changed in each input that `indices` names. `wide`: the task accepts any numbers. Returns null if no input
-    can take another value."""
+    """Returns the inputs with one element changed in each input listed in `indices`. `wide` means that the task accepts any numbers. Returns null if
+    no input can take another value."""
     tensors, changed = list(values.tensors), False
     for index in indices:
         other = one_element(tensors[index], seed + index, wide)

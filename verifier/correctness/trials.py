@@ -1,5 +1,5 @@
-"""The stage `correctness`: calls the program several times in its runner, and compares each call with the reference's fp64 result for the same secret
-inputs."""
+"""The stage `correctness`, which calls the program several times in its runner and compares each call with the reference's fp64 result for the same
+secret inputs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from verifier.timing.blocks import Caller, kept
 from verifier.timing.call import Call
 
 LEAST_TRIALS = 8  # these steps run regardless of how slow they are
-AGAIN_SECONDS = 1.0  # for calls that only test whether earlier outputs are overwritten
+AGAIN_SECONDS = 1.0  # time limit for calls that only test whether earlier outputs are overwritten
 RANDOM_NUMBERS = "the task draws random numbers: a program has to take torch's, from the same calls of its generator"
 SEEDS = 3  # number of constructions if weights cannot be loaded
-PATIENCE = 10  # factor on the trials' own time, which limits all of the program's calls together
-CONSTRUCTIONS = (1, 3)  # number of constructions before the trial that constructs again
+PATIENCE = 10  # time limit for all of the program's calls together, as a multiple of the trials' own limit
+CONSTRUCTIONS = (1, 3)  # range of the number of constructions before the trial that constructs again
 LEAST_PATIENCE = 20.0  # minimum in seconds
 
 
@@ -69,7 +69,7 @@ class Trials:
         self.backward = backward
         self.lock = threading.Lock()  # baselines start in parallel, but they share a single reference
         self.on_progress = on_progress
-        self.draws = random.Random(seed)  # each use of a seed has its own number, in a fixed order
+        self.draws = random.Random(seed)  # seeds are drawn in a fixed order
         self.weight_seed = self.draws.getrandbits(32)
         self.done: list[Trial] = []
         self.subject: Subject | None = None
@@ -80,8 +80,8 @@ class Trials:
         self.original: list[torch.Tensor] = []
         self.constructions = Constructions(reference, self.weight_seed)
         self.program_seconds = 0.0
-        self.borne: Width | None = None  # how wide the other weights can be for the task (`other_weights`); null until some were tried
-        self.laid = False  # whether any output of the program had a different layout from the task's
+        self.borne: Width | None = None  # how widely the task lets other weights vary (`other_weights`); null until some have been tried
+        self.laid = False  # whether the layout of any of the program's outputs differed from the task's
         self._first: Values | None = None
 
     def prepare(self) -> None:
@@ -111,7 +111,7 @@ class Trials:
 
     @property
     def first_inputs(self) -> Values:
-        """Returns the inputs that the task was prepared with. If outputs take gigabytes, the inputs are drawn again because no matching outputs are
+        """Returns the inputs with which the task was prepared. If outputs take gigabytes, the inputs are drawn again, because no matching outputs are
         kept."""
         if self.expectations.first is not None:
             return self.expectations.first.values
@@ -130,7 +130,7 @@ class Trials:
     # The program's side
 
     def run(self, subject: Subject) -> Verdict:
-        """Runs all trials, and stops at the first wrong result. Raises `PartyFailure` if the program crashes, and `LayoutError` if its answers are
+        """Runs all trials and stops at the first wrong result. Raises `PartyFailure` if the program crashes, and `LayoutError` if its answers are
         unusable."""
         verdict = Verdict(flags=list(self.flags))
         self.done, self.program_seconds, self.borne = [], 0.0, None
@@ -145,7 +145,7 @@ class Trials:
         begin = self.reference.clock()
         plan = Plan(self.reference, self.draws, self.original, self.full, lambda: self.first_inputs)
         for number, step in enumerate(plan.steps(self.expectations) if not verdict.wrong else ()):
-            spent = self.reference.clock() - begin - self.program_seconds  # no trial is skipped because the program itself is slow
+            spent = self.reference.clock() - begin - self.program_seconds  # a slow program does not cause trials to be skipped
             if not step.needed and number >= LEAST_TRIALS and spent > self.limits.correctness:
                 verdict.untried.append(f"{step.name}: the task is slow")
                 continue
@@ -160,15 +160,15 @@ class Trials:
         return verdict
 
     def _bound(self, verdict: Verdict, why: str) -> None:
-        """Records how weights are passed to the program from now on."""
+        """Records how the program receives its weights from now on."""
         how = verdict.weights = self.constructions.binding.how
         done = "they are matched by equal values under one seed" if how == "matched" else "both sides are only constructed, under several seeds"
         message = f"{DIFFER}: {why}, so {done}"
         verdict.findings.append(Finding(rule="weights", severity="note" if how == "matched" else "downgrade", message=message, source="runtime"))
 
     def _no_counterpart(self) -> str:
-        """Lists the task's entries that the program lacks (changing state, or a parameter whose gradient is requested). Returns an empty string if
-        none is missing."""
+        """Reports that the program lacks one of the task's entries (state that changes, or a parameter whose gradient is requested). Returns an empty
+        string if none is missing."""
         wanted = self.reference.backward["sources"] if self.reference.backward is not None else []
         loaded = {entry.name for entry in self.reference.state}
         named = [*(name for name in self.reference.mutated if name in loaded), *(name for name in wanted if not name.startswith("input "))]
@@ -176,7 +176,7 @@ class Trials:
         return f"{DIFFER}: there is nothing that could be the task's {missing[0]}" if missing else ""
 
     def _wrong(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
-        """Describes how the program is wrong in this step. Returns an empty string if it is right."""
+        """Describes how the program is wrong in this step. Returns an empty string if it is correct."""
         seeded = self.constructions.binding.how == "seeded"
         if (step.kind in ("weights", "constructed again") or (step.kind == "not a number" and self.moves)) and (stale := self._overwritten()):
             return stale
@@ -196,7 +196,7 @@ class Trials:
         assumed = self._assumed(step, plan, subject, verdict)
         if assumed:
             return f"{trial.name}: {trial.detail} ({assumed})"
-        # The program is right as constructed but wrong after other weights are loaded, so it may derive values from its weights in its constructor.
+        # The program is correct as constructed but wrong after other weights are loaded, so its constructor may derive values from its weights.
         self.done.pop()
         self.constructions.seeded(subject.runner)
         self._construct(subject, self.original)
@@ -210,8 +210,7 @@ class Trials:
         return "" if trial.ok else f"{DIFFER}: {trial.name}: {trial.detail}"
 
     def _one_or_refused(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
-        """Runs a step with other numbers as arguments. A program may be specialised for the original numbers, provided that it raises an error for
-        others."""
+        """Runs a step with other numbers as arguments. A program may be specialised for the original numbers if it raises an error for others."""
         try:
             return self._one(step, plan, subject, verdict)
         except PartyFailure as failure:
@@ -266,8 +265,8 @@ class Trials:
         return None
 
     def _not_a_number(self, step: Step, verdict: Verdict) -> Trial | None:
-        """Calls the program with NaN, and with infinity, among its inputs. If calls change the state, both sides start afresh before and after each
-        call, because NaN stays in a state."""
+        """Calls the program with inputs that contain NaN, and with inputs that contain infinity. If calls change the state, both sides start afresh
+        before and after each call, because NaN would stay in the state."""
         first, subject = self.expectations.first, self.subject
         if first is None or subject is None:
             return None
@@ -310,9 +309,8 @@ class Trials:
         return bool(self.reference.mutated or self.reference.remembers)
 
     def _overwritten(self) -> str:
-        """Describes how outputs of earlier calls have changed. Returns an empty string if they have not. The check takes place after the number of
-        calls for which outputs are held. The last of these calls are made only for this check. They also change the state, but the object is no
-        longer used afterwards."""
+        """Describes how outputs of earlier calls have changed. Returns an empty string if they have not. If necessary, first makes further calls
+        until more than `HELD_CALLS` have been made on the object. They also change the state, but the object is not used afterwards."""
         caller, first = self.subject.caller if self.subject is not None else None, self.expectations.first
         if caller is None or not self.examiner.calls or not caller.party.alive:
             return ""
@@ -333,8 +331,8 @@ class Trials:
         return call
 
     def _construct_again(self, step: Step, subject: Subject) -> None:
-        """Constructs the object again, an unpredictable number of times, and calls it once with inputs that differ from the trial's. The trial's call
-        exposes a program that starts to cache results only at its n-th construction."""
+        """Constructs the object again an unpredictable number of times and calls it once with inputs that differ from the trial's. The trial's call
+        then exposes a program that starts to cache results only at its n-th construction."""
         state = sum(tensor.nbytes for tensor in self.original)
         for _ in range(1 if large(16 * state) else self.draws.randint(*CONSTRUCTIONS)):
             self._construct(subject, self.original)
@@ -348,7 +346,7 @@ class Trials:
             self.examiner.pass_over()
 
     def _several(self, step: Step, subject: Subject) -> Trial:
-        """Tries other weights for sides that are only constructed. Uses several seeds and stops at the first wrong result."""
+        """Tries other weights if both sides are only constructed. Uses several seeds and stops at the first wrong result."""
         trial = Trial(name=step.name, seed=step.seed, ok=True)
         try:
             for number in range(1, SEEDS + 1):
@@ -379,7 +377,8 @@ class Trials:
 
     def _assumed(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
         """Explains why a program that fails with other weights is wrong, unless it only transforms its weights in the constructor. Such a program
-        fails with any loaded weights. By contrast, a program that assumes a zero bias or a scale of one is right as long as these stay unchanged."""
+        fails with any loaded weights. By contrast, a program that assumes a zero bias or a scale of one is correct as long as these stay
+        unchanged."""
         names = [entry.name for entry in self.reference.state]
         constant = plan.constants
         fixed = [i for i, entry in enumerate(self.reference.state) if hides(self.original[i], entry.parameter) or i in constant]
@@ -394,7 +393,7 @@ class Trials:
         return ""
 
     def _right_with(self, kept: list[int], step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> bool:
-        """Returns whether the program is right with other weights as long as these state entries stay unchanged."""
+        """Returns whether the program is correct with other weights as long as these state entries stay unchanged."""
 
         def of(way: Way) -> Way:
             drawn = way.weights
@@ -415,13 +414,13 @@ class Trials:
 
     def reconstruct(self, subject: Subject, stay: bool = True, weights: list[torch.Tensor] | None = None) -> None:
         """Reconstructs the program in another runner, either in its state at the end of the trials or with other `weights`. With `stay`, later
-        requests also go to that runner."""
+        requests go to that runner too."""
         if stay:
             self.reference.take_state(self.original)
         self._construct(subject, self.original if weights is None else weights, stay)
 
     def _construct(self, subject: Subject, state: list[torch.Tensor], stay: bool = True) -> str:
-        """Constructs a fresh `ModelNew`. Returns the reason why the state dict was refused, or an empty string."""
+        """Constructs a fresh `ModelNew`. Returns the reason why the state dict was rejected, or an empty string."""
         refused = self.constructions.construct(subject.runner, state)
         self._call_anew(subject, stay)
         return refused
@@ -458,7 +457,7 @@ class Trials:
             self.expectations.remember(expected)
         assert self.subject is not None and self.subject.caller is not None
         caller = self.subject.caller
-        if [spec.nbytes for spec in caller.expected] != [spec.nbytes for spec in expected.outputs.specs]:  # the output shape differs
+        if [spec.nbytes for spec in caller.expected] != [spec.nbytes for spec in expected.outputs.specs]:  # the output shapes differ
             caller.expected, caller.previous = expected.outputs.specs, []
         caller.layout = expected.run.layout
         self.reference.rest(EASE * (values.nbytes + expected.outputs.nbytes))
@@ -485,7 +484,7 @@ class Trials:
         return trial
 
     def _says_nothing(self, expected: Expected) -> str:
-        """Returns why a call with another argument is no trial. Returns an empty string if it is one."""
+        """Returns the reason why a call with another argument tests nothing, or an empty string if it is a valid trial."""
         first = self.expectations.first
         if first is None:
             return ""
@@ -495,12 +494,13 @@ class Trials:
         return "the task does the same with another value" if same and not self.reference.mutated else ""
 
     def _ranks(self, expected: Expected) -> bool:
-        """Returns whether the task sorts or ranks numbers. Before and after this method, the reference is in the state that its eager call left."""
+        """Returns whether the task sorts or ranks numbers. Before and after this method, the reference is in the state left by its eager call."""
         self.reference.rollback()
         return self.reference.eager(expected.values, expected.rng, dropping="low").orders
 
     def _timed_call(self, caller: Caller, values: Values, rng: int, fresh: bool) -> Call:
-        """Makes a call within the time budget that all trials share. Raises `PartyFailure`, including when the calls together exceed the budget."""
+        """Makes a call within the time budget shared by all trials. Raises `PartyFailure` if the call fails or the calls together exceed the
+        budget."""
         begin = time.monotonic()
         try:
             return caller.call(values, rng, flush=False, fresh_address=fresh, reread=True)
@@ -518,13 +518,13 @@ class Trials:
         return self.expectations.first is not None or self._first is not None
 
     def first_call(self, caller: Caller) -> tuple[Call, Values]:
-        """Calls a baseline once, with the first inputs and with the weights from the constructor."""
+        """Calls a baseline once, with the first inputs and the constructor's weights."""
         with self.lock:
             values = self.first_inputs
         return caller.call(values, self.expectations.first_rng or 1, flush=False), values
 
     def baseline_off(self, caller: Caller) -> str:
-        """Describes how the output of such a call is wrong, which disqualifies the baseline. Returns an empty string if it is right."""
+        """Describes how the output of such a call is wrong, which disqualifies the baseline. Returns an empty string if it is correct."""
         rng = self.expectations.first_rng
         call, values = self.first_call(caller)
         if self.stochastic or rng is None:
@@ -543,7 +543,7 @@ class Trials:
         return trial
 
     def _beside_eager(self, call: Call, values: Values, rng: int) -> Trial:
-        """Compares with eager. Large fp64 outputs are not kept, so they are judged by the bounds for timed calls."""
+        """Compares a call with eager. Large fp64 outputs are not kept, so such calls are judged by the bounds for timed calls."""
         self.reference.take_state(self.reference.state_tensors)
         run = self.reference.eager(values, rng)
         self.reference.rollback()
@@ -563,12 +563,12 @@ class Trials:
         return value if isinstance(value, int) else None
 
     def bytes_moved(self) -> int:
-        """Returns the total number of bytes if inputs and weights are read once and outputs are written once."""
+        """Returns the total number of bytes moved if inputs and weights are read once and outputs are written once."""
         state = sum(entry.spec.nbytes for entry in self.reference.state if entry.alias is None)
         return state + self.input_bytes + place(self.expected_specs)[1]
 
     def make_room(self, ended: bool = False) -> None:
-        """Frees memory before the timed calls, and again when they have `ended`. If memory is short, processes keep only what they need."""
+        """Frees memory before the timed calls, and again when they have `ended`. If memory is scarce, processes keep only what they need."""
         need = EASE * (self.input_bytes + place(self.expected_specs)[1])
         self.reference.rest(need)
         if self.subject is not None and self.reference.pool.device.short(need):

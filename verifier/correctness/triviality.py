@@ -1,4 +1,4 @@
-"""Tests whether a task checks anything at all. Guesses that need no work must not be accepted as its outputs."""
+"""Tests whether a task checks anything at all. Guesses that take no work must not be accepted as its outputs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from verifier.correctness.bounds import distance, judge
 from verifier.float8 import wide
 from verifier.judge.session import Values
 
-PASSES = 1e-4  # relative error; if a guess is this close, the outputs hardly depend on the inputs, whatever the bound is
+PASSES = 1e-4  # relative error; if a guess comes this close, the outputs hardly depend on the inputs, whatever the bound
 
 
 def trivial_guess(inputs: Values, outputs: Values, other_inputs: Values, other_outputs: Values, limits: list[float] | None = None) -> str:
     """Returns the guess that is accepted as the outputs of a second call, or "" if none is. The guesses are constants, the first call's outputs
-    (under another seed), a copy of an input, and an input's mean. If `limits`, the outputs' bounds, are given, the outputs cast to fp16 and back are
-    also tried, unless the cast changes nothing."""
+    (under another seed), a copy of an input, and an input's mean. If the outputs' bounds are given as `limits`, another guess is the outputs cast to
+    fp16 and back, unless the cast changes nothing."""
     found = ""
     for index, (one, two) in enumerate(zip(outputs.tensors, other_outputs.tensors, strict=True)):
         if not one.numel() and not two.numel():

@@ -1,9 +1,9 @@
-"""How the task's weights are passed to a program: by the task's own names, by matching equal values, or not at all.
+"""Passes the task's weights to a program: by the task's own names, by matching equal values, or not at all.
 
-A program accepts arbitrary weights if its state dict is the same as the task's, or if it translates the task's state dict in a `load_state_dict`
-hook. Otherwise, both sides are constructed with the same seed, and entries with the same values are treated as the same weights. If any entry has no
-match, both sides are only constructed, with several seeds. In that case, the fixed values of initialisers are randomised
-(`verifier.parties.varying`), which exposes everything that a zero gate would hide.
+A program accepts arbitrary weights if its state dict has the task's entries, or if it translates the task's state dict in a `load_state_dict` hook.
+Otherwise, both sides are constructed with the same seed, and entries with the same values are treated as the same weights. If any entry has no match,
+both sides are only constructed, with several seeds. In that case, the constant values of initialisers are randomised (`verifier.parties.varying`),
+which exposes everything that a zero gate would hide.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Binding:
 
 
 def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tensor]]:
-    """Reads the names and values in a program's state dict. They are only the program's own claim, and they only determine the choice of trials. If
-    the claim is wrong, the program fails those trials."""
+    """Reads the names and values in a program's state dict. They are only the program's own claim and only determine the choice of trials. If the
+    claim is wrong, the program fails those trials."""
     answer = runner.ask("entries", {}, limit).message
     specs = read_specs(answer.get("specs", []))
     names = [str(name) for name in answer.get("names", [])]
@@ -54,8 +54,8 @@ def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tens
 
 
 def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], names: Sequence[str], theirs: Sequence[torch.Tensor]) -> dict[str, str]:
-    """For each of the task's entries that equals a program entry bit for bit, returns the program's name. The match is one-to-one: entries with the
-    task's name are matched first, and then the others in order. Weights that are tied in the task may be tied in the program."""
+    """Returns the program's name for each of the task's entries that equals a program entry bit for bit. The match is one-to-one: entries with the
+    task's name are matched first, then the others in order. Weights that are tied in the task may be tied in the program."""
     prints = [fingerprint(tensor) for tensor in theirs]
     known = dict(zip(names, prints, strict=True))
     wanted = {entry.name: fingerprint(tensor) for entry, tensor in zip(entries, tensors, strict=True)}
@@ -76,8 +76,8 @@ def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], name
 
 
 def by_shape(entries: Sequence[StateEntry], found: dict[str, str], names: Sequence[str], specs: Sequence[Spec]) -> dict[str, str]:
-    """Extends `found`. Each entry without an equal is matched to the next program entry of the same shape and type; gradients and state are compared
-    with that entry."""
+    """Extends `found`. Each entry without an equal one is matched to the next program entry of the same shape and type, with which gradients and
+    state are then compared."""
     whole = dict(found)
     for entry in entries:
         if entry.name in whole:
@@ -104,11 +104,11 @@ class Constructions:
         self.drawn = seed  # seed of the most recent construction with random weights
 
     def construct(self, runner: Party, state: list[torch.Tensor] | None, seed: int | None = None, vary: int | None = None) -> str:
-        """Constructs a fresh `ModelNew`. Returns the reason why the state dict was refused, or an empty string. A null `state` keeps the
+        """Constructs a fresh `ModelNew`. Returns the reason why the state dict was rejected, or an empty string. A null `state` keeps the
         constructor's values.
 
-        The source's variables are restored only if the task changes its own variables. Otherwise, if one object affects the next, the program is
-        responsible."""
+        The source's variables are restored only if the task changes its own variables. Otherwise, it is the program's fault if one object affects the
+        next."""
         reference, binding = self.reference, self.binding
         entries = [(entry.name, entry.spec) for entry in reference.state]
         if state is not None and binding.how == "seeded":
@@ -125,12 +125,12 @@ class Constructions:
             "state": give(runner, "state", state, [spec for _, spec in entries]) if state is not None else None,
         }
         answer = runner.ask("construct", message, reference.limits.load)
-        if reference.pool.device.kind == "cuda":  # on the CPU, the program is constructed once more when it is observed
+        if reference.pool.device.kind == "cuda":  # on the CPU, the program is constructed again for observation
             release(runner, "state")
         return answer.text("refused")
 
     def match(self, runner: Party, original: list[torch.Tensor]) -> None:
-        """Finds a binding after a refused load: either by equal values under one seed, or none."""
+        """Finds a binding after a load was rejected: either by equal values under one seed, or none."""
         limit, state = self.reference.limits.load, self.reference.state
         self.construct(runner, None)
         names, values = own_entries(runner, limit)
@@ -140,8 +140,8 @@ class Constructions:
             self.seeded(runner)
 
     def seeded(self, runner: Party) -> None:
-        """Switches to constructing both sides without loading any weights. The correspondence is found from a construction in which no two weights
-        are equal, and then from shapes. State and gradients are still compared."""
+        """Switches to constructing both sides without loading any weights. The correspondence is determined from a construction in which no two
+        weights are equal, and then from shapes. State and gradients are still compared."""
         theirs = self.reference.redraw(self.seed, vary=self.seed)
         self.binding = Binding("seeded")
         self.construct(runner, None, vary=self.seed)
@@ -151,8 +151,8 @@ class Constructions:
         self.restore(runner)
 
     def anew(self, runner: Party, seed: int) -> str:
-        """Constructs both sides with another seed and with all weights randomised. Returns the weight that has stayed unchanged, in which case
-        nothing is known about other weights. Returns an empty string if there is none."""
+        """Constructs both sides with another seed and with all weights randomised. Returns a weight that has not changed, in which case nothing is
+        known about other weights. Returns an empty string if there is none."""
         self.drawn = seed
         before = self.reference.redraw(seed ^ 1, vary=seed ^ 1)
         after = self.reference.redraw(seed, vary=seed)

@@ -1,7 +1,7 @@
-"""Transfers the ranges of modules and operators from the one call that has them to the calls that were measured without.
+"""Transfers the ranges of modules and operators from the one call that has them to the measured calls, which have none.
 
-Hooks cost time on the host, so the measured calls have none (`calls.py`). A call that did the same work in the same order did it in the same modules.
-In such a call, a range extends from the first to the last piece of work that it contains in the annotated call.
+Hooks cost time on the host, so the measured calls run without them (`calls.py`). A call that did the same work in the same order did it in the same
+modules. In such a call, a range extends from the first to the last piece of work that it contains in the annotated call.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _named(timeline: Timeline, name: str) -> np.ndarray:
 
 
 def _work(timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the host's work in time order, and a number that is equal for equal work: launches are identified by what they launched; without a
+    """Returns the host's work in time order, and a number that is equal for equal work. Launches are identified by what they launched; without a
     device, operators and the program's own functions are identified by name."""
     columns = timeline.columns
     device = np.flatnonzero(np.isin(columns["kind"], _ON_DEVICE) & (columns["correlation"] > 0))

@@ -1,7 +1,7 @@
-"""Makes the calls that a profiler watches, in the party: after a warm-up, each call runs in a range named `iter` that ends when the device is idle.
+"""Makes the profiled calls in the party: after a warm-up, each call runs in a range named `iter` that ends when the device is idle.
 
-One additional call follows, in which modules and operators have ranges. These cost time on the host, so that call is used only to place its ranges in
-the others (`annotating.py`).
+In one additional call, modules and operators have ranges. These cost time on the host, so that call is used only to transfer its ranges to the others
+(`annotating.py`).
 """
 
 # sandboxed: calls the models that tasks and programs define
@@ -24,8 +24,8 @@ WARM_UP = 3
 
 
 def profiled_calls(call: Callable[[], Any], iterations: int, tool: str, sync: Callable[[], None]) -> bytes:
-    """Makes the calls. Under "nsys" and "ncu" the ranges are NVTX ranges and the result is empty, because the profiler around this process holds the
-    recording. Under "sanitizer" only the calls are made. Otherwise the result is torch.profiler's Chrome trace."""
+    """Makes the calls. Under "nsys" and "ncu", the ranges are NVTX ranges and the result is empty, because the profiler around this process holds the
+    recording. Under "sanitizer", only the calls are made. Otherwise, the result is torch.profiler's Chrome trace."""
     with torch.no_grad():
         if tool == "sanitizer":
             for _ in range(iterations):
@@ -83,7 +83,7 @@ def _under_torch(call: Callable[[], Any], iterations: int, sync: Callable[[], No
 
 def _annotated(call: Callable[[], Any], sync: Callable[[], None], push: Callable[[str], Any], pop: Callable[[], Any]) -> None:
     push(ANNOTATED)
-    # A program that works only without hooks keeps its existing recording.
+    # If a program works only without hooks, the recording made so far is kept.
     with contextlib.suppress(Exception):
         call()
         sync()
@@ -92,7 +92,7 @@ def _annotated(call: Callable[[], Any], sync: Callable[[], None], push: Callable
 
 @contextlib.contextmanager
 def _ranges_of_modules(push: Callable[[str], Any], pop: Callable[[], Any]) -> Iterator[None]:
-    """Gives every module call, until the context ends, a range with the module's class and its path from the outermost module."""
+    """Until the context ends, gives every module call a range with the module's class and its path from the outermost module."""
     paths: dict[int, str] = {}
     depth = 0
 

@@ -1,7 +1,7 @@
 """Writes a timeline in Chrome's trace format (JSON), which Perfetto and chrome://tracing read.
 
-The output is written in pieces, because a million events take 200 MB. Format:
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU; times are microseconds.
+The output is written in pieces, because a million events take 200 MB. The format is described at
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU; times are in microseconds.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _ON_DEVICE = [KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "grap
 
 
 def chrome_trace(timeline: Timeline, title: str = "") -> Iterator[bytes]:
-    """Yields pieces of one JSON document: a process for each group of rows, a thread for each row (one per depth where events of a row overlap
-    without nesting), and a flow from each launch to what it launched."""
+    """Yields pieces of one JSON document: a process for each group of rows, a thread for each row (one per depth if events of a row overlap without
+    nesting), and a flow from each launch to the work that it launched."""
     about = {"title": title, "tool": timeline.tool, "device": timeline.device, "warnings": timeline.warnings}
     yield b'{"displayTimeUnit":"ns","otherData":' + _json(about) + b',"traceEvents":[\n'
     places, naming = _places(timeline)
@@ -83,7 +83,7 @@ def _places(timeline: Timeline) -> tuple[dict[tuple[int, int], tuple[int, int]],
 
 
 def _overlapping(timeline: Timeline) -> set[int]:
-    """Finds rows in which an event outlasts the event in which it began; viewers would drop or misplace it on a single thread."""
+    """Finds rows in which an event outlasts the event in which it began. On a single thread, viewers would drop or misplace it."""
     columns = timeline.columns
     found: set[int] = set()
     for row in np.unique(columns["row"][columns["depth"] > 0]).tolist():

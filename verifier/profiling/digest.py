@@ -1,8 +1,8 @@
-"""Digests a timeline into the few figures that a diagnosis needs, over the calls delimited by ranges named `iter`.
+"""Condenses a timeline into the few figures that a diagnosis needs, over the calls delimited by ranges named `iter`.
 
 A device event belongs to the iteration whose range contains the call that launched it (they share a correlation). If no launch was recorded, it
-belongs to the iteration in which it ran. On the CPU the "kernels" are operators and the program's own functions, measured by self time, and a
-"launch" is a call of one of them from outside any other.
+belongs to the iteration in which it ran. On the CPU, the "kernels" are operators and the program's own functions, measured by self time, and a
+"launch" is a call of one of them that is not nested in another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DEVICE_KINDS = (_KERNEL, _COPY, _SET, _GRAPH)
 @dataclass
 class Digest:
     iterations: int
-    window: tuple[float, float]  # ns, on the timeline's clock: from the first iteration's start to the last end of the work it launched
+    window: tuple[float, float]  # ns on the timeline's clock, from the first iteration's start to the end of the last work that it launched
     wall_us_per_iteration: float
     device_busy: float | None
     launches_per_iteration: float | None
@@ -37,13 +37,13 @@ class Digest:
 
     @property
     def own_share(self) -> float | None:
-        """Returns the share of own kernels in the time of all kernels; null if none ran."""
+        """Returns the share of the program's own kernels in the time of all kernels; null if none ran."""
         total = sum(kernel.total_us for kernel in self.kernels)
         return sum(kernel.total_us for kernel in self.kernels if kernel.own) / total if total > 0 else None
 
 
 def digest(timeline: Timeline, is_own: Callable[[str], bool], on_device: bool) -> Digest:
-    """Digests a timeline. `on_device`: the figures come from GPU events; otherwise from operators on CPU threads."""
+    """Condenses a timeline. With `on_device`, the figures come from GPU events; otherwise, they come from operators on CPU threads."""
     begins, ends, warnings = _iterations(timeline)
     if on_device:
         return _digest_device(timeline, is_own, begins, ends, warnings)
@@ -138,7 +138,7 @@ def _kernels(timeline: Timeline, chosen: np.ndarray, is_own: Callable[[str], boo
 
 
 def _digest_threads(timeline: Timeline, begins: np.ndarray, ends: np.ndarray, warnings: list[str]) -> Digest:
-    """Digests operators and the program's own functions on CPU threads; `start` is sorted within each row."""
+    """Condenses operators and the program's own functions on CPU threads; `start` is sorted within each row."""
     columns = timeline.columns
     chosen = np.flatnonzero(np.isin(columns["kind"], (_OPERATOR, _OWN)))
     owner = _owner(begins, ends, columns["start"][chosen])
@@ -174,7 +174,7 @@ def _digest_threads(timeline: Timeline, begins: np.ndarray, ends: np.ndarray, wa
 
 
 def _self_times(row: np.ndarray, start: np.ndarray, duration: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns each event's time minus that of the events directly inside it, and whether it is outermost."""
+    """Returns each event's self time (its time minus that of the events directly inside it), and whether it is outermost."""
     own = duration.astype(np.float64).copy()
     outermost = np.zeros(len(start), dtype=bool)
     stack: list[int] = []

@@ -1,6 +1,6 @@
-"""Reads from a timeline what a program's host side does in a call: waits, allocations, copies, fills, streams.
+"""Reads from a timeline what a program's host code does in a call: waits, allocations, copies, fills, streams.
 
-Figures are means over the watched calls. A call watched by a profiler ends with a wait added by the profiler (`calls.py`), which is excluded.
+Figures are means over the profiled calls. Each profiled call ends with a wait that the profiler adds (`calls.py`); it is excluded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCKING = ("cudaMemcpy", "cuMemcpyDtoH", "cuMemcpyHtoD")  # synchronous copies
 
 
 def host_calls(timeline: Timeline) -> HostCalls | None:
-    """Returns the host's calls; null if no ranges named `iter` delimit the watched calls."""
+    """Returns the host's calls; null if no ranges named `iter` delimit the profiled calls."""
     columns = timeline.columns
     start, end, kind, name = columns["start"], columns["start"] + columns["duration"], columns["kind"], columns["name"]
     bounds = (kind == _NVTX) & np.isin(name, [index for index, text in enumerate(timeline.names) if text == ITERATION])
@@ -30,7 +30,7 @@ def host_calls(timeline: Timeline) -> HostCalls | None:
     inside = np.searchsorted(begins, start, side="right") - 1
     inside = np.where((inside >= 0) & (start <= ends[np.maximum(inside, 0)]), inside, -1)
     found = HostCalls()
-    # A correlated call and its device event are separate timeline entries: API entries belong to the host, the others to the device.
+    # A correlated call and its device event are separate timeline entries. API entries belong to the host, the others to the device.
     for index in np.flatnonzero((kind == _API) & (inside >= 0)).tolist():
         text, us = timeline.names[name[index]].partition("_")[0], float(end[index] - start[index]) / 1e3
         if text in WAITS or text in BLOCKING:
@@ -66,9 +66,9 @@ def host_calls(timeline: Timeline) -> HostCalls | None:
 
 
 def _before_work(timeline: Timeline, begins: list[float], first: list[int], count: int) -> tuple[float | None, float | None]:
-    """Returns, summed over the calls, the time in CUDA calls before the one that launches the first work, and the time from that call's begin to the
-    device's start; null if a first work's launch was not recorded. The rest until the first work is the host's own: Python, PyTorch's operators and
-    allocator, checks."""
+    """Returns two sums over the calls: the time in CUDA calls before the one that launches the first work, and the time from the start of that call
+    to the start of the device; null if the launch of any first work was not recorded. The remaining time before the first work is the host's own:
+    Python, PyTorch's operators and allocator, checks."""
     columns = timeline.columns
     start, end = columns["start"], columns["start"] + columns["duration"]
     api = np.flatnonzero(columns["kind"] == _API)
@@ -85,7 +85,7 @@ def _before_work(timeline: Timeline, begins: list[float], first: list[int], coun
 
 
 def _last_waits(timeline: Timeline, inside: np.ndarray, count: int) -> list[float]:
-    """Returns the duration of each watched call's last wait, which is the profiler's."""
+    """Returns the duration of each profiled call's last wait, which is the profiler's."""
     columns = timeline.columns
     waits = [index for index, text in enumerate(timeline.names) if text.partition("_")[0] in WAITS]
     chosen = np.flatnonzero((columns["kind"] == _API) & np.isin(columns["name"], waits) & (inside >= 0))

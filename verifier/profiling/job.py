@@ -1,4 +1,5 @@
-"""The `profile` job: a timeline and a digest of a few calls of a program or the reference and, on request, hardware counters of its kernels."""
+"""The `profile` job, which produces a timeline and a digest of a few calls of a program or the reference and, on request, hardware counters of its
+kernels."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class _Recorded:
 
 
 def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) -> tuple[Profile, bytes]:
-    """Profiles the subject. Raises `DeviceError` with the cause if the task or the program does not run (subjects have passed before), and
+    """Profiles the subject. Raises `DeviceError` with the cause if the task or the program does not run (although it has passed before), and
     `Cancelled`."""
     on_stage(StageEvent(stage="profile", status="started"))
     with watched(job, pool, data_dir, on_stage, "profile") as subject:
@@ -70,7 +71,7 @@ def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) 
 def watched(
     job: ProfileJob | SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, what: str, artefacts: Artefacts | None = None
 ) -> Iterator[Subject]:
-    """Yields the subject of a job, built and with inputs. Failures of task and program become a `DeviceError` that names them."""
+    """Yields the subject of a job, built and with inputs. Failures of the task or the program become a `DeviceError` that names the cause."""
     try:
         made = _built(job, pool, data_dir, on_stage, what) if artefacts is None and job.program_source is not None else None
         reference = ReferenceSession(pool, job.task_source, job.precision, job.mode)
@@ -161,7 +162,7 @@ def _limit(subject: Subject) -> float:
 
 
 class _NsysFailed(RuntimeError):
-    """The profiler nsys ran but produced no timeline."""
+    """Raised if nsys ran but produced no timeline."""
 
 
 def _said(status: int | None, printed: str) -> str:
@@ -178,7 +179,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
         recording.device = pool.device.environment().device_name
         recording.own = frozenset(name for name in recording.names if is_own(name, own))
     if found.iterations == job.iterations:
-        # nsys warns about every recording that ends before its process does; this recording contains every watched call.
+        # nsys warns about every recording that ends before its process does, but this recording contains every profiled call.
         recording.warnings = [text for text in recording.warnings if "events might have been collected" not in text]
     recording.warnings += found.warnings
     timeline = with_ranges(recording).crop(*found.window)

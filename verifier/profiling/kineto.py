@@ -49,7 +49,7 @@ def import_kineto(trace: bytes | str) -> Timeline:
 def _add(recording: Recording, event: dict[str, Any], devices: dict[Any, str], threads: dict[Any, int]) -> None:
     category, name = event.get("cat"), str(event["name"])
     arguments = event.get("args") or {}
-    start, duration = float(event["ts"]) * 1e3, float(event.get("dur", 0.0)) * 1e3  # the trace is in microseconds
+    start, duration = float(event["ts"]) * 1e3, float(event.get("dur", 0.0)) * 1e3  # the trace uses microseconds
     correlation = (0, int(arguments["correlation"])) if arguments.get("correlation") else None
     if category in _DEVICE_KINDS:
         device = arguments.get("device", event.get("pid"))
@@ -59,7 +59,7 @@ def _add(recording: Recording, event: dict[str, Any], devices: dict[Any, str], t
     elif category in _API and name not in _KINETO_NOISE:
         recording.add(("api", f"CUDA API, thread {_thread(threads, event)}", "CUDA"), "api", name, start, duration, correlation)
     elif category == "python_function":
-        if name.startswith("nn.Module: "):  # from a recording with stacks: the other frames would bury the rest
+        if name.startswith("nn.Module: "):  # from a recording with stacks, whose other frames would bury everything else
             _add_range(recording, name, _thread(threads, event), start, duration)
     elif category in ("cpu_op", "user_annotation"):
         thread = _thread(threads, event)
@@ -74,7 +74,7 @@ def _add(recording: Recording, event: dict[str, Any], devices: dict[Any, str], t
 
 def _add_range(recording: Recording, text: str, thread: int, start: float, duration: float) -> None:
     kind, name = range_kind(text)
-    if kind == "operator":  # the recorder lists operators itself: this is a user range named like one
+    if kind == "operator":  # the recorder lists operators itself, so this is a user range named like one
         kind, name = "nvtx", text
     recording.add(("nvtx", f"{ROWS.get(kind, 'Ranges')}, thread {thread}", "NVTX"), kind, name, start, duration)
 

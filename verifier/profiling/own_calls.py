@@ -1,11 +1,10 @@
 """Makes calls of a program's own C functions visible to torch.profiler, as ranges named `own::<symbol>`.
 
-A CPU program's kernels are C functions behind ctypes (`stitch_build`) or a pybind11 module (`load_inline`), which the profiler does not see. The
-profiling party installs this before it imports the program; a timed party never does.
+A CPU program's kernels are C functions called through ctypes (`stitch_build`) or a pybind11 module (`load_inline`), which are invisible to the
+profiler. The profiling party installs these wrappers before it imports the program; a timed party never does.
 
-The overhead of a range falls inside the range and would count as the program's work: `torch.profiler.record_function` takes 50 to 150 us with cold
-caches, which is 12 % of a product of 1 ms. `_RecordFunctionFast`, the range that torch.compile puts around its kernels, takes only a few
-microseconds.
+The overhead of a range falls inside the range and would count as the program's work. `torch.profiler.record_function` takes 50 to 150 us with cold
+caches, or 12 % of a 1 ms matrix product. `_RecordFunctionFast`, the range that torch.compile puts around its kernels, takes only a few microseconds.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ PREFIX = "own::"
 
 
 def traced_library(folder: str, base: type[ctypes.CDLL] = ctypes.CDLL) -> type[ctypes.CDLL]:
-    """Returns a `CDLL` whose functions run in a range named after their symbol, if the builder made the library (its file is under `folder`).
-    `argtypes`, `restype` and `byref` work as before. Functions of any other library do not count as the program's own."""
+    """Returns a `CDLL` whose functions run in a range named after their symbol if the builder produced the library (its file is under `folder`).
+    `argtypes`, `restype` and `byref` work as usual. Functions of any other library do not count as the program's own."""
     from torch._C._profiler import _RecordFunctionFast as Range
 
     class TracedLibrary(base):  # type: ignore[misc, valid-type]  # a base that is known at run time
@@ -84,7 +83,7 @@ def _traced(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def loaded_extensions(before: frozenset[str], folder: str) -> list[ModuleType]:
-    """Returns extension modules imported since `before` (a snapshot of the names in `sys.modules`) from a shared library under `folder`."""
+    """Returns the extension modules imported since `before` (a snapshot of the names in `sys.modules`) from shared libraries under `folder`."""
     found = []
     for name in set(sys.modules) - before:
         module = sys.modules.get(name)

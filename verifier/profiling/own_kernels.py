@@ -1,8 +1,8 @@
 """Decides by name which kernels are the program's own, that is, defined in its source rather than supplied by a library.
 
 Names come from the source text (`__global__` functions in its CUDA strings, `@triton.jit` functions) and from the machine code that the builder
-produced, never from what a runner reports. Kernels are compared by their full signature: a library's `cutlass::Kernel2<...>` does not become the
-program's own because the program also defines a `Kernel2`.
+produced, never from a runner's reports. Kernels are compared by their full signature: a library's `cutlass::Kernel2<...>` does not become the
+program's own just because the program also defines a `Kernel2`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OwnKernels:
     names: frozenset[str]  # unqualified
     triton: frozenset[str]
     words: frozenset[str]
-    pasted: bool  # the text may form names that do not follow `__global__` literally: ##, a macro argument, or an f-string
+    pasted: bool  # whether the text may form names that do not follow `__global__` literally: ##, a macro argument, or an f-string
     symbols: tuple[str, ...] = ()
 
     @classmethod
@@ -172,7 +172,7 @@ def identifiers(symbol: str, words: frozenset[str]) -> bool:
 
 
 def is_own(kernel: str, own: frozenset[str]) -> bool:
-    """Returns whether a kernel (demangled, mangled or plain name) is the program's own, when only names are known."""
+    """Returns whether a kernel (demangled, mangled or plain name) is the program's own, based on names alone."""
     base = base_name(kernel)
     if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel) or "2at6native" in kernel:
         return False
@@ -182,8 +182,8 @@ def is_own(kernel: str, own: frozenset[str]) -> bool:
 
 
 def classified(kernels: list[Kernel], own: OwnKernels, by_library: Iterable[str] = ()) -> tuple[list[Kernel], float | None]:
-    """Classifies the device work that a runner saw: sets `own` and `share` of each entry, and returns the program's own share of the time (null if
-    nothing ran). `by_library`: names launched by a torch operator or by a compiler's graph."""
+    """Classifies the device work that a runner recorded: sets `own` and `share` of each entry, and returns the program's own share of the time (null
+    if nothing ran). `by_library` holds the names launched by a torch operator or a compiler's graph."""
     taken = set(by_library)
     total = sum(kernel.ms for kernel in kernels)
     decided = [

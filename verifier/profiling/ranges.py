@@ -1,14 +1,14 @@
-"""Distinguishes ranges of modules and operators from the program's own ranges, by the names that profilers and frameworks give them.
+"""Distinguishes ranges of modules and operators from the program's own ranges by the names that profilers and frameworks give them.
 
 `torch.autograd.profiler.emit_nvtx` (also `nsys profile --pytorch=autograd-nvtx`) names a range `aten::conv2d, seq = 3, op_id = 12`, Kineto's Python
-tracer uses `nn.Module: Conv2d_0`, and our own recorder uses `module: features.0 (Conv2d)`.
+tracer uses `nn.Module: Conv2d_0`, and the recorder in `calls.py` uses `module: features.0 (Conv2d)`.
 """
 
 from __future__ import annotations
 
 import re
 
-MODULE = "module: "  # prefix that our recorder adds to a module's path
+MODULE = "module: "  # prefix that this recorder adds to a module's path
 _MODULES = (MODULE, "nn.Module: ")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::[A-Za-z_][\w.:]*(?=$|,|\()")
 _BACKWARD = re.compile(r"\w+Backward\d*(?=$|,)")

@@ -11,8 +11,8 @@ import numpy as np
 
 from verifier.profiling.timeline import COLUMNS, KINDS, Counter, Row, RowKey, Timeline
 
-MAX_EVENTS = 1_000_000  # 33 bytes each; the page draws this many smoothly
-MAX_NAME = 2000  # characters; template names of CUDA kernels reach several thousand
+MAX_EVENTS = 1_000_000  # 33 bytes each; the page can draw this many smoothly
+MAX_NAME = 2000  # characters; template names of CUDA kernels can have several thousand
 MAX_ROWS = 65_000  # `row` is a u16
 MAX_SAMPLES = 100_000  # per counter; if there are more, neighbours are averaged
 _KIND = {kind: index for index, kind in enumerate(KINDS)}
@@ -21,7 +21,7 @@ _ROW_ORDER = {"gpu": 0, "nvtx": 1, "api": 2, "thread": 3}
 
 
 class Recording:
-    """Collects events through `add`; `timeline` returns the result. Times are nanoseconds on a single clock with any origin."""
+    """Collects events through `add`; `timeline` returns the result. Times are nanoseconds on a single clock with an arbitrary origin."""
 
     def __init__(self, tool: str, device: str):
         self.tool = tool
@@ -70,7 +70,7 @@ class Recording:
         values.append(value)
 
     def timeline(self, limit: int = MAX_EVENTS) -> Timeline:
-        """Returns the events sorted by (row, start); if there are more than `limit`, only the earliest are kept."""
+        """Returns the events sorted by (row, start). If there are more than `limit`, keeps only the earliest."""
         held = {name: np.array(column) for name, column in self._columns.items()}
         of = len(held["start"])
         if of > limit:
@@ -141,7 +141,7 @@ def nesting(row: np.ndarray, start: np.ndarray, duration: np.ndarray) -> np.ndar
     end = start + duration
     for one in np.unique(row).tolist():
         low, high = np.searchsorted(row, (one, one + 1))
-        # Events of streams and calls are mostly sequential: only rows with an overlap are processed.
+        # Events of streams and calls are mostly sequential, so only rows with an overlap are processed.
         if (np.maximum.accumulate(end[low:high])[:-1] > start[low + 1 : high]).any():
             depth[low:high] = _levels(start[low:high].tolist(), end[low:high].tolist())
     return depth

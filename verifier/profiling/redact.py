@@ -20,7 +20,7 @@ def _host() -> re.Pattern[str] | None:
 
 
 def redacted(text: str) -> str:
-    """Redacts text for reports, artefacts and progress messages; what a tool said about the program is kept."""
+    """Redacts text for reports, artefacts and progress messages. Keeps what a tool reported about the program."""
     text = _PATH.sub(lambda match: match["last"] if match[0].startswith(("/", "~", ".")) else match[0], text)
     text = _ADDRESS.sub("(address)", text)
     text = _PROCESS.sub(r"\1", text)
@@ -30,5 +30,5 @@ def redacted(text: str) -> str:
 
 
 def last_lines(text: str, count: int = 4, limit: int = 400) -> str:
-    """Joins the last lines that are not blank, and redacts them."""
+    """Joins and redacts the last non-blank lines."""
     return redacted(" / ".join([line.strip() for line in text.splitlines() if line.strip()][-count:]))[:limit]

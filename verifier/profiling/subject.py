@@ -1,4 +1,4 @@
-"""The subject that a profiler or a sanitizer watches: the program or the reference, in a fresh party with inputs of the task."""
+"""The subject that a profiler or sanitizer observes: the program or the reference, in a fresh party with the task's inputs."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession, Values, give
 
-INSIDE_REPORT = "/report"  # the only folder that a tool may write to, as shown in the sandbox
+INSIDE_REPORT = "/report"  # the only folder that a tool may write to, as it appears in the sandbox
 MAX_TRACE = 256 << 20
 FINISH = 180.0  # seconds for a tool to write its report and exit
 
 
 @dataclass
 class Ran:
-    """A tool's run around a party. `failure` explains why the party gave no answer, if it gave none."""
+    """A tool's run around a party. If the party did not answer, `failure` explains why."""
 
     folder: Path
-    status: int | None  # null: it did not end in time
+    status: int | None  # null: it did not finish in time
     printed: str
     failure: PartyFailure | None
 
     def read(self, name: str, limit: int = 32 << 20) -> str:
-        """Reads a text that the tool wrote; empty if there is none. A party may have written it, so links are not followed and at most `limit` bytes
-        are read."""
+        """Reads a text file that the tool wrote; empty if there is none. A party may have written the file, so links are not followed and at most
+        `limit` bytes are read."""
         path = self.folder / name
         if path.is_symlink() or not path.is_file():
             return ""
@@ -63,7 +63,8 @@ class Subject:
         binds: Sequence[Bind] = (),
         load: float | None = None,
     ) -> Party:
-        """Returns a fresh party in its role, with the model constructed. `load`: seconds for each step, for tools that slow the steps down."""
+        """Returns a fresh party in its role, with the model constructed. `load` is the time limit of each step in seconds, for tools that slow the
+        steps down."""
         job, pool, reference = self.job, self.pool, self.reference
         load = load or pool.limits.load
         role = "baseline" if self.artefacts is None else "runner"
@@ -90,7 +91,7 @@ class Subject:
             raise
 
     def settle(self, made: Built) -> None:
-        """Calls a program that may request builds at its first use, so that a tool finds them ready. Raises `PartyFailure` and `BuildFailed`."""
+        """Calls a program that may request builds on first use, so that they are ready when a tool runs. Raises `PartyFailure` and `BuildFailed`."""
         while asks_later(made.program.source):
             party = None
             try:
@@ -105,12 +106,12 @@ class Subject:
             self.artefacts = made.artefacts
 
     def ask(self, party: Party, tool: str, calls: int, limit: float) -> Frame:
-        """Makes calls under `tool` ("torch", "nsys", "ncu", "sanitizer") while no other judge's processes use the device, because durations
+        """Makes calls under `tool` ("torch", "nsys", "ncu", "sanitizer") while no processes of other judges use the device, because durations
         matter."""
         message = {"tree": self.inputs.tree, "rng": 1, "iterations": calls, "tool": tool}
         message |= give(party, "in", self.inputs.tensors, self.inputs.specs)
         if tool != "sanitizer":
-            party.rest()  # moves it to the processors on which programs are timed
+            party.rest()  # moves it to the processors used for timing
         with party.gate.alone() if tool != "sanitizer" else contextlib.nullcontext():
             return party.ask("profile", message, limit, max_raw=MAX_TRACE)
 
@@ -136,7 +137,7 @@ class Subject:
                     status = party.spawned.process.poll()
                 except PartyFailure as error:
                     failure = error
-                    if error.kind == "raised":  # the tool has yet to write its results
+                    if error.kind == "raised":  # the tool still has to write its results
                         with contextlib.suppress(PartyFailure, subprocess.TimeoutExpired):
                             party.send("exit", {}, 10)
                             party.spawned.process.wait(30)

@@ -1,7 +1,7 @@
 """The columnar timeline format that the page draws, for data from Nsight Systems, CUPTI or torch.profiler on the CPU.
 
-File: magic ``STWTL1\\n``, then a little-endian u32 with the length of a UTF-8 JSON header, the header, padding to 8 bytes, then the columns in
-the order that the header lists them, each padded to 8 bytes. Times are nanoseconds from the origin; rows are sorted by (row, start).
+File: magic ``STWTL1\\n``, then a little-endian u32 with the length of a UTF-8 JSON header, the header, padding to 8 bytes, then the columns in header
+order, each padded to 8 bytes. Times are nanoseconds from the origin; rows are sorted by (row, start).
 
 Header: ``{"version": 1, "tool", "device", "span_ns", "events", "columns": [{"name", "dtype", "offset", "length"}], "rows": [{"name",
 "kind", "group"}], "names": [...], "kinds": [...], "details": {...}, "warnings": [...], "truncated": {"kept", "of"} or null, "own": [...] or
@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 MAGIC = b"STWTL1\n"
-KINDS = ("kernel", "memcpy", "memset", "sync", "api", "nvtx", "operator", "own", "graph", "module")  # stored timelines index it: append only
+KINDS = ("kernel", "memcpy", "memset", "sync", "api", "nvtx", "operator", "own", "graph", "module")  # append only: stored timelines index it
 COLUMNS = (
     ("start", "<f8"),
     ("duration", "<f8"),
@@ -127,7 +127,7 @@ class Timeline:
         return head + b"\0" * (-len(head) % 8) + b"".join(parts)
 
     def crop(self, begin: float, end: float) -> Timeline:
-        """Keeps only the events that touch [begin, end] nanoseconds, with the rows, names and details that they use."""
+        """Keeps only the events that overlap [begin, end] nanoseconds, with the rows, names and details that they use."""
         start, duration = self.columns["start"], self.columns["duration"]
         keep = (start + duration >= begin) & (start <= end)
         columns = {name: column[keep] for name, column in self.columns.items()}

@@ -1,6 +1,6 @@
-"""Vectorisable single-precision functions for C++. g++ turns loops over them into SIMD code, which is impossible with the functions of libm.
+"""Vectorisable single-precision functions for C++. g++ turns loops over them into SIMD code, which it cannot do for libm's functions.
 
-The coefficients are our own minimax fits (Lawson iteration on Chebyshev nodes, weighted by relative error).
+The coefficients are minimax fits of our own (Lawson iteration on Chebyshev nodes, weighted by relative error).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from compiler.kernel.text import plain, width
 from compiler.targets.cpp.math_text import STREAM, TYPES, sources
 from compiler.targets.cuda.printing import print_families
 
-STACK_FLOATS = 16384  # longest line that is kept on a thread's stack
+STACK_FLOATS = 16384  # longest line kept on a thread's stack
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
 CLAUSE = {"sum": "+", "max": "max", "min": "min", "amax": "max", "amin": "min"}
 
@@ -84,7 +84,7 @@ class CppKernel:
         return f" simdlen({self.shape.simd})" if self.shape.simd else ""
 
     def outer_loops(self) -> int:
-        """Opens the parallel loops over rows and returns the number of open braces."""
+        """Opens the parallel loops over rows. Returns the number of open braces."""
         if self.shape.parallel and self.kernel.outer:
             collapse = f" collapse({len(self.kernel.outer)})" if len(self.kernel.outer) > 1 else ""
             self.put(f"#pragma omp parallel for{collapse} {self.static()}")
@@ -179,7 +179,7 @@ class CppKernel:
         size, name, block = kernel.sizes[last], self.variables[last], self.shape.block
         blocked = size > block and bool(step.reduces) or (parallel and not rest and size > block)
         nested = blocked or bool(rest)
-        if any(op.attr == "argmax" for op in step.reduces):  # one element at a time, to find the first of several equal elements
+        if any(op.attr == "argmax" for op in step.reduces):  # one element at a time, to find the first of equal elements
             self.ordered_pass(step, known, target)
             return
         for op in step.reduces:
@@ -323,7 +323,7 @@ class CppKernel:
 
     def statements(self, step: Pass, known: dict[str, str], target: dict[int, str] | None = None,
                    names: dict[str, str] | None = None, ordered: bool = False) -> None:  # fmt: skip
-        """Prints the body of the innermost loop. `ordered` means that a lane visits its elements one by one, so that NaN can win a maximum."""
+        """Prints the body of the innermost loop. `ordered` means that a lane visits its elements one by one, so a maximum can propagate NaN."""
         at = self.plan.passes.index(step)
         local = dict(known)
         position = self.flat_inner() if self.plan.caches else ""
@@ -369,7 +369,7 @@ class CppKernel:
         return f"{name} = {wrapped} {sign} {name}{nan} ? {wrapped} : {name};"
 
     def flat_inner(self) -> str:
-        """The position of the current element in its row, counted over all inner axes."""
+        """Position of the current element in its row, counted over all inner axes."""
         terms = []
         for at, axis in enumerate(self.kernel.inner):
             step = product(self.kernel.sizes[a] for a in self.kernel.inner[at + 1 :])

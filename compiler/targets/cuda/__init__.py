@@ -1,1 +1,1 @@
-"""Kernels as CUDA C++."""
+"""Prints kernels as CUDA C++."""

@@ -1,4 +1,4 @@
-"""The body of a printed CUDA kernel: index arithmetic, a thread's loops over its elements, and the statements in these loops."""
+"""The body of a printed CUDA kernel: index arithmetic, the loops of a thread over its elements, and the statements in these loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compiler.kernel.vectors import COUNTS, LOADED, copy_vector, gathered_vector
 
 HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
-REGISTERS = 32  # number of row values that one thread keeps
+REGISTERS = 32  # maximum number of row values that one thread keeps
 BATCH = 4  # loads in flight per thread in a loop over row elements that it overwrites
 
 
@@ -29,7 +29,7 @@ class Body:
         if shape.warp_rows and kernel.length < 32 * self.width and any(op.kind == "gather" and op.level == "full" for op in kernel.ops.values()):
             self.width = 1  # every thread of the warp must have an element
         read = {kernel.arguments[op.access.argument].dtype for op in kernel.ops.values() if op.kind == "load" and op.level == "full"}
-        self.narrow = bool(read & HALVES) and "float32" not in read  # the elements of a row have 16 bits
+        self.narrow = bool(read & HALVES) and "float32" not in read  # whether the elements of a row have 16 bits
         per_thread = -(-kernel.length // self.team)
         self.resident = shape.style == "rows" and not self.shared and shape.cache and per_thread <= REGISTERS
         self.plan: Schedule = schedule(kernel, self.resident)
@@ -114,7 +114,7 @@ class Body:
             self.put(f"{'double' if wide else 'float'} {op.name}_part = {'0.0' if wide else START[op.attr]};")
 
     def combine(self, op: Op, known: dict[str, str], keep: bool = False) -> None:
-        """Declares the result over all threads of the row or block. `keep` means that it keeps the precision of the sums."""
+        """Declares the result over all threads of the row or block. With `keep`, it keeps the precision of the sums."""
         if op.attr == "argmax":
             rank = f"ranked({op.name}_best_part, {op.name}_part)"
             over = f"over_warp<Max>({rank})" if self.shape.warp_rows else f"over_block<Max, {self.shape.threads}>({rank}, ranked(-INFINITY, 0))"
@@ -132,7 +132,7 @@ class Body:
         known[op.name] = op.name
 
     def sums_wide(self, op: Op) -> bool:
-        """True if a thread adds up in double precision, which is the case for long fp32 rows but not for rows that are stored with 16 bits."""
+        """True if a thread accumulates in double precision, as it does for long fp32 rows but not for rows stored in 16 bits."""
         return op.dtype == "float64" or op.attr == "sum" and not (self.resident or self.shared or self.narrow)
 
     def items_loop(self, step: Pass, known: dict[str, str], team: int, length: int, thread: str = "thread") -> None:
@@ -170,8 +170,8 @@ class Body:
         return [op for op in step.elements if op.kind == "load" and op.level == "full" and op.access.argument in stored]
 
     def batches(self, step: Pass, known: dict[str, str], again: list[Op], first: str, length: int, stride: int) -> None:
-        """Prints a thread's loop over single elements of a row that it overwrites. The compiler cannot know that no store aliases a later load, so it
-        would keep only one load in flight. The printed loop therefore reads several elements before it stores the first of them."""
+        """Prints a thread's loop over single elements of a row that it overwrites. The compiler cannot prove that no store aliases a later load, so
+        it would keep only one load in flight. The printed loop therefore loads several elements before it stores the first of them."""
         kernel, count = self.kernel, self.shape.unroll or BATCH
         kind = index_type(kernel, kernel.inner, length + count * stride)
         self.open(f"for ({kind} start = {first}; start < {length}; start += {count * stride})")
@@ -256,7 +256,8 @@ class Body:
         self.drop_unused(begin)
 
     def gathers(self, step: Pass, local: dict[str, str], first: str) -> None:
-        """Loads neighbours at a shared computed position with one instruction, after declaring the operations that determine the position."""
+        """Loads neighbouring elements at a shared computed position with one instruction, after declaring the operations that determine the
+        position."""
         for op in step.elements if self.width > 1 else ():
             if op.kind == "gather" and op.level == "full" and op.name not in local and gathered_vector(self.kernel, op.access, self.width):
                 place = self.shared_element(op.access, op.args[0], local, first)
@@ -266,8 +267,8 @@ class Body:
                 local[op.name] = self.widened(op.access, f"{name}[lane]")
 
     def sums(self, step: Pass, local: dict[str, str], first: str, target: dict[int, str]) -> list[str]:
-        """Returns the statements that add neighbours to neighbours in memory with one instruction. `target` specifies where their terms are
-        stored."""
+        """Returns the statements that add neighbouring terms to neighbouring elements in memory with one instruction. `target` specifies where the
+        terms are stored."""
         found = []
         for store in step.stores if self.width > 1 else ():
             if summed_vector(self.kernel, store, self.width):
@@ -279,7 +280,7 @@ class Body:
         return found
 
     def shared_element(self, access: Access, position: str, local: dict[str, str], first: str) -> str:
-        """Returns the first of several neighbours at a shared position, and declares the operations that determine the position."""
+        """Returns the first of several neighbouring elements at a shared position, after declaring the operations that determine the position."""
         printer = Expressions(self.kernel, CUDA, self.first_variables(first), local)
 
         def declare(name: str) -> None:
@@ -307,7 +308,7 @@ class Body:
                 del self.lines[at]
 
     def unravel_lane(self, flat: str, axes: list[int], kind: str, suffix: str, lane: bool = False) -> None:
-        """Declares the axis variables of this lane's element or, with a suffix, of the first of several neighbouring elements."""
+        """Declares the axis variables of this lane's element or, with a suffix, those of the first of several neighbouring elements."""
         left = product(self.kernel.sizes[axis] for axis in axes)
         for at, axis in enumerate(axes):
             size = self.kernel.sizes[axis]
@@ -428,7 +429,7 @@ def shared_bytes(shape: Shape, body: Body) -> int:
 
 
 def read_again(body: Body, held: set[str]) -> dict[str, int]:
-    """For each tensor, returns how many passes after the first one read it from memory. Passes that read it from registers or shared memory do not
+    """Returns, for each tensor, how many passes after the first one read it from memory. Passes that read it from registers or shared memory do not
     count."""
     passes: dict[str, int] = {}
     for step in body.plan.passes:

@@ -2,8 +2,8 @@
 
 Neighbouring threads process neighbouring rows. The elements of a row are distributed round-robin over the groups of a block and the blocks of a tile.
 Each pass over the rows is a separate kernel. `scratch` holds one double for each reduction, block of the tile and row, and the next kernel combines
-them. With many blocks, each of them would have to combine many partial results. Instead, a small kernel between the passes combines them once and
-appends one double for each reduction and row to `scratch`.
+them. If there are many blocks, each would have to combine many partial results. In that case, a small kernel between the passes combines them once
+and appends one double for each reduction and row to `scratch`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
     steps = body.plan.passes
     slots: dict[str, int] = {}
     finished: list[Op] = []
-    joined: list[Op] = []  # by an intermediate kernel
+    joined: list[Op] = []  # reductions combined by an intermediate kernel
     found = []
-    last = bool(body.plan.row_stores and steps[-1].reduces)  # values that exist once per row are left to a kernel with one block per tile
+    last = bool(body.plan.row_stores and steps[-1].reduces)  # per-row values are left to a kernel with one block per tile
     for at in range(len(steps) + last):
         step = steps[at] if at < len(steps) else Pass()
         elements = bool(step.elements or step.stores or step.reduces)
@@ -91,7 +91,7 @@ def whole(kernel: Kernel, shape: Shape, body: Body, slot: int) -> str:
 
 
 def join_chunks(op: Op, slot: int, rows: int, shape: Shape, wide: int, body: Body) -> None:
-    """Declares a row's result, which is combined from the blocks' partial results. The groups share this work."""
+    """Declares a row's result, combined from the blocks' partial results. The groups share this work."""
     kind, start = ("double" if op.dtype == "float64" else "float"), ("0.0" if op.attr == "sum" else f"(double){START[op.attr]}")
     part = f"({shift(slot * shape.chunks)} + part)" if slot else "part"
     body.put(f"double {op.name}_joined = {start};")

@@ -12,7 +12,7 @@ from compiler.targets.target import Offered
 def knobs_of(kernel: Kernel, shape: Shape) -> Offered:
     blocks = tuple(n for n in (64, 128, 256, 512, 1024) if not kernel.reduces or shape.warp_rows or shape.style == "lanes" or n <= kernel.length)
     if shape.style == "stripes":
-        return {"block": ((512, 1024), shape.threads), "groups": ((0, 8, 16, 32), 0)}  # with 8 or more, threads loop down their columns
+        return {"block": ((512, 1024), shape.threads), "groups": ((0, 8, 16, 32), 0)}  # with 8 or more groups, threads loop down their columns
     found: Offered = {"block": (blocks, shape.threads)}
     width = vector_width(kernel)
     if shape.style == "elements":

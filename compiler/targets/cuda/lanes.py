@@ -1,7 +1,7 @@
 """Reductions over interleaved rows on the GPU. Each thread processes a row or a part of it, and neighbouring threads process neighbouring rows.
 
 `groups` threads share a row. Each processes every `groups`-th element, and they combine their results in shared memory. If a thread's part is short,
-it is loaded into registers once. If it is long, every pass reads it again, with several loads in flight and just as many separate sums.
+it is loaded into registers once. If it is long, every pass rereads it, with several loads in flight and as many separate sums.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Lanes:
         return body.take()
 
     def storing(self) -> str:
-        """Returns the condition under which a thread writes values that exist once per row."""
+        """Returns the condition under which a thread writes per-row values."""
         if self.groups == 1:
             return ""
         return "group == 0" + (f" && {below('mine', self.kernel.rows)}" if self.kernel.rows % self.wide else "")

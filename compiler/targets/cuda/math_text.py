@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TYPES = {  # header and name of narrow types in memory; (float) widens a value, and a store of 16 bits rounds to nearest
+TYPES = {  # header and name of narrow storage types; (float) widens a value, and a 16-bit store rounds to nearest
     "bfloat16": ("cuda_bf16.h", "using bf16 = __nv_bfloat16;\n"),
     "float16": ("cuda_fp16.h", "using fp16 = __half;\n"),
     "float8_e4m3fn": ("cuda_fp8.h", "using e4m3 = __nv_fp8_e4m3;\n"),
@@ -113,7 +113,7 @@ __device__ __forceinline__ void bulk_wait(unsigned long long* barrier, int parit
                      (unsigned)__cvta_generic_to_shared(barrier)), "r"(parity) : "memory");
 }
 """
-# The operation with which each of many threads combines its value with an element in memory, in arbitrary order.
+# The operation that many threads, in arbitrary order, use to combine their values with an element in memory.
 AT_PLACES = {
     "join_sum": """\
 // Adds to an element in memory, which other threads add to as well.

@@ -1,8 +1,8 @@
 """Merges kernels that differ only in a few sizes into one kernel with parameters.
 
-With this, even a network with two hundred layers has only about a dozen kernels to read and compile. The kernel printers mark the sizes that may
-become parameters (`text.free`). All other sizes remain constants, since dividing by a number that the compiler does not know, or a short loop that it
-cannot unroll, would cost time. Kernels that differ in anything else stay separate.
+This way, even a network with two hundred layers has only about a dozen kernels to read and compile. The kernel printers mark the sizes that may
+become parameters (`text.free`). All other sizes remain constants, since divisions by numbers unknown to the compiler and short loops that it cannot
+unroll would cost time. Kernels that differ in anything else stay separate.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from compiler.kernel.text import KernelText, Launch, Launcher, Part, columns, wi
 
 
 def merged(parts: Sequence[Part]) -> list[Part]:
-    """Returns the translation unit with one kernel for each set of similar kernels. The merged kernel takes the position of the first kernel in the
-    set; the launchers of the others call it."""
+    """Returns the translation unit with one kernel for each set of similar kernels. The merged kernel takes the place of the first kernel in the set,
+    and the launchers of the others call it."""
     groups = alike(parts, lambda kernel: (*what(kernel), kernel.window, *(size.value for size in kernel.sizes if not size.name)))
     return replaced(parts, [as_one(kernels) for kernels in groups])
 
@@ -28,7 +28,7 @@ def what(kernel: KernelText) -> tuple[object, ...]:
 
 
 def alike(parts: Sequence[Part], key: Callable[[KernelText], tuple[object, ...]]) -> list[list[KernelText]]:
-    """Returns the groups of several kernels with equal keys, without kernels that have no ordinary launch."""
+    """Returns the groups of two or more kernels with equal keys, excluding kernels without an ordinary launch."""
     started = {one.kernel for part in parts if isinstance(part, Launcher) for one in part.statements if isinstance(one, Launch)}
     found: dict[tuple[object, ...], list[KernelText]] = {}
     for part in parts:
@@ -37,13 +37,12 @@ def alike(parts: Sequence[Part], key: Callable[[KernelText], tuple[object, ...]]
     return [kernels for kernels in found.values() if len(kernels) > 1]
 
 
-# Replacements for kernels. The keys are kernel names. The values are the new kernel (None if another kernel's replacement covers it) and the function
-# that rewrites a launch.
+# Replacements by kernel name: the new kernel (None if another kernel's replacement covers it) and the function that rewrites a launch.
 Replacement = dict[str, tuple[KernelText | None, Callable[[Launch], Launch]]]
 
 
 def as_one(kernels: Sequence[KernelText]) -> Replacement:
-    """Returns the first kernel with the sizes that differ as parameters."""
+    """Returns the first kernel with the differing sizes turned into parameters."""
     first, differ = kernels[0], columns(kernels)
     taken = words(first.parameters + first.body())
     names: list[str] = []

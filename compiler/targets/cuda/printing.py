@@ -23,12 +23,12 @@ from compiler.targets.cuda.merged import merged
 from compiler.targets.cuda.windows import windowed
 
 PASSES = {"split": cuda_split, "columns": cuda_columns}  # styles that use a separate kernel for each pass over the rows
-UNASKED_SHARED = 46 << 10  # bytes of dynamic shared memory per launch without opting in: the limit is 48 KiB, and reductions declare up to 2 KiB
+UNASKED_SHARED = 46 << 10  # bytes of dynamic shared memory per launch without an opt-in: the limit is 48 KiB, and reductions declare up to 2 KiB
 
 
 def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]] = {}) -> str:
-    """Returns the translation unit: the functions that are used, then each kernel with its launcher, and with its comment lines above it. `printed`
-    holds the family kernels by name, each with the IR kernels that are printed inside it."""
+    """Returns the translation unit: the functions that are used, then each kernel with its launcher, preceded by its comment lines. `printed` holds
+    the family kernels by name, each with the IR kernels printed inside it."""
     every = [kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside]
     used = set().union(*(functions_used(kernel) for kernel in every))
     types = [TYPES[dtype] for dtype in narrow_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
@@ -49,7 +49,7 @@ def family_parts(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]])
 
 
 def print_families(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> list[str]:
-    """Like `family_parts`, for C++, which does not merge kernels."""
+    """Does the same as `family_parts` for C++, which does not merge kernels."""
     parts = list(dict.fromkeys(text for found, _, _ in printed.values() for text in found.shared))
     for name, (found, _, comment) in printed.items():
         parts.append("\n".join([*(f"// {line}" for line in comment), found.source.replace(NAME, name)]))
@@ -149,7 +149,7 @@ class CudaKernel:
         body.finish(known, "block == 0 && thread == 0" if self.shape.cluster > 1 else "thread == 0")
 
     def open_cluster(self) -> None:
-        """Declares the row, the thread, and the part of the row that this block keeps in shared memory in the order in which its threads access
+        """Declares the row, the thread, and the part of the row that this block keeps in shared memory, in the order in which its threads access
         it."""
         kernel, body, blocks = self.kernel, self.body, self.shape.cluster
         if kernel.outer:
@@ -176,7 +176,7 @@ class CudaKernel:
         return [*parts, self.launcher(launches, scratch=True)]
 
     def read_again(self) -> dict[str, int]:
-        """For each tensor, returns how many passes after the first one read it from memory."""
+        """Returns, for each tensor, how many passes after the first one read it from memory."""
         held = held_loads(self.kernel, self.shape, self.body) if self.shape.style == "lanes" else self.body.row_arrays()
         return read_again(self.body, set(held))
 

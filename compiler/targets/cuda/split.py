@@ -16,7 +16,7 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
     slots: dict[str, int] = {}
     finished: list[Op] = []
     found = []
-    last = bool(body.plan.row_stores and steps[-1].reduces)  # values that exist once per row are left to a kernel with one block per row
+    last = bool(body.plan.row_stores and steps[-1].reduces)  # per-row values are left to a kernel with one block per row
     for at in range(len(steps) + last):
         step = steps[at] if at < len(steps) else Pass()
         elements = bool(step.elements or step.stores or step.reduces)

@@ -2,8 +2,8 @@
 memory.
 
 A plane is contiguous in memory, regardless of the width of its lines. Bulk copies of whole lines (compute capability 9.0) do not require every line
-to be aligned, keep more bytes in flight than registers could, and read memory sequentially. On an H200 they read 4.35 TB/s, compared with 3.4 to 4.0
-TB/s if each thread loops down its column.
+to be aligned, keep more bytes in flight than registers could, and read memory sequentially. On an H200 they read at 4.35 TB/s, compared with 3.4 to
+4.0 TB/s if each thread loops down its column.
 """
 
 from __future__ import annotations

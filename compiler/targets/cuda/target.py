@@ -48,7 +48,7 @@ class Cuda(Library[Shape]):
         return printing.print_source(kernels, printed)
 
     def begin(self, tensor: str | None) -> list[str]:
-        # Requests the raw stream in the same way as PyTorch's own compiler, because torch.cuda.current_stream would create an object.
+        # Gets the raw stream in the same way as PyTorch's own compiler, because torch.cuda.current_stream would create an object.
         raw = f"torch._C._cuda_getCurrentRawStream({tensor}.get_device())"
         return [f"stream = {raw if tensor else 'torch.cuda.current_stream().cuda_stream'}"]
 

@@ -1,1 +1,1 @@
-"""Kernels as Triton."""
+"""Prints kernels in Triton."""

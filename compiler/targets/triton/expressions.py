@@ -1,4 +1,4 @@
-"""Prints scalar operations as Triton expressions over blocks, and lists the names that are reserved for a printed Triton kernel's own use."""
+"""Prints scalar operations as Triton expressions over blocks, and lists the names reserved for a printed Triton kernel's own use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REDUCES = {"sum", "max", "min", "amax", "amin"}
 RESERVED = frozenset({*keyword.kwlist, "tl", "triton", "libdevice", "float", "range", "row", "at", "inside", "in_rows", "in_columns", "start", "step",
                       "chunk", "scratch", "BLOCK", "ROWS", "CHUNKS", "i", "j", "k", "l", "m", "n", "at_least", "at_most", "sigmoid_of", "cut",
                       "product_of", "row0", "row1", "row2", "row3", "row4"})  # fmt: skip
-LONG = 2**31 - 2**20  # with this many elements or more, an index that can exceed the tensor by a block needs 64 bits
+LONG = 2**31 - 2**20  # with at least this many elements, an index that can run past the tensor by a block needs 64 bits
 
 
 def check_covered(kernel: Kernel) -> None:
@@ -87,7 +87,7 @@ class Expressions:
         return self.known[name] if name in self.known else self.expression(self.kernel.ops[name])
 
     def inner(self, name: str) -> str:
-        """Returns the value as an operand of an infix operator, with parentheses if it contains an infix operator itself."""
+        """Returns the value as an operand of an infix operator, with parentheses if it itself contains one."""
         text, op = self.text(name), self.kernel.ops[name]
         bare = text.isidentifier() or (op.kind == "const" and not text.startswith("-")) or _is_call(text)
         return text if bare else f"({text})"
@@ -154,7 +154,7 @@ class Expressions:
         return f"{self.inner(op.args[0])} {sign} {self.inner(op.args[1])}"
 
     def declare(self, ops: Iterable[Op], uses: dict[str, int]) -> list[str]:
-        """Returns assignments for loads, and for expressions that are long or used more than once. Other expressions are printed where they are
+        """Returns assignments for loads and for expressions that are long or used more than once. Other expressions are printed where they are
         used."""
         lines = []
         for op in ops:

@@ -1,4 +1,4 @@
-"""Prints kernels in Triton. Each kernel is a function over blocks with a launcher `launch_NAME` that specifies the grid, blocks and warps."""
+"""Prints kernels in Triton. Each kernel is a function over blocks, with a launcher `launch_NAME` that specifies the grid, blocks and warps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ REDUCE = {"sum": "tl.sum", "max": "tl.max", "min": "tl.min"}
 
 
 def print_source(kernels: list[tuple[Kernel, TritonShape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]] = {}) -> str:
-    """Returns the functions that are used, then each kernel with its launcher, and with its comment lines above it. `printed` holds the family
-    kernels by name, each with the IR kernels that are printed inside it."""
+    """Returns the functions that are used, then each kernel with its launcher, preceded by its comment lines. `printed` holds the family kernels by
+    name, each with the IR kernels printed inside it."""
     parts = sources([kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside])
     parts += list(dict.fromkeys(text for found, _, _ in printed.values() for text in found.shared))
     parts += [TritonKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]
@@ -295,5 +295,5 @@ class TritonKernel:
 
 
 def extent(kernel: Kernel, access: Access) -> int:
-    """Returns the span of a row in memory, in elements, since positions in a row are multiplied by strides."""
+    """Returns the number of elements that a row spans in memory, since positions in a row are multiplied by strides."""
     return abs(access.offset) + sum((kernel.sizes[axis] - 1) * abs(access.strides[axis]) for axis in kernel.inner)

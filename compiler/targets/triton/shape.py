@@ -10,16 +10,16 @@ from compiler.graph.ir import Kernel, product
 from compiler.options import Options
 
 Style = Literal["elements", "rows", "split", "scan"]
-RESIDENT = 16384  # number of row elements that a program holds at a time, unless the options specify it
+RESIDENT = 16384  # number of row elements that a program holds at a time, unless the options specify another number
 LARGEST = 65536  # elements per block; larger blocks take minutes to compile and spill every value
 EACH = 16  # block elements per thread
 MOST_EACH = 64  # number of block elements per thread above which registers spill
-LONG_ROW = 1 << 14  # row length from which several programs per row pay off
+LONG_ROW = 1 << 14  # minimum row length at which several programs per row pay off
 
 
 @dataclass(frozen=True)
 class TritonShape:
-    """Execution plan by style. `elements`: no reduction. `rows`: each program has `rows` rows, which it processes whole if `block` covers a row,
+    """Execution plan by style. `elements`: no reduction. `rows`: each program processes `rows` rows, each as a whole if `block` covers a row,
     otherwise block by block. `split`: there are few long rows, and `chunks` programs share each row. `scan`: running sums. Blocks, rows and chunks
     are powers of two."""
 

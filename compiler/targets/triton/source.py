@@ -30,8 +30,8 @@ def sigmoid_of(x):
 
 
 def sources(kernels: Iterable[Kernel]) -> list[str]:
-    """Returns the functions that these kernels call. The maximum in a softmax needs none of these functions, since the operations that follow it
-    propagate NaN anyway."""
+    """Returns the functions that these kernels call. The maximum in a softmax needs none of them, since the operations after it propagate NaN
+    anyway."""
     ops = [op for kernel in kernels for op in kernel.ops.values()]
     called = {op.attr if op.kind == "reduce" else op.kind for op in ops if op.dtype == "float32"}
     scalar = {op.kind for op in ops if op.dtype == "float32" and op.kind != "reduce"}

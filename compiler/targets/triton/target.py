@@ -1,4 +1,4 @@
-"""Triton: kernels and their launchers are functions of the program's module."""
+"""The Triton target, in which kernels and their launchers are functions of the program's module."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A host file stores fat binaries in the section `.nv_fatbin`; each is a list of entries (PTX or a cubin, plain or compressed with LZ4 or zstd). A cubin
 is an ELF file whose `.nv.info` sections hold attributes. The layouts match the output of `cuobjdump -elf`. The bytes come from a builder, so every
-offset is checked.
+offset is validated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 
 FATBIN_MAGIC = 0xBA55ED50
-MAX_CODE = 256 << 20  # unpacked bytes of all cubins in one file
+MAX_CODE = 256 << 20  # maximum size in bytes of all unpacked cubins of a file
 _KIND_CUBIN = 2
 _COMPRESSED_LZ4, _COMPRESSED_ZSTD = 0x2000, 0x8000
 _EM_CUDA = 190
@@ -25,7 +25,7 @@ _RESERVED_SHARED = 1024  # from sm_90 on, a kernel's section begins with a part 
 
 
 class CubinError(ValueError):
-    """The file contains no readable GPU code; the text gives the reason."""
+    """Raised if a file contains no readable GPU code; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _zstd(body: bytes, full: int) -> bytes:
 
 
 def _lz4(body: bytes, full: int) -> bytes:
-    """Unpacks one LZ4 block: literals alternate with copies from earlier output."""
+    """Unpacks one LZ4 block, in which literals alternate with copies from earlier output."""
     out = bytearray()
     at = 0
     while at < len(body):
@@ -233,8 +233,8 @@ def _kernels(cubin: bytes) -> list[Kernel]:
 
 
 def _arch(cubin: bytes) -> int:
-    """Reads the architecture from e_flags: the low byte under the ABI of CUDA 12 and earlier, the second byte under that of CUDA 13 (e_ident holds
-    the ABI version)."""
+    """Reads the architecture from e_flags: the low byte in the ABI of CUDA 12 and earlier, the second byte in that of CUDA 13 (e_ident holds the ABI
+    version)."""
     flags: int = struct.unpack_from("<I", cubin, 48)[0]
     return flags >> 8 & 0xFF if cubin[8] >= 8 else flags & 0xFF
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WARP = 32
-REGISTERS = 65536  # maximum blocks per multiprocessor and maximum threads per block, since sm_50
-_REGISTER_UNIT = 256  # registers are allocated to a warp in multiples of this
+REGISTERS = 65536  # maximum per multiprocessor and per block, since sm_50
+_REGISTER_UNIT = 256  # registers are allocated to a warp in multiples of this number
 _REGISTER_STEP = 8  # per thread
 _WARP_STEP = 4  # warps are allocated in groups of four, one per scheduler
 
@@ -46,8 +46,8 @@ LIMITS: dict[int, Limits] = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The occupancy of a multiprocessor. `share` is the resident share of the warps that the multiprocessor can hold; `limits` gives the blocks that
-    each resource allows; `by` is the scarcest resource."""
+    """The occupancy of a multiprocessor. `share` is the ratio of resident warps to the warps that the multiprocessor can hold, `limits` gives the
+    number of blocks that each resource allows, and `by` is the scarcest resource."""
 
     blocks: int
     warps: int
@@ -57,8 +57,8 @@ class Occupancy:
 
 
 def occupancy(arch: int, threads: int, registers: int, shared: int) -> Occupancy | None:
-    """Computes theoretical occupancy for blocks of `threads` with `shared` bytes each (static and dynamic). Null for an unknown architecture or an
-    impossible block."""
+    """Computes the theoretical occupancy for blocks of `threads` threads with `shared` bytes each (static and dynamic); null for an unknown
+    architecture or an impossible block."""
     device = LIMITS.get(arch)
     if device is None or not 0 < threads <= 1024:
         return None

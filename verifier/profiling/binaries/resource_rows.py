@@ -1,4 +1,5 @@
-"""The counter-free half of a profile: the resources of the program's own kernels from compiled code, and each kernel's attainable occupancy."""
+"""The part of a profile that needs no counters: the resources of the program's own kernels from compiled code, and each kernel's theoretical
+occupancy."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def attach(kernels: list[KernelProfile], artefacts: Artefacts | None, device: De
 
 
 def compiled_kernels(artefacts: Artefacts, arch: str) -> list[KernelResources]:
-    """Returns the kernels of every library that the builder made; an unreadable library contributes none."""
+    """Returns the kernels of every library that the builder produced; an unreadable library contributes none."""
     found: list[KernelResources] = []
     at = 0
     for _, size in artefacts.index:

@@ -1,4 +1,4 @@
-"""Determines what resources each kernel of a program needs, without running it: registers, local memory, shared memory, instructions, occupancy.
+"""Determines the resources that each kernel of a program needs without running it: registers, local memory, shared memory, instructions, occupancy.
 
 This is the part of a profile that needs no counters, no GPU and no CUDA tools: the figures are in the compiled code (`cubin.py`, `sass.py`).
 """
@@ -20,7 +20,7 @@ class KernelResources:
     """One kernel for one architecture. Sizes are in bytes; counts refer to instructions in the code, executed or not.
 
     `local_load_bytes` and `local_store_bytes` are the bytes that a thread moves between registers and local memory in one pass over the code. They
-    come from spills, or from arrays indexed at run time (which `stack` then holds).
+    come from spills or from dynamically indexed arrays (which are then included in `stack`).
     """
 
     name: str  # qualified, without parameters
@@ -46,7 +46,7 @@ class KernelResources:
         return self.mix.get("tensor", 0) > 0
 
     def occupancy(self, threads: int | None = None, dynamic_shared: int = 0) -> Occupancy | None:
-        """Computes theoretical occupancy for blocks of `threads`, by default the launch bound; null if neither is known."""
+        """Computes the theoretical occupancy for blocks of `threads` threads (by default the launch bound); null if neither is known."""
         threads = threads or self.max_threads
         return occupancy(int(self.arch[3:]), threads, self.registers, self.shared + dynamic_shared) if threads else None
 
@@ -75,8 +75,8 @@ class KernelResources:
 def kernel_resources(binary: bytes | str | Path, arch: str = "") -> list[KernelResources]:
     """Reads the resources of every kernel in a shared library, object, fat binary or cubin, in file order.
 
-    `arch` ("sm_90") selects the kernels compiled for it, if there are any. A file without GPU code gives an empty list; a file with unreadable code
-    raises `CubinError`, and an unreadable path raises `OSError`. The function is pure: it executes nothing and writes nothing.
+    `arch` ("sm_90") selects the kernels compiled for it, if there are any. A file without GPU code yields an empty list; a file with unreadable code
+    raises `CubinError`, and an unreadable path raises `OSError`. The function executes nothing and writes nothing.
     """
     data = binary if isinstance(binary, bytes) else Path(binary).read_bytes()
     found = []

@@ -1,8 +1,8 @@
 """Reads a kernel's machine code without a disassembler: counts instructions by kind, and determines the width of memory accesses.
 
-From sm_70 on, an instruction is 16 bytes; the low 9 bits identify the operation and, for memory operations, bits 73-75 give the width. The numbers
-below were taken from `cuobjdump -sass` output for sm_80, sm_90a, sm_100a and sm_120. Counts refer to the static code, not to executed instructions: a
-loop body counts once.
+From sm_70 on, an instruction takes 16 bytes. The low 9 bits identify the operation and, for memory operations, bits 73-75 give the width. The numbers
+below were taken from `cuobjdump -sass` output for sm_80, sm_90a, sm_100a and sm_120. Counts refer to the static code, not to executed instructions,
+so a loop body counts once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field
 
 KINDS: dict[str, tuple[int, ...]] = {
-    "ffma": (0x23, 0x49),  # FFMA, and the packed form of two (FFMA2) from sm_100 on
+    "ffma": (0x23, 0x49),  # FFMA and, from sm_100 on, its packed form for two values (FFMA2)
     "fp32": (0x20, 0x21, 0x4A, 0x4B, 0x08, 0x09, 0x0A, 0x0B, 0x102),  # FMUL FADD FSEL FMNMX FSET FSETP FCHK
     "fp16": (0x30, 0x31, 0x32, 0x40),  # HADD2 HFMA2 HMUL2 HMNMX2
     "fp64": (0x28, 0x29, 0x2A, 0x2B),  # DMUL DADD DSETP DFMA
@@ -43,7 +43,7 @@ _WIDE = ("global_load", "global_store", "local_load", "local_store")
 
 @dataclass
 class Mix:
-    """The instruction mix: `counts` by kind; `bytes` moved per thread in one pass over the code; `widest` access of a thread, in bytes."""
+    """The instruction mix: `counts` by kind, `bytes` moved per thread in one pass over the code, and the `widest` access of a thread in bytes."""
 
     instructions: int = 0
     counts: dict[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Faults of kernels that are limited by arithmetic units: determines which kind of instruction is excessive.
+"""Faults of kernels limited by arithmetic units: determines which kind of instruction is excessive.
 
-The instructions that a task needs are estimated from its graph: about 4 per element for a pointwise operator, 25 to 40 for a transcendental function
-(fp32, full accuracy, as compiled by nvcc for sm_90), and 8 for the load, store and index of an element of the largest tensor.
+The number of instructions that a task needs is estimated from its graph: about 4 per element for a pointwise operator, 25 to 40 for a transcendental
+function (fp32, full accuracy, as compiled by nvcc for sm_90), and 8 to load, store and index an element of the largest tensor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MATMUL_FLOPS = 1e8
 
 
 def double_precision(view: View) -> Cause | None:
-    """Finds a busy fp64 pipe. Functions in double precision also take issue slots and conversions, which disappear with them and add about half as
+    """Detects a busy fp64 pipe. Functions in double precision also cost issue slots and conversions, which disappear with them and add about half as
     much again."""
     fp64 = max(view.get(counters.FP64_SHARE), view.get(counters.PIPE["fp64"])) / 100
     if fp64 < FP64_BUSY:
@@ -55,7 +55,7 @@ def arithmetic_fault(view: View, precision: str) -> Cause | None:
 
 
 def _excess(view: View) -> Cause | None:
-    """Finds more instructions than the task's operators need."""
+    """Detects more instructions than the task's operators need."""
     facts = view.facts
     if facts.arithmetic is None or not facts.largest:
         return None
@@ -78,5 +78,5 @@ def _excess(view: View) -> Cause | None:
 
 
 def _above_memory(view: View) -> float:
-    """Returns the share of the kernel's time that exceeds what its memory traffic needs."""
+    """Returns the share of the kernel's time beyond what its memory traffic takes."""
     return 1 - view.dram_share / 0.9

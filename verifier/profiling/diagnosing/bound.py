@@ -1,4 +1,5 @@
-"""Classifies what limits one kernel by its two speed-of-light figures, as a coarse label for tables. `diagnosis.py` diagnoses whole programs."""
+"""Classifies what limits one kernel by its two speed-of-light figures, as a coarse label for tables. To diagnose whole programs, use
+`diagnosis.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from verifier.profiling.nsight import counters
 
 Bound = Literal["memory", "compute", "occupancy", "latency", ""]
 MEMORY_SHARE = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
-BUSY = 60.0  # per cent of a peak above which a unit sets the pace: Nsight Compute's own "SpeedOfLight" rule
+BUSY = 60.0  # per cent of a peak above which a unit is the bottleneck, according to Nsight Compute's "SpeedOfLight" rule
 FEW_WARPS = 25.0  # per cent of the maximum resident warps, active on average
 FEW_BLOCKS = 1.0  # in waves
 

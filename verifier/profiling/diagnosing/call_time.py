@@ -1,7 +1,8 @@
-"""Divides the time of a call into device work and the device's waits for the host: before its first work, between pieces of work, and after the last.
+"""Divides the time of a call into device work and the time that the device waits for the host: before its first work, between pieces of work, and
+after the last one.
 
 The clock gives the duration of a call, and the timeline shows when the device worked. A profiler slows the host but hardly affects the device. Device
-work is therefore taken as recorded, the rest of the clock time is attributed to the host, and the timeline provides its proportions.
+work is therefore taken as recorded, the rest of the clock time is attributed to the host, and the timeline determines how that rest is divided.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from pydantic import BaseModel
 from verifier.jobs import Profile
 from verifier.report import Report
 
-COPIES = ("Memcpy", "Memset", "[CUDA mem")  # names of what is no kernel
+COPIES = ("Memcpy", "Memset", "[CUDA mem")  # name prefixes of device work other than kernels
 
 
 class CallTime(BaseModel):
-    """The parts of one call in microseconds; null for a part that no timeline shows."""
+    """The parts of one call in microseconds; null for a part without a timeline."""
 
     call_us: float
-    device_us: float  # time in which anything ran on the device
-    kernel_us: float  # sum over kernels and copies: exceeds `device_us` if they overlap
-    host_us: float  # time in which the device was idle
-    before_us: float | None = None  # part of the idle time: until the first work on the device
-    before_calls: float | None = None  # share of `before_us` in CUDA calls ahead of the first launch: allocations, copies, attributes
+    device_us: float  # time during which anything ran on the device
+    kernel_us: float  # sum over kernels and copies; exceeds `device_us` if they overlap
+    host_us: float  # time during which the device was idle
+    before_us: float | None = None  # part of the idle time before the first work on the device
+    before_calls: float | None = None  # share of `before_us` in CUDA calls before the first launch: allocations, copies, attributes
     before_launch: float | None = None  # share of `before_us` from the first launch to the device's start
     gaps_us: float | None = None  # between pieces of device work
-    after_us: float | None = None  # from the end of the last piece to the return
+    after_us: float | None = None  # from the end of the last piece of work to the return
     launches: float | None = None
-    kernels: float | None = None  # kernels that run, those inside a CUDA graph included
+    kernels: float | None = None  # number of kernels that run, including those inside a CUDA graph
     waits: float | None = None  # number of times the program waited for the device
     wait_us: float | None = None  # time that the host spent in these waits
 
@@ -36,7 +37,7 @@ class CallTime(BaseModel):
         return self.host_us / self.call_us if self.call_us else 0.0
 
     def says(self) -> str:
-        """Describes the parts in one or two sentences, for people and models."""
+        """Describes the parts in one or two sentences for humans and models."""
         said = f"Of a call of {us(self.call_us)} the device works {us(self.device_us)} and has nothing to do for {us(self.host_us)}"
         said += f" ({100 * self.host_share:.0f} %)"
         known = [
@@ -56,7 +57,7 @@ class CallTime(BaseModel):
         return said
 
     def _before(self) -> str:
-        """Says what the time before the first work consists of; "" if it is unknown."""
+        """Describes what the time before the first work consists of; "" if that is unknown."""
         if self.before_calls is None or self.before_launch is None:
             return ""
         own = max(1 - self.before_calls - self.before_launch, 0.0)
@@ -66,15 +67,14 @@ class CallTime(BaseModel):
         )
 
     def _replayed(self) -> str:
-        """Says that a launch replays a CUDA graph, if more kernels run than are launched."""
+        """States that a launch replays a CUDA graph if more kernels run than are launched."""
         if self.launches is None or self.kernels is None or self.kernels < self.launches + 1:
             return ""
         return f", {self.kernels:.0f} kernels: the replay of a CUDA graph counts as one launch"
 
 
 def call_time(report: Report | None, profile: Profile | None) -> CallTime | None:
-    """Divides one call of a timed program on a GPU, or of the reference if there is no report. Returns null if nothing is known about the device
-    time."""
+    """Divides one call of a timed program on a GPU, or of the reference if there is no report. Returns null if the device time is unknown."""
     host = profile.host if profile is not None else None
     cuda = report.environment.device.startswith("cuda") if report is not None else host is not None
     seen = sum(kernel.ms for kernel in report.kernels) * 1e3 if report is not None else 0.0

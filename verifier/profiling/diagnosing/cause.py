@@ -15,7 +15,7 @@ class Evidence(BaseModel):
 
 
 class Cause(BaseModel):
-    """A named fault. `lost_us`: the time per call that the program would save without the fault; an estimate that is good enough for ordering."""
+    """A named fault. `lost_us` estimates the time per call that the program would save without the fault, accurately enough for ranking."""
 
     name: str
     lost_us: float
@@ -37,9 +37,9 @@ class Ceilings:
     product_gflops: float = 0.0  # rate of matrix products in the fastest arithmetic that the precision policy allows; 0: unknown
     cache_bytes: int = 0  # the cache that all multiprocessors share; 0: unknown
     unit_cache_bytes: int = 0  # shared memory of a multiprocessor; 0: unknown
-    product_units: str = ""  # this arithmetic in words: "tensor cores, each fp32 product as three of TF32"
+    product_units: str = ""  # the arithmetic in words: "tensor cores, each fp32 product as three of TF32"
 
     @property
     def on_tensor_cores(self) -> bool:
-        """Returns whether there is a rate for products on tensor cores, besides that of the fp32 units."""
+        """Returns whether there is a rate for products on tensor cores in addition to that of the fp32 units."""
         return self.product_gflops > self.gflops

@@ -1,10 +1,13 @@
-"""Diagnoses what limits a program, using fixed rules: its class, and named faults with their cost in time and the figures that prove them.
+"""Diagnoses what limits a program, using fixed rules. The result is its class, and named faults with their cost in time and the figures that prove
+them.
 
-Raw counters make agents perform worse (KernelPro: 1.77x raw, 4.00x digested), so only this digest is shown. The diagnosis has three grades and
-states which one applied: with hardware counters (`counters`), with a timeline alone (`timeline`), or from compiled code and the roofline (`static`).
+Raw counters make agents perform worse (KernelPro: 1.77x raw, 4.00x digested), so only this digest is shown. There are three grades of diagnosis, and
+each diagnosis states its own: with hardware counters (`counters`), with a timeline alone (`timeline`), or from compiled code and the roofline
+(`static`).
 
-The thresholds for the class follow a roofline: a resource used at half its ceiling or more sets the pace; if there is no such resource, latency,
-launches or a lack of parallel work does. The thresholds for faults are defined next to their rules (`host_faults.py`, `kernel_faults.py`).
+The thresholds for the class follow a roofline: a resource used at half its ceiling or more is the bottleneck; if there is no such resource, the
+bottleneck is latency, launches or a lack of parallel work. The thresholds for faults are defined next to their rules (`host_faults.py`,
+`kernel_faults.py`).
 """
 
 from __future__ import annotations
@@ -29,16 +32,16 @@ from verifier.report import Report
 Bottleneck = Literal["memory", "compute", "latency", "launch", "occupancy", "defect", "none"]
 Grade = Literal["counters", "timeline", "static"]
 
-FLOOR_REACHED = 0.95  # factor on the floor; a smaller excess is within the noise of the ceilings
+FLOOR_REACHED = 0.95  # ratio of floor to time; above it, the excess is within the noise of the ceilings
 SETS_THE_PACE = 0.5  # share of a ceiling
 LAUNCH_SHARE = 0.3  # share of the program's time
 BUSY_ENOUGH = 0.8
-WAITING = 0.5  # share of the wall time during which a GPU worked: below it, the host's launches set the pace
-FLOOR_BEATEN = 0.9  # a program clearly below the floor had its data in a cache, so the floor does not apply
-FILLED = 0.5  # blocks of the longest kernel over those that could be resident: below it, the device is not filled
-TOLD = 0.1  # share of the call from which the arithmetic of a memory-bound program is worth a word
-TENSORS_USED = 5.0  # per cent of their peak: any kernel shows less
-WORTH = 0.1  # share of the program's time: a fault that costs less does not determine the class
+WAITING = 0.5  # busy share of the wall time below which a GPU is limited by the host's launches
+FLOOR_BEATEN = 0.9  # a program faster than this share of the floor had its data in a cache, so the floor does not apply
+FILLED = 0.5  # ratio of the longest kernel's blocks to those that could be resident, below which the device is not filled
+TOLD = 0.1  # minimum share of the call at which the arithmetic of a memory-bound program is worth mentioning
+TENSORS_USED = 5.0  # per cent of their peak; kernels that do not use tensor cores stay below this
+WORTH = 0.1  # share of the program's time below which a fault does not determine the class
 SHOWN_FAULTS = 4
 MOST_EVIDENCE = 5
 
@@ -46,7 +49,7 @@ MOST_EVIDENCE = 5
 class Diagnosis(BaseModel):
     bottleneck: Bottleneck
     headroom: float | None = None  # time over floor; null if there is no floor
-    host_share: float | None = None  # share of a call in which a GPU waits for the host; null if unknown
+    host_share: float | None = None  # share of a call that a GPU spends waiting for the host; null if unknown
     evidence: list[Evidence] = []
     text: str = ""
     spent: str = ""  # where the time of a call goes (`CallTime.says`); not repeated in `text`
@@ -58,11 +61,11 @@ class Diagnosis(BaseModel):
         return f"{self.text} {self.spent}".strip()
 
     def payload(self) -> dict[str, Any]:
-        """Returns the fields of the event, whose text contains the whole diagnosis."""
+        """Returns the fields of the event. Its text contains the whole diagnosis."""
         return {**self.model_dump(exclude={"spent"}), "text": self.says()}
 
 
-# The class of a program whose most costly fault is this one.
+# The class of a program by its most costly fault.
 FAULT_CLASS: dict[str, Bottleneck] = {
     **dict.fromkeys(("uncoalesced-access", "bank-conflicts", "register-spills", "no-data-reuse"), "memory"),
     **dict.fromkeys(("split-fusion", "cache-thrashing", "needless-fill", "needless-copy"), "memory"),
@@ -103,7 +106,7 @@ def diagnose(
     units = units_busy(profile)
     bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom, waiting)
     if facts.dependent_steps >= RECURRENT_STEPS and max(memory, compute) < SETS_THE_PACE and bottleneck in ("memory", "compute", "occupancy"):
-        bottleneck = "latency"  # each step waits for the one before
+        bottleneck = "latency"  # each step waits for the previous one
     unfilled = _unfilled(top, ceilings) if bottleneck == "occupancy" else ""
     if top is not None and unfilled:
         unfilled = f"{base_name(top.name)[:80]} ({100 * top.share:.0f} % of the device's time): {unfilled}"
@@ -136,8 +139,8 @@ def diagnose(
 def _uses(
     bottleneck: Bottleneck, time_us: float, memory: float, compute: float, ceilings: Ceilings, facts: TaskFacts, profile: Profile | None, told: bool
 ) -> list[Evidence]:
-    """Returns a call's use of bandwidth, arithmetic and launches, as needed for the class, and its longest kernel. `told`: the device's working time
-    in a timed call is known, so its share under the profiler, which slows the host, would only contradict that time."""
+    """Returns a call's use of bandwidth, arithmetic and launches, as needed for the class, and its longest kernel. `told` means that the device's
+    busy time in a timed call is known; the busy share under the profiler, which slows the host, would only contradict it."""
     found = []
     if bottleneck in ("memory", "none", "latency", "occupancy") and facts.bytes_min:
         means = f"{_bytes(facts.bytes_min)} must move in a call at the least; the device sustains {ceilings.bandwidth_gbs:.0f} GB/s"
@@ -212,7 +215,8 @@ def _classify(
     headroom: float | None,
     waiting: float | None = None,
 ) -> Bottleneck:
-    """`waiting` is the share of a timed call in which the device is idle; null if unknown, in which case the profiled calls count."""
+    """Classifies a program. `waiting` is the share of a timed call during which the device is idle; null if unknown, in which case the profiled calls
+    count."""
     if headroom is not None and headroom <= 1 / FLOOR_REACHED:
         return "none"
     busy = 1 - waiting if waiting is not None else profile.device_busy if profile else None
@@ -224,14 +228,14 @@ def _classify(
     if max(memory, compute) >= SETS_THE_PACE:
         return "memory" if memory >= compute else "compute"
     if waiting is not None and waiting >= LAUNCH_SHARE:
-        return "launch"  # however many launches there are, because no kernel fault costs as much
+        return "launch"  # regardless of the number of launches, because no kernel fault costs as much
     if ceilings.kind == "cuda":
         if top is not None and top.share >= SETS_THE_PACE and _unfilled(top, ceilings):
             return "occupancy"
         if busy is not None and busy < 0.6:
             return "latency"
     units = units_busy(profile)
-    if units is not None:  # counted: what the units do decides, and not what the task requires of them
+    if units is not None:  # with counters, the actual load of the units decides, not the load that the task requires
         if max(units) < SETS_THE_PACE:
             return "latency"
         return "compute" if units[0] >= units[1] else "memory"
@@ -241,8 +245,8 @@ def _classify(
 
 
 def units_busy(profile: Profile | None) -> tuple[float, float] | None:
-    """Returns how busy multiprocessors and the memory behind them (L2 and DRAM) are while the device works, according to Nsight Compute: the
-    time-weighted mean of the kernels' shares of peak. Returns null without counters, or if they cover less than half of the time."""
+    """Returns how busy the multiprocessors and the memory behind them (L2 and DRAM) are while the device works, according to Nsight Compute: the
+    time-weighted mean of the kernels' shares of the peak. Returns null without counters, or if they cover less than half of the time."""
     if profile is None:
         return None
     found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), _memory_share(kernel)) for kernel in profile.kernels]
@@ -254,14 +258,14 @@ def units_busy(profile: Profile | None) -> tuple[float, float] | None:
 
 
 def _memory_share(kernel: KernelProfile) -> float | None:
-    """Returns the busier of L2 and DRAM. The L1 cache counts only where neither was recorded: it serves shared memory too, which tiles of products
-    keep busy without any traffic."""
+    """Returns the higher utilisation of L2 and DRAM. The L1 cache counts only if neither was recorded, because it also provides shared memory, which
+    matrix-product tiles keep busy without any memory traffic."""
     behind = [share for name in (counters.DRAM_SHARE, counters.L2_SHARE) if (share := counters.read(kernel, name)) is not None]
     return max(behind) if behind else counters.read(kernel, MEMORY_SHARE)
 
 
 def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
-    """Says that the grid of a kernel fills less than half of the device, relative to the blocks that its registers, shared memory and block size
+    """Describes how the grid of a kernel fills less than half of the device, relative to the blocks that its registers, shared memory and block size
     allow to be resident; "" if it fills more, or if nothing is known."""
     threads = _threads(top) if top is not None else 0
     if top is None or not threads:
@@ -274,8 +278,8 @@ def _unfilled(top: KernelProfile | None, ceilings: Ceilings) -> str:
 
 
 def arithmetic_of(profile: Profile | None, ceilings: Ceilings, rate: float = 0.0) -> tuple[float, str]:
-    """Returns the rate (GFLOP/s) by which a program's products are judged, and the units in words: the tensor cores where its kernels use them, or
-    else the fp32 units. Without counters, a `rate` in a call beyond what the fp32 units can do shows that the kernels use tensor cores."""
+    """Returns the rate (GFLOP/s) against which a program's products are judged, and the units in words: the tensor cores if its kernels use them,
+    otherwise the fp32 units. Without counters, a `rate` in a call beyond the capability of the fp32 units shows that the kernels use tensor cores."""
     beyond = _grade(profile) != "counters" and rate > ceilings.gflops
     if ceilings.on_tensor_cores and (_on_tensor_cores(profile) or beyond):
         return ceilings.product_gflops, ceilings.product_units or "tensor cores"
@@ -307,7 +311,7 @@ def _on_tensor_cores(profile: Profile | None) -> bool:
 
 
 def uses_tensor_cores(kernel: KernelProfile) -> bool | None:
-    """Returns whether a kernel uses tensor cores, by its counters or else by its machine code; null if neither is known."""
+    """Returns whether a kernel uses tensor cores, judging by its counters or else by its machine code; null if neither is known."""
     share = counters.read(kernel, counters.TENSOR_SHARE)
     if share is not None:
         return share >= TENSORS_USED

@@ -1,7 +1,7 @@
-"""Faults of a program's host side and of its use of the device as a whole, from a timeline; no counters are needed.
+"""Faults in a program's host code and in its use of the device as a whole, found from a timeline without counters.
 
-During a wait the device runs dry, the host wakes up and launches again, and the launch takes time to arrive. On H200 hosts this costs 10 to 20 us
-(measured with the empty round trip of the timing shim, which takes 29 to 35 us with two processes; `verification.md`).
+During a wait, the device runs out of work, the host wakes up and launches again, and the launch takes time to arrive. On H200 hosts this costs 10 to
+20 us (measured with the empty round trip of the timing shim, which takes 29 to 35 us with two processes; `verification.md`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
 from verifier.profiling.diagnosing.task_facts import TaskFacts
 from verifier.report import Report
 
-HOST_FLOOR_US = 15.0  # unavoidable part of a call: Python, one launch, the final wait
-HOST_MOST_US = 100.0  # maximum time before the device starts that Python explains; more time has another cause
-RAMP_US = 1.5  # time in which a kernel starts and drains: about the duration of an empty kernel
+HOST_FLOOR_US = 15.0  # unavoidable cost of a call: Python, one launch, the final wait
+HOST_MOST_US = 100.0  # longest time before the device starts that Python alone can explain
+RAMP_US = 1.5  # time that a kernel takes to start and drain, about the duration of an empty kernel
 WAIT_COSTS_US = 20.0
 LEAST = 0.05  # share of the call below which a cost is not reported
 MANY_LAUNCHES = 8
-SHORT_US = 25.0  # a kernel that is launched repeatedly
-LARGE_COPY = 1 << 16  # bytes: a smaller copy is a value passing through the host
-ROOM = 1.2  # share of the device's multiprocessors that kernels may need together and still run concurrently
+SHORT_US = 25.0  # maximum mean duration of a kernel that counts as short
+LARGE_COPY = 1 << 16  # bytes; a smaller copy is a value passing through the host
+ROOM = 1.2  # kernels run concurrently if together they need at most this multiple of the device's multiprocessors
 FILLED = "blocks of the grid over multiprocessors"
 _COPIES = ("direct_copy_kernel", "CatArrayBatchedCopy", "copy_device_to_device", "copy_kernel", "contiguous_copy", "transpose_readWrite")
 _FILLS = ("FillFunctor", "fill_kernel", "zero_kernel")
@@ -43,7 +43,7 @@ def host_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: Tas
 
 
 def _from_digest(profile: Profile) -> HostCalls:
-    """Finds faults from a digest, for timelines without CUDA API calls."""
+    """Derives the host's calls from a digest, for timelines without CUDA API calls."""
     busy = (profile.device_busy or 0.0) * profile.wall_us_per_iteration
     return HostCalls(device_us=busy, kernel_us=sum(kernel.total_us for kernel in profile.kernels) / max(profile.iterations, 1), streams=1)
 
@@ -87,14 +87,14 @@ def _waits(host: HostCalls, idle_us: float, launches: float) -> Cause | None:
 
 
 def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launches: float, above_us: float) -> Cause | None:
-    """Finds many short launches of the same kernel, each with little work, that are not caused by host waits in between."""
+    """Detects many short launches of the same kernel with little work each, unless host waits separate them."""
     if launches < MANY_LAUNCHES or host.waits * 4 >= launches:
         return None
     again = [k for k in profile.kernels if k.calls / profile.iterations >= MANY_LAUNCHES / 2 and k.mean_us <= SHORT_US]
     count = sum(k.calls for k in again) / profile.iterations
     if count < launches / 2:
         return None
-    # Merged, they would take only the time in which they fill the device, and would start and drain only once.
+    # If merged, they would take only the time during which they fill the device, and would start and drain only once.
     merged = sum(k.calls / profile.iterations * max(k.mean_us - RAMP_US, k.mean_us / 4) * min(1.0, _fill(k, ceilings)) for k in again)
     rest = sum(k.total_us for k in profile.kernels if k not in again) / profile.iterations
     evidence = [
@@ -107,7 +107,7 @@ def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launch
 
 
 def _serialised(profile: Profile, host: HostCalls, ceilings: Ceilings, facts: TaskFacts, launches: float) -> Cause | None:
-    """Finds kernels that leave most of the device idle and run one after another although the task has independent branches."""
+    """Detects kernels that leave most of the device idle and run one after another although the task has independent branches."""
     if facts.branches < 2 or launches < 2 or launches > 4 * facts.branches or host.streams != 1:
         return None
     small = [k for k in profile.kernels if _fill(k, ceilings) < 0.5 and k.total_us / profile.iterations >= LEAST * host.device_us]
@@ -127,7 +127,7 @@ def _serialised(profile: Profile, host: HostCalls, ceilings: Ceilings, facts: Ta
 
 
 def _moved(profile: Profile, host: HostCalls, fills: bool) -> Cause | None:
-    """Finds whole tensors that are filled or copied in addition to the program's own kernels."""
+    """Detects fills and copies of whole tensors in addition to the program's own kernels."""
     marks = _FILLS if fills else _COPIES
     kernels = [k for k in profile.kernels if not k.own and any(mark in k.name for mark in marks)]
     by_driver = host.fills if fills else host.copies.get("DtoD")
@@ -151,7 +151,7 @@ def _filled(kernels: list[KernelProfile], ceilings: Ceilings) -> list[Evidence]:
 
 
 def _fill(kernel: KernelProfile, ceilings: Ceilings) -> float:
-    """Returns blocks divided by multiprocessors: below 1, some multiprocessors are idle."""
+    """Returns the ratio of blocks to multiprocessors; below 1, some multiprocessors are idle."""
     if kernel.grid is None:
         return 1.0
     return kernel.grid[0] * kernel.grid[1] * kernel.grid[2] / ceilings.workers

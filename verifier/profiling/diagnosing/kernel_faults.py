@@ -2,12 +2,12 @@
 
 Sources of the thresholds:
 - A coalesced load by a warp touches 4 sectors of 32 bytes with 4 bytes per lane, and 16 sectors with 16 bytes per lane; in both cases every byte is
-  used (CUDA C++ Best Practices Guide, 10.2.1). More than 8 sectors per request with half of their bytes unused is strided access at any width.
-- Nsight Compute calls a resource well used at 60 % of its peak or more (its speed-of-light rule); below that, latency is the suspect.
-- An occupancy of a quarter to a half hides memory latency in streaming kernels (Little's law: 4 TB/s times 0.7 us are 2.8 MB in flight, 10 bytes for
-  each of an H200's 270,000 threads). Below that, the kernel waits.
-- The most heavily used unit sets the pace. A kernel whose issue slots are busier than its memory path gains nothing from fewer sectors. A kernel that
-  is launched repeatedly for a few microseconds spends them on starting and draining, whatever its shape.
+  used (CUDA C++ Best Practices Guide, 10.2.1). More than 8 sectors per request with half of their bytes unused means strided access at any width.
+- Nsight Compute considers a resource well used at 60 % of its peak or more (its speed-of-light rule); below that, it suspects latency.
+- An occupancy of a quarter to a half hides memory latency in streaming kernels (Little's law: 4 TB/s times 0.7 us is 2.8 MB in flight, or 10 bytes
+  for each of an H200's 270,000 threads). Below that, the kernel waits.
+- The most heavily used unit is the bottleneck. A kernel whose issue slots are busier than its memory path gains nothing from fewer sectors. A kernel
+  that is launched repeatedly and runs for a few microseconds spends them on starting and draining, whatever its shape.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from verifier.profiling.nsight import counters
 from verifier.profiling.nsight.counters import read, total
 from verifier.report import Report
 
-LOOKED_AT = 0.1  # share of the device's time: shorter kernels are ignored
+LOOKED_AT = 0.1  # share of the device's time below which kernels are ignored
 WELL_USED = 0.6
-STREAMING = 0.75  # share of the bandwidth: a kernel that reaches it reads well
+STREAMING = 0.75  # share of the bandwidth at which a kernel streams well
 STRIDED_SECTORS, STRIDED_BYTES = 8.0, 16.0  # sectors per request, used bytes per sector
-MEMORY_WAITS = 0.4  # share of a warp's time in which it waits for memory
+MEMORY_WAITS = 0.4  # share of a warp's time spent waiting for memory
 CONFLICTS, CONFLICT_TIME = 0.3, 0.15  # share of wavefronts, share of the kernel's cycles
 LOCAL_SHARE = 0.2  # share of a kernel's sectors in the L1 cache
-LOAD_SHARE, REUSE = 0.12, 8.0  # loads among instructions; requested bytes over distinct bytes
+LOAD_SHARE, REUSE = 0.12, 8.0  # share of loads among instructions; ratio of requested to distinct bytes
 NARROW = 2.0  # bytes per thread and load
 DENSE = 24.0  # used bytes per sector if lanes read neighbouring elements; a broadcast uses 4
-ISSUING = 0.5  # share of issue slots above which instructions, not loads, set the pace
+ISSUING = 0.5  # share of issue slots above which instructions, not loads, are the bottleneck
 LOW_OCCUPANCY, VERY_LOW_OCCUPANCY = 0.5, 0.3
-TENSOR_TILES = 0.05  # share of the tensor pipe's peak above which a kernel computes products in few, fat warps by design
-IMBALANCE = 0.7  # mean over maximum of the active cycles per multiprocessor
+TENSOR_TILES = 0.05  # share of the tensor pipe's peak above which a kernel computes products, which take few warps with many registers by design
+IMBALANCE = 0.7  # ratio of mean to maximum active cycles per multiprocessor
 BARRIER = 0.25  # share of a warp's time; block-wide sums in streaming kernels stay below 0.2
-ATOMICS = 0.2  # atomic requests over load requests
+ATOMICS = 0.2  # ratio of atomic requests to load requests
 DIVERGENT, SERIAL = 22.0, 18.0  # active threads of 32
-FINISHED_EARLY = 0.6  # achieved over theoretical occupancy at which most warps of a block have finished
+FINISHED_EARLY = 0.6  # ratio of achieved to theoretical occupancy at which most warps of a block have finished
 EXCESS_TRAFFIC = 1.4  # factor on the bytes that must be moved
 BUSY_MEMORY = 0.35
-RECURRENT_STEPS = 16  # steps that follow each other: a recurrence, not a deep model
-REPEATED, BRIEF_US = 4, 10.0  # launches per call, mean duration of one: the kernel's shape then does not matter
+RECURRENT_STEPS = 16  # minimum number of dependent steps that indicates a recurrence rather than a deep model
+REPEATED, BRIEF_US = 4, 10.0  # launches per call and their mean duration, at which the kernel's shape does not matter
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class View:
 
     @property
     def memory_waits(self) -> float:
-        """Share of a warp's time spent waiting for loaded data, or for its turn to load and store."""
+        """Share of a warp's time spent waiting for loaded data or for its turn to load and store."""
         stalls = counters.stall_shares(self.kernel)
         return sum(stalls.get(name, 0.0) for name in ("long_scoreboard", "lg_throttle", "drain"))
 
@@ -123,7 +123,7 @@ class View:
 
     @property
     def balance(self) -> float:
-        """Mean over maximum of the active cycles per multiprocessor."""
+        """Ratio of mean to maximum active cycles per multiprocessor."""
         longest = self.get(counters.SM_CYCLES["max"])
         return self.get(counters.SM_CYCLES["avg"]) / longest if longest else 1.0
 
@@ -175,7 +175,8 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
             _divergence(view),
         )
         mine = shape + [fault for fault in access if fault is not None]
-        # Costly functions branch by range. Their lost lanes disappear together with them, so divergence does not rule them out.
+        # Expensive functions branch on the range of their argument. Without them, the inactive lanes would disappear too, so divergence does not rule
+        # them out.
         held = max((fault.lost_us for fault in mine if fault.name != "warp-divergence"), default=0.0)
         excess = double_precision(view) or (arithmetic_fault(view, report.precision) if held < 0.3 * view.us else None)
         found += [*mine, excess] if excess is not None else mine
@@ -187,13 +188,13 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
 
 
 def _serial(view: View) -> Cause | None:
-    """Finds a single thread working where a warp or a block could. A report without a profile has no grid (0)."""
+    """Detects single threads that do work which a whole warp or block could share. A report without a profile has no grid (0)."""
     if 0 < view.blocks * view.threads <= 32:
         figures = ("threads in the grid", float(view.blocks * view.threads), "", "of one warp at most")
         return view.cause("serial-section", 1 - 1 / view.ceilings.workers, "A kernel runs in a single thread or warp.", figures)
     active = view.get(counters.ACTIVE_THREADS, 32.0)
     measured, possible = view.kernel.occupancy, view.kernel.occupancy_possible
-    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # few warps from the start
+    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # else few warps from the start
     if active > SERIAL or measured is None or not possible or not filled or measured / possible > FINISHED_EARLY:
         return None
     return view.cause(
@@ -225,12 +226,12 @@ def _occupancy(view: View) -> Cause | None:
     if possible is None or view.blocks < 0.75 * view.ceilings.workers:
         return None
     if view.tensor_share >= TENSOR_TILES and view.memory_waits < MEMORY_WAITS:
-        return None  # tiles of a product: few warps with many registers, which do not wait for memory
+        return None  # matrix-product tiles use few warps with many registers, which do not wait for memory
     if not view.counted and (view.facts.flops or 0) >= MATMUL_FLOPS:
-        return None  # it may be such a tile: only counters tell
+        return None  # it may compute such tiles, which only counters can show
     if view.facts.dependent_steps >= RECURRENT_STEPS:
-        return None  # blocks that stay resident and exchange a state step by step: more of them shorten no step
-    resident = view.blocks * view.threads / (view.ceilings.workers * most_threads(view.ceilings.capability))  # share of an evenly filled device
+        return None  # persistent blocks exchange a state step by step, and more of them would not shorten a step
+    resident = view.blocks * view.threads / (view.ceilings.workers * most_threads(view.ceilings.capability))  # if the device is filled evenly
     low = possible <= LOW_OCCUPANCY if measured is None else (possible <= LOW_OCCUPANCY and measured <= LOW_OCCUPANCY)
     low = low or (resident <= VERY_LOW_OCCUPANCY and (measured is None or measured <= VERY_LOW_OCCUPANCY))
     name, used = view.best_used
@@ -240,7 +241,7 @@ def _occupancy(view: View) -> Cause | None:
     why = held.why() if held is not None else f"they are limited by {view.kernel.occupancy_limit or 'the grid'}"
     return view.cause(
         "low-occupancy",
-        (1 - used / STREAMING) * min(view.balance, 1.0) if view.counted else 0.5,  # multiprocessors that have finished gain nothing
+        (1 - used / STREAMING) * min(view.balance, 1.0) if view.counted else 0.5,  # higher occupancy does not help multiprocessors that have finished
         f"Too few warps are resident to hide latency: {why}.",
         ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.3g} % are possible as the kernel is built"),
         ("threads a block", float(view.threads), "", f"{view.blocks} blocks"),
@@ -258,14 +259,14 @@ def _uncoalesced(view: View) -> Cause | None:
         sectors, requests = view.get(counters.GLOBAL_SECTORS[op]), view.get(counters.GLOBAL_REQUESTS[op])
         used = view.get(counters.BYTES_PER_SECTOR[op], 32.0)
         whole += sectors
-        # 0: all loads are copies to shared memory (cp.async), which this figure does not count
+        # 0 means that all loads are copies to shared memory (cp.async), which this figure does not count
         if requests and sectors / requests >= STRIDED_SECTORS and 0 < used <= STRIDED_BYTES:
             wasted += sectors * (1 - used / 32)
             worst = max(worst, (op, sectors / requests, used), key=lambda item: item[1])
     if not whole or wasted / whole < 0.25 or view.issue_share > max(view.memory_share, ISSUING):
         return None
     if max(view.memory_share, view.memory_waits / MEMORY_WAITS * WELL_USED) < WELL_USED:
-        return None  # scattered, but the memory path sustains it, and no warp waits for it
+        return None  # the accesses are scattered, but the memory path sustains them and no warp waits for them
     what = "load" if worst[0] == "ld" else "store"
     return view.cause(
         "uncoalesced-access",
@@ -383,8 +384,8 @@ def _atomics(view: View) -> Cause | None:
 
 
 def _held_by_atomics(view: View) -> float:
-    """Returns the share of a warp's time that atomics can explain: full queues and fences, and waits for data as far as atomics return it. A
-    reduction (`red`) returns nothing, so no warp waits for its result."""
+    """Returns the share of a warp's time that atomics can explain: full queues, fences, and waits for the data that atomics return. A reduction
+    (`red`) returns nothing, so no warp waits for its result."""
     stalls = counters.stall_shares(view.kernel)
     loads, returning = view.get(counters.GLOBAL_REQUESTS["ld"]), view.get(counters.GLOBAL_REQUESTS["atom"])
     waits = stalls.get("long_scoreboard", 0.0) * returning / max(loads + returning, 1)
@@ -406,13 +407,13 @@ def _divergence(view: View) -> Cause | None:
     if active > DIVERGENT or view.dram_share >= WELL_USED:
         return None
     if measured is not None and possible and active <= SERIAL and measured / possible <= FINISHED_EARLY:
-        return None  # a serial section
+        return None  # reported as a serial section
     says = "The lanes of a warp take different branches, one after another."
     return view.cause("warp-divergence", 1 - active / 32, says, ("active threads a warp", active, "", "of 32"))
 
 
 def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | None:
-    """Finds more bytes moved than the task needs: between kernels that could be fused, or within one that rereads data evicted from the cache."""
+    """Detects memory traffic beyond the task's needs: between kernels that could be fused, or in one that rereads data evicted from the cache."""
     least = facts.bytes_min
     own = [view for view in views if view.kernel.own and view.blocks >= view.ceilings.workers]
     if not least or not own:
@@ -423,7 +424,7 @@ def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | N
         moved = sum(max(view.dram_bytes, _useful_bytes(view) if len(own) > 1 else 0.0) for view in own)
         busy = sum(view.dram_share * view.us for view in own) / us
     else:
-        moved, busy = us * own[0].ceilings.bandwidth_gbs * 1e3 * 0.8, 0.8  # assuming that all accesses stream
+        moved, busy = us * own[0].ceilings.bandwidth_gbs * 1e3 * 0.8, 0.8  # assumes that all accesses stream
         if len(own) < 2 or facts.flops:
             return None
     excess = moved / least
@@ -445,5 +446,5 @@ def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | N
 
 
 def _useful_bytes(view: View) -> float:
-    """Returns the bytes that a kernel's loads and stores request in a call, if they are coalesced."""
+    """Returns the bytes that a kernel's loads and stores would request in a call if they were coalesced."""
     return sum(view.get(counters.GLOBAL_SECTORS[op]) * view.get(counters.BYTES_PER_SECTOR[op], 32.0) for op in ("ld", "st")) * view.launches

@@ -1,4 +1,5 @@
-"""Says how many blocks of a kernel a multiprocessor holds at once, and what decides it: registers, shared memory, block size, or the grid."""
+"""Determines how many blocks of a kernel can be resident on a multiprocessor, and what limits them: registers, shared memory, block size, or the
+grid."""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ class Residency:
 
     @property
     def scarcest(self) -> tuple[str, ...]:
-        """Returns all resources that allow the fewest blocks. More blocks need more of each of them."""
+        """Returns all resources that allow the fewest blocks. More resident blocks would need more of each of them."""
         return tuple(name for name, blocks in self.limits.items() if blocks <= self.allowed)
 
     @property
     def resident(self) -> int:
-        """Returns the blocks that the fullest multiprocessor holds."""
+        """Returns the number of blocks on the fullest multiprocessor."""
         return min(self.allowed, math.ceil(self.grid / self.multiprocessors))
 
     @property
@@ -44,11 +45,11 @@ class Residency:
 
     @property
     def filled(self) -> float:
-        """Returns the blocks of the grid over those that the device could hold at once; 1 or more means that the grid fills it."""
+        """Returns the ratio of the grid's blocks to those that can be resident on the device; 1 or more means that the grid fills the device."""
         return self.grid / (self.allowed * self.multiprocessors)
 
     def why(self) -> str:
-        """Says what bounds the resident blocks."""
+        """Describes what limits the resident blocks."""
         if self.by_grid:
             return self.short_grid()
         each = " each" if len(self.scarcest) > 1 else ""
@@ -56,7 +57,7 @@ class Residency:
         return f"{_joined(self.scarcest)}{each} {verb} {_blocks(self.allowed)} of {self.threads} threads a multiprocessor"
 
     def short_grid(self) -> str:
-        """Says how many blocks the grid has, and how many could be resident."""
+        """Describes how many blocks the grid has, and how many could be resident."""
         room = f"{self.allowed} could be resident on each"
         return f"the grid has {_blocks(self.grid)} of {self.threads} threads for {self.multiprocessors} multiprocessors, and {room}"
 
@@ -68,7 +69,7 @@ class Residency:
 
 
 def residency(kernel: KernelProfile, multiprocessors: int, capability: tuple[int, int] | None) -> Residency | None:
-    """Returns the residency from Nsight Compute's limits or, without counters, from the device's limits. Null if neither is known."""
+    """Returns the residency from Nsight Compute's limits or, without counters, from the device's limits; null if neither is known."""
     if kernel.grid is None or kernel.block is None or multiprocessors < 1:
         return None
     grid, threads = math.prod(kernel.grid), math.prod(kernel.block)
@@ -85,7 +86,7 @@ def _computed(kernel: KernelProfile, threads: int, capability: tuple[int, int] |
 
 
 def most_threads(capability: tuple[int, int] | None) -> int:
-    """Returns the threads that a multiprocessor can hold at most; 2,048 if the architecture is unknown."""
+    """Returns the maximum number of resident threads per multiprocessor; 2,048 if the architecture is unknown."""
     known = LIMITS.get(10 * capability[0] + capability[1]) if capability is not None else None
     return WARP * known.warps if known is not None else 2048
 

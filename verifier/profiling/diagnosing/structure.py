@@ -1,7 +1,7 @@
 """The structure of a task's work, from its captured graph: the shapes of its products, rows and sorts, its dependent steps, and its constant parts.
 
-Advice that fits only some shapes (few tiles, long rows, groups of different sizes) is checked against these facts, so that nothing is advised whose
-own conditions rule it out. Whatever cannot be read from the graph stays unknown, and unknown facts rule nothing out.
+Advice that applies only to some shapes (few tiles, long rows, groups of different sizes) is checked against these facts, so that no advice is given
+if its own conditions rule it out. Anything that cannot be determined from the graph stays unknown, and unknown facts rule nothing out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHOICES = frozenset([
     "topk", "sort", "argmax", "argmin", "index", "index_put", "index_add", "scatter", "scatter_add", "gather", "one_hot", "embedding",
 ])
 RECURRENT = frozenset(["lstm", "gru", "rnn_tanh", "rnn_relu"])
-# These operators move, name or create data, without arithmetic.
+# These operators move, rename or create data without any arithmetic.
 MOVES = frozenset([
     "view", "reshape", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "slice", "clone", "alias",
     "unbind", "split", "split_with_sizes", "getitem", "cat", "stack", "pad", "constant_pad_nd", "_to_copy", "empty", "full", "zeros", "ones",
@@ -45,16 +45,16 @@ _VIEWS = frozenset([
     "view", "reshape", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "slice", "alias", "unbind", "split",
     "split_with_sizes", "getitem", "detach", "stack",
 ])  # fmt: skip
-_HIDDEN = frozenset(["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])  # products whose sizes are not read
+_HIDDEN = frozenset(["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"])  # products whose sizes are not determined
 _CHECKS = frozenset(["_assert_tensor_metadata", "_assert_async", "sym_size", "scalar_tensor"])
-_NO_TRAINING = "_no_training"  # batch norm with running statistics: a scale and a shift that depend on parameters alone
-STEPS = 16  # steps that follow each other: a recurrence, not a deep model
+_NO_TRAINING = "_no_training"  # batch norm with running statistics, which is a scale and a shift that depend on parameters and buffers alone
+STEPS = 16  # minimum number of dependent steps that indicates a recurrence rather than a deep model
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Product(BaseModel):
-    """A matrix product, or a convolution as one (`m`: positions, `n`: output channels of a group, `k`: inputs of an output)."""
+    """A matrix product, or a convolution viewed as one (`m`: positions, `n`: output channels of a group, `k`: inputs of an output)."""
 
     batch: int
     m: int
@@ -76,7 +76,7 @@ class Product(BaseModel):
 
 
 class Row(NamedTuple):
-    """Rows that a reduction runs over."""
+    """The rows over which a reduction runs."""
 
     kind: str
     rows: int
@@ -84,17 +84,17 @@ class Row(NamedTuple):
 
 
 class Structure(BaseModel):
-    """Distinct shapes; null where at least one operator of the kind could not be read."""
+    """Distinct shapes; null if the shape of at least one operator of the kind could not be determined."""
 
     operators: list[str] | None = None  # the operators' full names; null if parts of the task were not captured
     products: list[Product] | None = None
     rows: list[Row] | None = None
-    sorted_lengths: list[int] | None = None  # rows that are sorted, or whose largest elements are taken
-    groups: bool = False  # products of different or data-dependent sizes that are independent of each other
-    depthwise: bool = False  # a convolution works on each channel alone
-    chains: bool = True  # pointwise operators follow each other
-    foldable: bool = False  # something is computed from parameters alone
-    largest_made: int = 0  # elements of the largest tensor that an operator makes
+    sorted_lengths: list[int] | None = None  # lengths of rows that are sorted or whose largest elements are selected
+    groups: bool = False  # whether there are independent products of different or data-dependent sizes
+    depthwise: bool = False  # whether a convolution processes each channel separately
+    chains: bool = True  # whether a pointwise operator follows another one
+    foldable: bool = False  # whether an operator computes something from parameters and buffers alone
+    largest_made: int = 0  # elements of the largest tensor that an operator produces
     score_elements: int | None = None  # elements of the largest matrix of scores between two products; null: unknown
 
 
@@ -148,7 +148,7 @@ def inputs_of(node: Node) -> list[str]:
 
 
 def product_of(node: Node, shapes: Shapes) -> Product | None:
-    """Returns the sizes of a product or convolution, or null if they cannot be read."""
+    """Returns the sizes of a product or convolution, or null if they cannot be determined."""
     kind, given = kind_of(node), [shapes.get(name, ()) for name in inputs_of(node)]
     out = node.outputs[0].shape if node.outputs else ()
     if len(given) < 2 or not out or kind == "einsum":
@@ -177,7 +177,7 @@ def _convolution(x: tuple[int, ...], weight: tuple[int, ...], out: tuple[int, ..
 
 
 def row_of(node: Node, shapes: Shapes) -> Row | None:
-    """Returns the rows of a reduction, or null if they cannot be read."""
+    """Returns the rows of a reduction, or null if they cannot be determined."""
     kind, names = kind_of(node), inputs_of(node)
     shape = shapes.get(names[0], ()) if names else ()
     size = math.prod(shape)
@@ -195,7 +195,7 @@ def row_of(node: Node, shapes: Shapes) -> Row | None:
         return Row(kind, 1, size)
     chosen = dims if isinstance(dims, list) else [dims]
     if not all(isinstance(dim, int) and not isinstance(dim, bool) and -len(shape) <= dim < len(shape) for dim in chosen):
-        return Row(kind, size, 1) if isinstance(dims, dict) else None  # max and min of two tensors reduce nothing
+        return Row(kind, size, 1) if isinstance(dims, dict) else None  # max and min of two tensors are not reductions
     length = math.prod(shape[dim] for dim in chosen)
     return Row(kind, size // length, length)
 
@@ -217,7 +217,7 @@ def _sorted_lengths(graph: Graph, shapes: Shapes) -> list[int] | None:
 
 
 def _has_groups(graph: Graph, products: Mapping[str, Product | None]) -> bool:
-    """Returns whether products of different sizes are independent of each other, or one has groups whose rows depend on data."""
+    """Returns whether products of different sizes are independent of each other, or one has groups whose row counts depend on the data."""
     if any(node.op == GROUPED or kind_of(node) == "einsum" for node in graph.nodes):
         return True
     chosen = any(kind_of(node) in CHOICES for node in graph.nodes)
@@ -230,13 +230,13 @@ def _has_groups(graph: Graph, products: Mapping[str, Product | None]) -> bool:
         if product is None or product.convolution:
             continue
         if product.batch > 1 and chosen:
-            return True  # capacities per group, filled by data
+            return True  # a fixed capacity per group, filled depending on the data
         sizes.setdefault(depth[node.name], set()).add((product.m, product.n, product.k))
     return any(len(different) > 1 for different in sizes.values())
 
 
 def _has_chains(graph: Graph) -> bool:
-    """Returns whether an operator that works on each element alone reads the result of another one, perhaps through a view."""
+    """Returns whether an elementwise operator reads the result of another one, possibly through a view."""
     pointwise: set[str] = set()
     for node in graph.nodes:
         kind = kind_of(node)
@@ -251,8 +251,8 @@ def _has_chains(graph: Graph) -> bool:
 
 
 def _is_foldable(graph: Graph) -> bool:
-    """Returns whether an operator computes something from parameters and buffers alone. What forward writes back into a buffer is no constant.
-    Stacks of weights that stand for a loop over groups exist only in the captured graph."""
+    """Returns whether an operator computes something from parameters and buffers alone. Values that forward writes back into a buffer are not
+    constant. Stacks of weights that represent a loop over groups do not count, because they exist only in the captured graph."""
     weights = {entry.name for entry in graph.inputs if entry.kind in ("parameter", "buffer") and entry.target not in graph.mutations}
     written, grouped = set(graph.mutations.values()), {name for node in graph.nodes if node.op == GROUPED for name in inputs_of(node)}
     constant = set(weights)
@@ -269,7 +269,7 @@ def _is_foldable(graph: Graph) -> bool:
 
 
 def _score_elements(graph: Graph, shapes: Shapes) -> int | None:
-    """Returns the elements of the largest matrix that a softmax or an exponential makes of a product."""
+    """Returns the number of elements of the largest matrix that a softmax or an exponential computes from a product."""
     largest = 0
     for node in graph.nodes:
         kind, names = kind_of(node), inputs_of(node)
@@ -284,8 +284,8 @@ def _score_elements(graph: Graph, shapes: Shapes) -> int | None:
 
 
 def unrolled_steps(graph: Graph) -> int:
-    """Returns the length of the longest chain of equal products or reductions in which each needs the one before: the steps of an unrolled loop.
-    Returns 0 if there is none of `STEPS` or more. Layers of a deep model are no loop: each has weights of its own."""
+    """Returns the length of the longest chain of equal products or reductions in which each needs the previous one, that is, the number of steps of
+    an unrolled loop. Returns 0 if no chain has `STEPS` or more. The layers of a deep model are not a loop, because each has its own weights."""
     weights = {entry.name for entry in graph.inputs if entry.kind == "parameter"}
     keys = {node.name: key for node in graph.nodes if (key := _key(node, weights)) is not None}
     often = {key for key, count in Counter(keys.values()).items() if count >= STEPS}
@@ -311,7 +311,7 @@ def unrolled_steps(graph: Graph) -> int:
 
 
 def _key(node: Node, weights: set[str]) -> tuple[Any, ...] | None:
-    """Returns what equal steps of a loop have in common, or null if the operator works on each element alone."""
+    """Returns what equal steps of a loop have in common, or null for an elementwise operator."""
     kind = kind_of(node)
     if kind not in PRODUCTS and kind not in REDUCTIONS:
         return None
@@ -319,7 +319,7 @@ def _key(node: Node, weights: set[str]) -> tuple[Any, ...] | None:
 
 
 def _weights_between(graph: Graph, weights: set[str], first: str, last: str) -> int:
-    """Counts the weights of products on the ways from one node to another."""
+    """Counts the weights of products on the paths from one node to another."""
     after = {first}
     for node in graph.nodes:
         if not after.isdisjoint(inputs_of(node)):

@@ -1,6 +1,6 @@
-"""Facts that hold for every program of a task, from its captured graph: minimum bytes and operations, branches, work by kind.
+"""Facts about a task, from its captured graph, that hold for every program: minimum bytes and operations, branches, work by kind.
 
-A diagnosis compares what a program did with what the task requires. These facts concern the task, never a program's source.
+A diagnosis compares what a program did with what the task requires. The facts describe the task, never a program's source.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class TaskFacts(BaseModel):
     largest: int = 0  # elements of the largest tensor
     operators: int = 0  # operators that compute something
     reductions: bool = False  # true if the operators include reductions over rows
-    dependent_steps: int = 0  # steps of recurrent layers or of unrolled loops that follow each other; 0 if nothing recurs
-    scores: bool | None = None  # a softmax lies between two products, with nothing but pointwise operators and moves between; null: unknown
-    functions: bool | None = None  # the task has transcendental functions; null: unknown
+    dependent_steps: int = 0  # consecutive dependent steps of recurrent layers or unrolled loops; 0 if there is no recurrence
+    scores: bool | None = None  # whether a softmax lies between two products, with only pointwise operators and moves in between; null: unknown
+    functions: bool | None = None  # whether the task has transcendental functions; null: unknown
     structure: Structure | None = None  # null: unknown
-    branches: int = 1  # products, reductions or outputs that are independent of each other
+    branches: int = 1  # number of products, reductions or outputs that are independent of each other
 
 
 def task_facts(capture: Capture) -> TaskFacts:
@@ -91,10 +91,10 @@ def _elements(shape: tuple[int, ...]) -> int:
 
 def _has_scores(graph: Graph) -> bool:
     """Returns whether a product's result reaches another product through an exponential or a softmax, as attention scores do. The path may pass
-    pointwise operators, moves and reductions, but not a selection (top-k, an index), after which the values are no longer scores."""
+    through pointwise operators, moves and reductions, but not through a selection (top-k, an index), after which the values are no longer scores."""
     if any("attention" in node.op for node in graph.nodes):
         return True
-    reached: dict[str, set[str]] = {}  # what a value derives from: "product", "softmax" (of a product)
+    reached: dict[str, set[str]] = {}  # what a value is derived from: "product", "softmax" (of a product)
     for node in graph.nodes:
         kind = kind_of(node)
         before = set().union(*(reached.get(name, set()) for name in inputs_of(node)))
@@ -110,8 +110,9 @@ def _has_scores(graph: Graph) -> bool:
 
 
 def _dependent_steps(graph: Graph) -> int:
-    """Returns the longest chain of time steps through the recurrent layers, in which each step needs the one before. A stack of bidirectional layers
-    needs steps times layers, since a layer reads both ends of the one below; other stacks need one additional step per additional layer."""
+    """Returns the length of the longest chain of time steps through the recurrent layers in which each step needs the previous one. For a stack of
+    bidirectional layers, that is steps times layers, since a layer reads both ends of the one below; other stacks need one additional step per
+    additional layer."""
     specs = {entry.name: entry.spec.shape for entry in graph.inputs if entry.spec is not None}
     specs |= {node.name: node.outputs[0].shape for node in graph.nodes if node.outputs}
     chain: dict[str, int] = {}
@@ -122,7 +123,8 @@ def _dependent_steps(graph: Graph) -> int:
 
 
 def _steps_of_layer(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """`args` of `aten.lstm.input` and its like end in (has biases, layers, dropout, train, bidirectional, batch first)."""
+    """Returns the number of dependent steps of a recurrent layer. The `args` of `aten.lstm.input` and similar operators end in (has biases, layers,
+    dropout, train, bidirectional, batch first)."""
     shape = shapes.get(inputs_of(node)[0]) if inputs_of(node) else None
     if not node.op.endswith(".input") or len(node.args) < 6 or shape is None or len(shape) not in (2, 3):
         return 0
@@ -132,7 +134,7 @@ def _steps_of_layer(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> int:
 
 
 def _width(graph: Graph, heavy: list[Node]) -> int:
-    """Returns the largest number of heavy operators at the same depth of such operators; they are independent of each other."""
+    """Returns the largest number of heavy operators at the same depth, counted in such operators; these are independent of each other."""
     names = {node.name for node in heavy}
     depth: dict[str, int] = {}
     for node in graph.nodes:
@@ -145,7 +147,7 @@ def _width(graph: Graph, heavy: list[Node]) -> int:
 
 
 def _separate_outputs(graph: Graph) -> int:
-    """Counts outputs that share no computing operator with any other output."""
+    """Counts the outputs that share no computing operator with any other output."""
     made = {node.name: node for node in graph.nodes}
     behind: list[set[str]] = []
     for leaf in graph.outputs:

@@ -1,6 +1,6 @@
 """The hardware counters that the diagnosis reads, by Nsight Compute's raw names, and how to read them from a kernel's metrics.
 
-`.sum` counters are per launch; for a kernel with several launches they are the mean. They follow NVIDIA's definitions: Nsight Compute documentation,
+`.sum` counters are per launch, averaged if a kernel was launched several times. They follow NVIDIA's definitions: Nsight Compute documentation,
 "Metrics Reference" and "Profiling Guide" (stall reasons, memory tables, occupancy).
 """
 
@@ -83,14 +83,14 @@ def read(kernel: KernelProfile, name: str) -> float | None:
 
 
 def total(kernel: KernelProfile, names: dict[str, str], *which: str) -> float | None:
-    """Returns the sum of counters of one kind; null if none was collected."""
+    """Returns the sum of the counters of one kind; null if none was collected."""
     values = [read(kernel, names[name]) for name in which or names]
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def stall_shares(kernel: KernelProfile) -> dict[str, float]:
-    """Returns shares of a warp's time between two issues, by stall reason; `selected` is the issue itself."""
+    """Returns the shares of a warp's time between two issues by stall reason; `selected` is the issue itself."""
     ratios = {name: read(kernel, metric) for name, metric in STALL.items()}
     known = {name: value for name, value in ratios.items() if value is not None}
     whole = sum(known.values())

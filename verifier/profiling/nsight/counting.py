@@ -19,16 +19,16 @@ from verifier.profiling.subject import Ran, Subject
 from verifier.profiling.timeline import KINDS, Timeline
 
 COUNTED_KERNELS = 8  # the longest kernels, with the program's own first
-COUNTED_LAUNCHES = 24  # maximum number of counted launches: each is replayed about forty times
-SAMPLES = 2  # launches per kernel that are enough
-COUNTING = 90.0  # seconds for the counted call, including replays
+COUNTED_LAUNCHES = 24  # maximum number of counted launches, because each is replayed about forty times
+SAMPLES = 2  # sufficient number of launches per kernel
+COUNTING = 90.0  # time limit of the counted call in seconds, including replays
 PLAIN: list[Section] = ["speed-of-light", "occupancy", "launch"]  # sections that every GPU since Volta supports
 OnStage = Callable[[StageEvent], None]
 
 
 def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timeline | None = None) -> None:
-    """Adds Nsight Compute's measurements to the profile's kernels, or reports why there are none. `timeline`: the timeline of the same calls, if
-    any."""
+    """Adds Nsight Compute's measurements to the profile's kernels, or reports why there are none. `timeline` is the timeline of the same calls, if
+    there is one."""
     if subject.pool.device.kind == "cpu":
         profile.counters_reason = "Nsight Compute counts on GPUs; this is the CPU"
         return
@@ -38,7 +38,7 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timel
         return
     assert isinstance(subject.job, ProfileJob)
     own = own_kernel_names(subject.job.program_source) if subject.job.program_source else frozenset()
-    wanted = _wanted(profile)  # empty if a CUDA graph was recorded as a whole: then any kernel counts
+    wanted = _wanted(profile)  # empty if a CUDA graph was recorded as a whole, in which case every kernel counts
     if not profile.kernels and not profile.launches_per_iteration:
         profile.counters_reason = "no kernel ran within the watched calls"
         return
@@ -77,9 +77,10 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timel
 
 
 def enough_launches(timeline: Timeline, wanted: list[str]) -> int:
-    """Returns how many launches of a call, in order, show each wanted kernel (in each of its shapes) `SAMPLES` times, or as often as it runs.
+    """Returns how many launches of a call, in order, it takes to include each wanted kernel (in each of its shapes) `SAMPLES` times, or as often as
+    it runs.
 
-    Returns the maximum if a graph hides launches, or if nothing bounds a call.
+    Returns the maximum if a graph hides launches, or if the timeline does not delimit calls.
     """
     columns = timeline.columns
     ranges = columns["kind"] == KINDS.index("nvtx")

@@ -1,7 +1,7 @@
 """Chooses the counters that Nsight Compute collects, by section, and converts them to the names and units of a `KernelProfile`.
 
-Units are nanoseconds for times, bytes for sizes, hertz for frequencies and per cent for shares; everything else is a plain count. In addition to the
-raw counters, the 24 that CudaForge selected (arXiv 2511.01884) are kept under their published names. A counter that current GPUs no longer have is
+Units are nanoseconds for times, bytes for sizes, hertz for frequencies and per cent for shares; all other values are plain counts. In addition to the
+raw counters, the 24 that CudaForge selected (arXiv 2511.01884) are kept under their published names. Counters that current GPUs no longer have are
 derived:
 
 | published | here |
@@ -81,15 +81,15 @@ _TIME = {"s": 1e9, "second": 1e9, "ms": 1e6, "msecond": 1e6, "us": 1e3, "usecond
 
 
 def requested(sections: list[Section]) -> list[str]:
-    """Returns the counters of these sections (all sections if none is named) and whatever the 24 need, without the derived names, which no GPU
-    supports."""
+    """Returns the counters of these sections (all sections if none is named) and those from which the 24 are computed, excluding the derived names,
+    which no GPU supports."""
     chosen = [name for section in (sections or SECTIONS) for name in SECTIONS[section]]
     needed = [*CUDAFORGE.values(), *counters.STALL.values()]
     return list(dict.fromkeys([*chosen, *needed]))
 
 
 def normal(value: str, unit: str) -> float | None:
-    """Converts a number printed by Nsight Compute to our units; null if it printed none."""
+    """Converts a number printed by Nsight Compute to the units above; null if it printed none."""
     try:
         number = float(value.replace(",", ""))
     except ValueError:
@@ -106,7 +106,7 @@ def normal(value: str, unit: str) -> float | None:
 
 
 def completed(metrics: dict[str, float]) -> dict[str, float]:
-    """Adds the published names for which the inputs were measured."""
+    """Adds the published names whose inputs were measured."""
     found = dict(metrics)
     stalls = [metrics[name] for name in counters.STALL.values() if name in metrics]
     for name, source in CUDAFORGE.items():

@@ -1,7 +1,7 @@
-"""Finds Nsight Compute on this host and describes how to run it around a confined party.
+"""Finds Nsight Compute on this host and describes how to wrap it around a confined party.
 
-`STITCH_NCU` names the command on hosts where it is in an unusual location. Only launches of the requested kernels between cudaProfilerStart and Stop
-are replayed, so that a profile takes seconds.
+If the command is installed in an unusual location, `STITCH_NCU` names it. Only launches of the requested kernels between cudaProfilerStart and Stop
+are replayed, so a profile takes only seconds.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Ncu:
     version: str
 
     def binds(self) -> list[Bind]:
-        """Returns the paths that a sandbox must show for it, read-only."""
+        """Returns the paths that a sandbox must expose to it, read-only."""
         return [] if self.root.startswith("/usr/") else [Bind(self.root, self.root)]
 
     def script(self, folder: str, metrics: list[str], kernels: list[str], launches: int) -> str:
-        """Returns a shell script that runs "$@" under Nsight Compute and leaves its table in `folder`. `kernels`: unqualified names; empty: any.
-        Clocks are left unchanged, because setting them requires rights over the whole GPU."""
+        """Returns a shell script that runs "$@" under Nsight Compute and leaves its table in `folder`. `kernels` holds unqualified names; if it is
+        empty, every kernel counts. The clocks are left unchanged, because setting them requires privileges on the whole GPU."""
         options = [
             "--csv --page raw --print-units base --clock-control none --replay-mode kernel --target-processes application-only",
             f"--profile-from-start off --launch-count {launches} --metrics {','.join(metrics)}",
@@ -51,13 +51,13 @@ class Ncu:
 
 @cache
 def find_ncu() -> tuple[Ncu | None, str]:
-    """Returns Nsight Compute, or null, and the reason why it cannot be used ("" if it can)."""
+    """Returns Nsight Compute (or null) and the reason why it cannot be used ("" if it can)."""
     chosen = os.environ.get("STITCH_NCU", "")
     on_path = shutil.which("ncu")
     candidates = [chosen, on_path or ""] + [path for pattern in USUAL for path in sorted(glob.glob(pattern), reverse=True)]
     for candidate in candidates:
         command = os.path.realpath(candidate) if candidate else ""
-        # The toolkit's `ncu` only searches for the product elsewhere; in a sandbox that shows one product, run the product's own `ncu`.
+        # The toolkit's `ncu` only searches for the product elsewhere. In a sandbox that exposes a single product, run the product's own `ncu`.
         if not os.access(command, os.X_OK) or (product_root(command) is None and candidate != chosen):
             continue
         version = _version(command)

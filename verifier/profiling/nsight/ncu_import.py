@@ -1,7 +1,7 @@
-"""Reads Nsight Compute's table: launches with their counters, using an allow-list of columns; the host, process and command columns are dropped.
+"""Reads Nsight Compute's table of launches with their counters, using an allow-list of columns; the host, process and command columns are dropped.
 
-The table comes from a party's sandbox, and a party could have written it. It is therefore read as plain CSV with limits, and nothing in it is
-evidence.
+The table comes from a party's sandbox, and a party could have written it. It is therefore read as plain CSV with limits, and none of its contents
+count as evidence.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Launch:
 
 
 def read_launches(text: str) -> list[Launch]:
-    """Reads the table in Nsight Compute's output: its raw page, which has a row of units followed by one row per launch. Other lines are skipped."""
+    """Reads the table in Nsight Compute's output: the raw page, which has a row of units followed by one row per launch. Skips all other lines."""
     lines = text.splitlines()
     begin = next((index for index, line in enumerate(lines) if line.startswith('"ID",')), None)
     if begin is None:
@@ -85,7 +85,7 @@ def short(kernel: str) -> str:
 
 
 def _spelled(kernel: str) -> str:
-    """Strips the parts of a demangled name that profilers print differently: namespaces, casts, spaces, return type, parameters."""
+    """Strips the parts of a demangled name that differ between profilers: namespaces, casts, spaces, return type, parameters."""
     text = re.sub(r"\(anonymous namespace\)|<unnamed>|\([\w :]+\)(?=[\d-])", "", kernel)
     depth = 0
     for index, character in enumerate(text):
@@ -130,8 +130,8 @@ def kernels_of(launches: list[Launch], own: Callable[[str], bool]) -> list[Kerne
 
 
 def _whose(kernels: list[KernelProfile], launch: Launch) -> int | None:
-    """Matches a launch to a kernel: first by function name, then among instances of one template by arguments, then by grid and block, and finally by
-    longest time."""
+    """Matches a launch to a kernel: first by function name, then (among instances of one template) by arguments, then by grid and block, and finally
+    by the longest time."""
     name = short(launch.kernel)
     same = [index for index, kernel in enumerate(kernels) if short(kernel.name) == name]
     ways: tuple[Callable[[KernelProfile], bool], ...] = (
@@ -189,7 +189,7 @@ _UNKNOWN_METRIC = re.compile(r"(?:Failed to find metric|[Mm]etric\(?s?\)? not fo
 
 
 def problem(log: str, printed: str) -> str:
-    """Explains why there is no table, from what the tool wrote and what was printed around it."""
+    """Explains why there is no table, based on the tool's log and the output printed around it."""
     for mark, sentence in _KNOWN:
         if mark in log or mark in printed:
             return sentence
@@ -201,17 +201,17 @@ def problem(log: str, printed: str) -> str:
 
 
 def unknown_metrics(log: str, asked: list[str]) -> list[str]:
-    """Returns the requested counters that this GPU or this version does not support."""
+    """Returns the requested counters that this GPU or this version of Nsight Compute does not support."""
     said = " ".join(match["rest"] for match in _UNKNOWN_METRIC.finditer(log))
     return [name for name in asked if name in said or re.search(rf"\b{re.escape(name.partition('.')[0])}\b(?![.\w])", said)]
 
 
 def refused_metrics(log: str) -> bool:
-    """Returns whether an error is about counters without saying which."""
+    """Returns whether an error concerns counters without naming them."""
     return any(line.startswith("==ERROR==") and "metric" in line.lower() for line in log.splitlines())
 
 
 def warnings(log: str) -> list[str]:
-    """Returns those of the tool's own warnings that affect the measurements."""
+    """Returns the tool's own warnings that affect the measurements."""
     told = [line.removeprefix("==WARNING==").strip() for line in log.splitlines() if line.startswith("==WARNING==")]
     return list(dict.fromkeys(redacted(text)[:300] for text in told if "unmodified GPU clocks" not in text))[:8]

@@ -1,7 +1,7 @@
-"""Finds Nsight Systems on this host and describes how to run it around a confined party.
+"""Finds Nsight Systems on this host and describes how to wrap it around a confined party.
 
-It ships separately, with CUDA, or inside Nsight Compute; in the last case its importer also needs libdw. On hosts with unusual locations,
-`STITCH_NSYS` names the command and `STITCH_NSYS_LIBRARIES` a folder with its libraries.
+It ships separately, with CUDA, or inside Nsight Compute; in the last case, its importer also needs libdw. If it is installed in an unusual location,
+`STITCH_NSYS` names the command and `STITCH_NSYS_LIBRARIES` names a folder with its libraries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WRAPPED_LIBRARIES = re.compile(r"LD_LIBRARY_PATH=\"?(?P<folder>/[^\s:$\"]+)")
 
 @dataclass(frozen=True)
 class Nsys:
-    """Nsight Systems on this host. `libraries` is a folder for LD_LIBRARY_PATH, or ""; `problem` explains why it cannot make reports, or is ""."""
+    """Nsight Systems on this host. `libraries` is a folder for LD_LIBRARY_PATH, or ""; `problem` explains why it cannot produce reports, or is ""."""
 
     command: str
     root: str  # the folder that must be visible for it to run
@@ -43,17 +43,17 @@ class Nsys:
     problem: str = ""
 
     def binds(self) -> list[Bind]:
-        """Returns the paths that a sandbox must show for it, read-only."""
+        """Returns the paths that a sandbox must expose to it, read-only."""
         binds = [] if self.root.startswith("/usr/") else [Bind(self.root, self.root)]
         return binds + ([Bind(self.libraries, INSIDE_LIBRARIES)] if self.libraries else [])
 
     def script(self, folder: str, path: list[str], wrapped: bool) -> str:
         """Returns a shell script that profiles "$@" between cudaProfilerStart and Stop, exports to SQLite, and leaves `timeline` in `folder`.
 
-        Everything runs in the party's sandbox, including the reading of the export: a party could have written that file itself, and the judge
-        accepts only a timeline. Sampling stays off: with sampling the same run took 106 s and 2 GB. CUDA graphs are traced by node: otherwise a
-        program that is a single graph has a timeline without kernels. The raw report contains the environment (here that of the sandbox, which is
-        cleared) and is removed where it was created.
+        Everything runs in the party's sandbox, even the code that reads the export, because a party could have written that file itself; the judge
+        accepts only a timeline. Sampling stays off, because the same run took 106 s and 2 GB with it. CUDA graphs are traced by node, because the
+        timeline of a program that is a single graph would otherwise contain no kernels. The raw report contains the environment (here the sandbox's,
+        which is cleared) and is deleted where it was created.
         """
         libraries = INSIDE_LIBRARIES if wrapped else self.libraries
         given = f"LD_LIBRARY_PATH={libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}} " if self.libraries else ""
@@ -75,7 +75,7 @@ class Nsys:
 
 @cache
 def find_nsys() -> tuple[Nsys | None, str]:
-    """Returns Nsight Systems, or null, and the reason why it cannot be used ("" if it can)."""
+    """Returns Nsight Systems (or null) and the reason why it cannot be used ("" if it can)."""
     libraries = os.environ.get("STITCH_NSYS_LIBRARIES", "")
     chosen = [os.environ["STITCH_NSYS"]] if os.environ.get("STITCH_NSYS") else []
     on_path = shutil.which("nsys")
@@ -94,7 +94,7 @@ def find_nsys() -> tuple[Nsys | None, str]:
 
 
 def unwrap(command: str) -> tuple[str, str]:
-    """Returns the real command, and the library folder that a wrapper shell script sets. A sandbox cannot show a wrapper from elsewhere."""
+    """Returns the real command and the library folder that a wrapper shell script sets. A sandbox cannot expose a wrapper located elsewhere."""
     try:
         with open(command, "rb") as file:
             head = file.read(4096)
@@ -131,7 +131,7 @@ def product_root(command: str) -> str:
 
 
 def missing_libraries(command: str, libraries: str) -> list[str]:
-    """Returns the libraries that its importer is known to need and that this host lacks."""
+    """Returns the libraries that this host lacks although Nsight Systems' importer is known to need them."""
     missing = []
     for soname, plain in (("libdw.so.1", "dw"), ("libelf.so.1", "elf")):
         beside = glob.glob(f"{product_root(command)}/**/{soname}", recursive=True)

@@ -1,7 +1,7 @@
 """Reads the SQLite export of Nsight Systems into a `Timeline`.
 
-A raw report contains the environment, command lines and host names of the profiled process and its parents. Therefore only the tables of
-`nsys_schema` are read and, from `StringIds`, only the strings to which their rows refer.
+A raw report contains the environment, command lines and host names of the profiled process and its parents. Therefore, only the tables of
+`nsys_schema` are read and, from `StringIds`, only the strings that their rows reference.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from verifier.profiling.timeline import RowKey, Timeline
 COPY_KINDS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 SYNC_TYPES = {1: "Event sync", 2: "Stream wait", 3: "Stream sync", 4: "Context sync"}
 MEMORY_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device static", 6: "managed static"}
-NVTX_RANGES = (59, 60, 70, 71)  # push/pop and start/end ranges, from a process and from NVTX's text API
+NVTX_RANGES = (59, 60, 70, 71)  # push/pop and start/end ranges, from a process or NVTX's text API
 NVTX_MARKS = (34, 65)
 NO_STREAM = 0xFFFFFFFF
-_VERSION_SUFFIX = re.compile(r"_v\d+$")  # cudaMalloc_v3020: the interface version, which is noise to a reader
-# Multiprocessor and memory counters, out of about sixty; the rest (video, display, links) say little about a model.
+_VERSION_SUFFIX = re.compile(r"_v\d+$")  # the interface version in names such as cudaMalloc_v3020, which readers do not need
+# The multiprocessor and memory counters among about sixty; the others (video, display, links) say little about a model.
 _COUNTERS = re.compile(r"(?:SMs?|Tensor|Compute Warps|Warps|Unallocated Warps|DRAM|VRAM|HBM|L2|Memory)\b", re.IGNORECASE)
 _UNIT = re.compile(r"\s*\[(?P<unit>[^\]]*)\]\s*$")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\][^\s'\",;]+")
 
 
 def import_nsys(path: Path) -> tuple[Timeline, str]:
-    """Reads the timeline of everything in the export, and the profiler's version ("" if unknown).
+    """Reads the timeline of the whole export, and the profiler's version ("" if unknown).
 
     Raises `ImportProblem` if the file is damaged, is not an SQLite database, or is not an Nsight Systems export.
     """
     try:
-        # A URI with `immutable`: no lock, no journal next to the file, and nothing in it is executed.
+        # With `immutable`, there is no lock and no journal next to the file, and nothing in the file is executed.
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True) as database:
             for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "query_only=ON"):
                 database.execute(f"PRAGMA {pragma}")
@@ -130,7 +130,7 @@ class _Reader:
         wanted = ("globalTid", "correlationId", "nameId|name", "returnValue")
         for start, end, thread, correlation, name, result in self.export.timed("CUPTI_ACTIVITY_KIND_RUNTIME", *wanted):
             row = threads.setdefault(thread, f"CUDA API, thread {len(threads) + 1}")
-            # The low 24 bits are the thread: without them a globalTid is the globalPid that kernels have.
+            # The low 24 bits are the thread. Without them, a globalTid equals the globalPid that kernels have.
             pair = _pair(thread & ~0xFFFFFF if isinstance(thread, int) else 0, correlation)
             detail = {"returned": result} if result else None
             if name not in names:
@@ -149,7 +149,7 @@ class _Reader:
             row: RowKey = ("nvtx", f"{ROWS.get(what, 'NVTX')}, thread {number}", "NVTX")
             if end is None and kind in NVTX_RANGES:
                 left_open += 1
-                end = max(start, self.recording.end)  # it was open until the recording ended
+                end = max(start, self.recording.end)  # the range was open until the recording ended
             detail = {"domain": domain} if domain else None
             self.recording.add(row, what, label, start, (start if end is None else end) - start, None, detail)
         if left_open:

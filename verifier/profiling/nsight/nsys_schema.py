@@ -1,6 +1,6 @@
 """Describes what an Nsight Systems export (SQLite) may contain, whichever version wrote it. Tables exist only if there was something to record,
-columns vary between versions, missing values are defaults (-1, 0, ''), and no constraints can be relied on. Everything is looked up first, and
-whatever is missing is reported by name.
+columns vary between versions, missing values appear as defaults (-1, 0, ''), and no constraint can be relied on. Everything is therefore looked up
+first, and anything missing is reported by name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 NEWEST_MAJOR = 3  # of EXPORT_SCHEMA_VERSION; Nsight Systems 2025.3 writes 3.20
 
-# Only these are read: an export also contains the environment, command lines and host names of the profiled process and its parents.
+# Only these are read, because an export also contains the environment, command lines and host names of the profiled process and its parents.
 TABLES = frozenset(
     {
         "StringIds",
@@ -51,11 +51,11 @@ MISSED = {
 
 
 class ImportProblem(ValueError):
-    """The file is not a readable SQLite export of Nsight Systems; the message gives the reason."""
+    """Raised if a file is not a readable SQLite export of Nsight Systems; the message gives the reason."""
 
 
 class Export:
-    """The readable tables of one export. Rows that cannot be placed in time are counted but not passed on."""
+    """The readable tables of one export. Rows that cannot be placed in time are only counted."""
 
     def __init__(self, database: sqlite3.Connection):
         self.database = database
@@ -79,8 +79,8 @@ class Export:
         return self.meta.get("EXPORT_SCHEMA_VERSION", "")
 
     def rows(self, table: str, *wanted: str) -> Iterator[tuple[Any, ...]]:
-        """Yields the wanted columns of a table. "a|b" is the first of these columns that the table has; a missing column is null; a missing table has
-        no rows."""
+        """Yields the wanted columns of a table. "a|b" stands for the first of these columns that the table has. A missing column is null, and a
+        missing table has no rows."""
         have = self.columns.get(table)
         if not have:
             return iter(())
@@ -89,7 +89,7 @@ class Export:
         return iter(self.database.execute(f'SELECT {listed} FROM "{table}"'))
 
     def timed(self, table: str, *wanted: str, open_ended: bool = False) -> Iterator[tuple[Any, ...]]:
-        """Yields rows (start, end, *wanted) with numeric start <= end; with `open_ended`, end is null if the row has none."""
+        """Yields rows (start, end, *wanted) with numeric start <= end. With `open_ended`, end is null if the row has none."""
         if not self.columns.get(table) or not set(NEEDED) <= self.columns[table]:
             return
         for row in self.rows(table, *NEEDED, *wanted):
@@ -105,7 +105,7 @@ class Export:
                 self.misplaced[table] = self.misplaced.get(table, 0) + 1
 
     def text(self, identity: Any) -> str:
-        """Returns one string by its id, looked up only because a row refers to it; older exports contain the text itself."""
+        """Returns one string by its id. Only strings that a row references are looked up. Older exports contain the text itself."""
         if isinstance(identity, str):
             return identity
         if not isinstance(identity, int) or not {"id", "value"} <= self.columns.get("StringIds", set()):
@@ -116,7 +116,7 @@ class Export:
         return self._strings[identity]
 
     def notes(self) -> list[str]:
-        """Describes in words what this export lacks and what was left out. Call it after everything has been read."""
+        """Describes what this export lacks and what was left out. Call it only after everything has been read."""
         found = []
         major = self.schema.split(".")[0]
         if major.isdigit() and int(major) > NEWEST_MAJOR:

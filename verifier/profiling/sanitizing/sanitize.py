@@ -1,6 +1,6 @@
 """The `sanitize` job: runs one or two calls of a program under tools that detect invalid accesses, races and reads of uninitialised memory.
 
-The job rebuilds the program, with line numbers (CUDA) or with the checks themselves (C++ on the CPU). Its findings are data.
+The job rebuilds the program, with line numbers (CUDA) or with the checks compiled in (C++ on the CPU). Its findings are data, not a verdict.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from verifier.profiling.sanitizing.sanitizers import (
 from verifier.profiling.subject import Ran, Subject
 from verifier.source import sha256
 
-CALLS = 180.0  # seconds for the calls under one tool, and for each preceding step
+CALLS = 180.0  # time limit in seconds of the calls under one tool, and of each preceding step
 OnStage = Callable[[StageEvent], None]
 
 
 def sanitize_job(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage) -> Sanitized:
-    """Runs the tools. Raises `DeviceError` if the task or the program does not run, or cannot be built, without any tool."""
+    """Runs the tools. Raises `DeviceError` if the task or the program cannot be built or does not run even without a tool."""
     begin = time.monotonic()
     on_stage(StageEvent(stage="sanitize", status="started"))
     found = Sanitized(task=sha256(job.task_source), program=sha256(job.program_source) if job.program_source is not None else None)
@@ -69,7 +69,7 @@ def _on_gpu(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, wan
     found.tool_version = f"compute-sanitizer {sanitizer.version}"
     with watched(job, pool, data_dir, on_stage, "check") as subject:
         if subject.artefacts is not None:
-            # nvcc appends the flags of this variable to its command line.
+            # nvcc appends the flags in this variable to its command line.
             subject.artefacts = _rebuilt(subject, {"NVCC_APPEND_FLAGS": "-lineinfo"}, [])
         for tool in wanted:
             on_stage(StageEvent(stage="sanitize", status="progress", detail=tool))
@@ -122,7 +122,7 @@ def _on_cpu(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, wan
 
 
 def _with_checks(subject: Subject, sanitizer: AddressSanitizer) -> Artefacts:
-    """Returns the program's libraries, compiled with wrapper commands that precede g++ on the builder's PATH."""
+    """Returns the program's libraries, compiled through wrapper commands that precede g++ on the builder's PATH."""
     folder = Path(tempfile.mkdtemp(prefix="stitch-compilers-"))
     folder.chmod(0o755)
     try:
@@ -136,7 +136,7 @@ def _with_checks(subject: Subject, sanitizer: AddressSanitizer) -> Artefacts:
 
 
 def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], prefix: Sequence[str] = ()) -> Artefacts:
-    """Builds the program again. The result is never stored: the store holds only the libraries that are measured."""
+    """Builds the program again. The result is never stored, because the store holds only libraries that are measured."""
     pool = subject.pool
     party = pool.spawn("builder", prefix=prefix, binds=binds)
     with pool.lock:

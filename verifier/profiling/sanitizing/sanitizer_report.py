@@ -1,6 +1,6 @@
 """Converts sanitizer output into findings without addresses or paths; equal findings are counted.
 
-A party could have written these texts itself. They are read as text, and a finding is a hint for the program's author, never a verdict.
+A party could have written this output itself. It is read as text, and a finding is a hint for the program's author, never a verdict.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _gpu_fault(block: list[str], tool: SanitizerTool) -> Fault | None:
         beyond = re.search(r"is ([\d,]+) bytes (before|after|inside) the nearest allocation .*?of size ([\d,]+) bytes", whole)
         values["message"] = f"{values['access']}" + (f", {beyond[1]} bytes {beyond[2]} an allocation of {beyond[3]} bytes" if beyond else "")
     elif "Host API" in head or (kind == "uninitialized read" and "cudaMemcpy" in whole):
-        return None  # copies data that nothing reads: a library's padding
+        return None  # a copy of data that nothing reads, such as a library's padding
     return Fault(tool=tool, kind=kind, message=redacted(values.pop("message", head))[:300], **values)
 
 
@@ -139,7 +139,7 @@ def _address(text: str) -> Fault:
 
 
 def _counted(faults: Any) -> list[Fault]:
-    """Merges equal findings; findings that differ only in thread and block count as equal."""
+    """Merges equal findings. Findings that differ only in thread and block count as equal."""
     found: dict[tuple[Any, ...], Fault] = {}
     for fault in faults:
         if fault is None:

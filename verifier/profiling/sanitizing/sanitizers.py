@@ -1,6 +1,6 @@
 """The tools that detect invalid accesses: compute-sanitizer for CUDA kernels, AddressSanitizer and UndefinedBehaviorSanitizer for C++ on the CPU.
 
-`STITCH_COMPUTE_SANITIZER` names NVIDIA's command on hosts where it is in an unusual location.
+If NVIDIA's command is installed in an unusual location, `STITCH_COMPUTE_SANITIZER` names it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ComputeSanitizer:
         return [] if self.root.startswith("/usr/") else [Bind(self.root, self.root)]
 
     def script(self, tool: str, folder: str) -> str:
-        """Returns a shell script that runs "$@" under `tool`. Each tensor gets a separate allocation: within torch's pools, an access beyond one
-        tensor hits another."""
+        """Returns a shell script that runs "$@" under `tool`. Each tensor gets its own allocation, because an out-of-bounds access within torch's
+        pools would hit another tensor."""
         options = [f"--tool {tool} --print-limit {SHOWN} --target-processes application-only --show-backtrace device --log-file {folder}/{LOG}"]
         if tool == "memcheck":
             options.append("--leak-check no --report-api-errors no")
@@ -52,7 +52,7 @@ class ComputeSanitizer:
 
 @cache
 def find_compute_sanitizer() -> tuple[ComputeSanitizer | None, str]:
-    """Returns the command, or null, and the reason why it cannot be used."""
+    """Returns the command (or null) and the reason why it cannot be used."""
     chosen = os.environ.get("STITCH_COMPUTE_SANITIZER", "")
     candidates = [
         chosen,
@@ -76,14 +76,14 @@ def find_compute_sanitizer() -> tuple[ComputeSanitizer | None, str]:
 
 @dataclass(frozen=True)
 class AddressSanitizer:
-    """g++'s AddressSanitizer. `library` must be loaded into the process before anything else."""
+    """g++'s AddressSanitizer. `library` must be the first library loaded into the process."""
 
     compiler: str
     library: str
     version: str
 
     def write_compilers(self, folder: Path) -> None:
-        """Writes commands under the compilers' names that add the checks to every compilation."""
+        """Writes wrapper commands, named like the compilers, that add the checks to every compilation."""
         checks = "-fsanitize=address,undefined -fsanitize-recover=address,undefined -fno-omit-frame-pointer -g1"
         for name in COMPILERS:
             path = folder / name
@@ -91,7 +91,7 @@ class AddressSanitizer:
             path.chmod(0o755)
 
     def builder_script(self) -> str:
-        """Returns the script around a builder, for programs that also load what they compiled."""
+        """Returns the script that wraps a builder, for programs that also load what they compiled."""
         return f'LD_PRELOAD="{self.library}" ASAN_OPTIONS=detect_leaks=0:halt_on_error=0 exec "$@"'
 
     def script(self, folder: str) -> str:
