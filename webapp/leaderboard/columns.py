@@ -80,17 +80,17 @@ COLUMNS = (
         "task's interval. fast_0 is the share of tasks solved",
     ),
     Column(
-        "dollars", "Cost a run", "What language models cost, mean of the runs that count", "cost", "dollars",
+        "dollars", "Cost per run", "What language models cost, mean of the runs that count", "cost", "dollars",
         exported="dollars_per_run", means="mean cost of language models over the runs that count",
         least_first=True, source="dollars", axis="cost of a run, dollars",
     ),
     Column(
-        "tokens", "Tokens a run", "Mean of the runs that count", "tokens", "count",
+        "tokens", "Tokens per run", "Mean of the runs that count", "tokens", "count",
         exported="tokens_per_run", means="mean number of language model tokens over the runs that count",
         least_first=True, source="tokens", axis="tokens of a run",
     ),
     Column(
-        "seconds", "Time a run", "From start to end, mean of the runs that count", "time", "seconds",
+        "seconds", "Time per run", "From start to end, mean of the runs that count", "time", "seconds",
         exported="seconds_per_run", means="mean time from start to end over the runs that count",
         least_first=True, source="seconds", axis="time of a run, seconds",
     ),
