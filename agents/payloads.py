@@ -22,12 +22,12 @@ from verifier.report import Interval
 
 
 class ArtefactRef(BaseModel):
-    """Content-addressed bytes behind `put/get`."""
+    """Content-addressed bytes, stored and read with `put` and `get`."""
 
     sha: Annotated[str, says("its name in the store")]
     media_type: Annotated[str, says('such as "text/x-python", "application/json" or "application/x-stitchwork-timeline"')] = ""
     bytes: Annotated[int, says("its size")] = 0
-    name: Annotated[str, says("a file name for people")] = ""
+    name: Annotated[str, says("a human-readable file name")] = ""
 
 
 def artefact(ref: ArtefactRef | None) -> str:
@@ -71,7 +71,7 @@ class Chosen(Payload):
     workers: Annotated[int | None, says("number of programs written concurrently")] = None
     profiles: Annotated[str, says('"all", "winner" or "none"')] = ""
     winner: Annotated[str, says('"fastest" or "own-kernels"')] = ""
-    review_plan: Annotated[bool, says("whether a person reads the plan first")] = False
+    review_plan: Annotated[bool, says("whether a person reviews the plan first")] = False
     budget: Annotated[Limits, says("limits by unit: candidates, calls, tokens, dollars, verifier_seconds, seconds")] = {}
     seed: Annotated[int, says("seed of all random choices")] = 0
 
@@ -87,7 +87,7 @@ class RunStarted(Chosen):
 
 @event("run.paused", "a pause", shown="run: paused", in_order=False)
 class RunPaused(Payload):
-    """The run stands still. `kind` gives the reason if no person paused the run.
+    """The run is paused. `kind` gives the reason if no person paused it.
 
     "configuration", "refused", "too-long", "busy", "unreachable" and "protocol" mean that a model did not answer. "review": the plan is waiting for a
     person to read it. "asked": a request in the run's directory is waiting for its reply. "device": the next step needs a device that this host does
@@ -95,7 +95,7 @@ class RunPaused(Payload):
     """
 
     reason: Annotated[str, says("a sentence")] = ""
-    kind_: Annotated[str, says("what the run waits for; empty if a person paused it", "kind")] = ""
+    kind_: Annotated[str, says("what the run is waiting for; empty if a person paused it", "kind")] = ""
     hint: Annotated[str, says("what to do about it")] = ""
     profile: Annotated[str, says("profile of the model that did not answer")] = ""
     key: Annotated[str, says('journal key of the pending exchange ("asked")')] = ""
@@ -119,7 +119,7 @@ class RunForked(Payload):
     """All events before this one belong to another run; the settings given here apply from now on."""
 
     origin: Annotated[Origin, says("the parent run", "from")] = Origin()
-    asked: Annotated[int, says("the event that the person named")] = 0
+    asked: Annotated[int, says("the event that the person selected")] = 0
     changed: Annotated[dict[str, Any], says("the settings that differ from the parent's")] = {}
     settings: Annotated[dict[str, Any], says("all settings, as in `run.started`")] = {}
     by: Annotated[str, says("who forked it")] = ""
@@ -161,7 +161,7 @@ class Exchange(Keyed):
 
 @event("llm.requested", "a request to a model", ("call",), in_order=False)
 class LlmRequested(Exchange):
-    """A model is asked. After an interruption, the same request may be asked again under its key."""
+    """A request is sent to a model. After an interruption, the same request may be sent again under its key."""
 
     request: Annotated[ArtefactRef | None, says("an `agents.llm.messages.Request`")] = None
     estimate: Annotated[Amounts, says("calls, tokens and dollars reserved until the reply arrives")] = {}
@@ -170,7 +170,7 @@ class LlmRequested(Exchange):
 
 class Ended(Exchange):
     attempts: Annotated[int, says("number of requests sent")] = 0
-    spent: Annotated[Amounts, says("as the budget counts it; estimated from the characters if the server counts nothing")] = {}
+    spent: Annotated[Amounts, says("amounts charged to the budget; estimated from the number of characters if the server reports no counts")] = {}
 
 
 class Usage(Part):
@@ -195,9 +195,9 @@ class LlmCompleted(Ended):
 
 @event("llm.failed", "a failed request to a model", ("call", "error"), shown="run: usage", in_order=False)
 class LlmFailed(Ended):
-    """A model did not answer. The run pauses, and later asks again under the same key."""
+    """A model did not answer. The run pauses, and later sends the request again under the same key."""
 
-    role: Annotated[str, says("the agent that asked")] = ""
+    role: Annotated[str, says("the agent that sent the request")] = ""
     kind_: Annotated[str, says("what went wrong, as in `run.paused`", "kind")] = ""
     message: Annotated[str, says("a sentence")] = ""
     hint: Annotated[str, says("what to do about it")] = ""
@@ -207,7 +207,7 @@ class LlmFailed(Ended):
 
 
 class Message(Payload):
-    message: Annotated[str, says("the message's journal key; for a model's reply the key of its exchange, which `llm.completed` ends")] = ""
+    message: Annotated[str, says("the message's journal key; for a model's reply, the key of its exchange, which `llm.completed` ends")] = ""
     characters: Annotated[int | None, says("count for the whole text if a page receives only its beginning; never in a trace")] = None
     newlines: Annotated[int | None, says("count for the whole text if a page receives only its beginning; never in a trace")] = None
 
@@ -218,8 +218,8 @@ class Message(Payload):
 
 @event("message.delta", "a message", ("message",), in_order=False)
 class MessageDelta(Message):
-    """A piece of a message that is still being written. A piece that begins before the end of the text that a reader already has replaces the text
-    from there on."""
+    """A piece of a message that is still being written. If it begins before the end of the text that a reader already has, it replaces the text from
+    that position on."""
 
     offset: Annotated[int, says("offset of the piece, in characters")] = 0
     text: Annotated[str, says("the piece")] = ""
@@ -227,7 +227,7 @@ class MessageDelta(Message):
 
 @event("message.completed", "a message", ("message",))
 class MessageCompleted(Message):
-    """A message is whole."""
+    """A message is complete."""
 
     text: Annotated[str | None, says("the whole text; absent if it is an artefact")] = None
     artefact: Annotated[ArtefactRef | None, says("the text, if it is too long for an event")] = None
@@ -252,7 +252,7 @@ class PlanStep(Part):
     space: Annotated[str, says('"own kernel", "library" or "pytorch"')] = "own kernel"
     strategies: Annotated[list[str], says("names of the catalogue")] = []
     contract: Annotated[str, says("what must not change")] = ""
-    expected: Annotated[Number | str | None, says("speedup, or words")] = None
+    expected: Annotated[Number | str | None, says("speedup, or text")] = None
     risk: Annotated[str, says("what may go wrong")] = ""
     reason: Annotated[str, says("why")] = ""
     floor_ms: Annotated[Number | None, says("minimum possible time, from the built-in Planner")] = None
@@ -304,14 +304,14 @@ class TreeNode(Part):
     candidate: Annotated[int | None, says("number of its program")] = None
     level: Annotated[Number | None, says("speedup of its program over eager, for comparison; null if it has no program")] = None
     gain: Annotated[Number | None, says("measured speedup of its program over the parent's")] = None
-    belief: Annotated[Interval | None, says("believed gain over the parent's program, with the interval for 80 % of gains")] = None
+    belief: Annotated[Interval | None, says("believed gain over the parent's program, with its 80 % interval")] = None
     before: Annotated[Interval | None, says("the belief before the attempt of this event; absent if the attempt did not change it")] = None
     predicted: Annotated[Interval | None, says("predicted gain of its last attempt; absent if it was not tried")] = None
 
 
 class TreeMarks(Part):
     predictions: Annotated[int, says("number of attempts whose gain was predicted")] = 0
-    within: Annotated[int, says("number of those that fell into the predicted interval")] = 0
+    within: Annotated[int, says("number of those that fell within the predicted interval")] = 0
     off: Annotated[Number | None, says("factor by which beliefs were off, as a geometric mean")] = None
     promises_off: Annotated[Number | None, says("factor by which the authors' promises were off")] = None
 
@@ -320,7 +320,7 @@ class TreeMarks(Part):
 class TreeChanged(Payload):
     """A complete decision tree, with the belief about every open node."""
 
-    what: Annotated[str, says('"edited": by a script; "chosen": which node is tried next; "learned": after the attempt')] = ""
+    what: Annotated[str, says('"edited": a script edited it; "chosen": the next node to try was chosen; "learned": an attempt updated it')] = ""
     revision: Annotated[int, says("revision of the tree; a script names the revision to which it applies")] = 0
     node: Annotated[str, says("id of the node that was chosen or tried")] = ""
     reason: Annotated[str, says("a sentence")] = ""
@@ -328,7 +328,7 @@ class TreeChanged(Payload):
     more: Annotated[int, says("number of nodes that did not fit")] = 0
     left_out: Annotated[list[str], says("the parts of a script that were not carried out, one sentence each")] = []
     predicted: Annotated[Interval | None, says('"learned": predicted gain of the attempt')] = None
-    came: Annotated[Number | None, says('"learned": its gain; 1 if no program was right')] = None
+    came: Annotated[Number | None, says('"learned": measured gain of the attempt; 1 if no program was correct')] = None
     marks: Annotated[TreeMarks | None, says("accuracy of the run's predictions so far")] = None
 
 
@@ -347,7 +347,7 @@ class CandidateProposed(Payload):
     program: Annotated[ArtefactRef | None, says("the program's source")] = None
     idea: Annotated[int | None, says("number of the idea that it implements; absent if there is none")] = None
     author: Annotated[str, says("who wrote it: a profile, with the server's name for its model; absent for the built-in Coder")] = ""
-    way: Annotated[int | None, says("number of the way to which it belongs; absent if the workflow has only one way")] = None
+    way: Annotated[int | None, says("number of the search path (way) to which it belongs; absent if the workflow has only one")] = None
 
     @property
     def effect(self) -> str:
@@ -367,7 +367,7 @@ class Verification(Keyed):
 
 @event("verification.queued", "a queued verification", ("verification",), shown="verification", in_order=False)
 class VerificationQueued(Verification):
-    """A verifier is asked to do a job."""
+    """A job is sent to a verifier."""
 
     queue: Annotated[str, says("the queue in which it waits; absent if there is no queue")] = ""
     request: Annotated[ArtefactRef | None, says("the `Job` as JSON")] = None
@@ -395,8 +395,8 @@ class VerificationFinished(Verification):
     status: Annotated[str, says("status of the report")] = ""
     message: Annotated[str, says("what went wrong")] = ""
     speedup: Annotated[Interval | None, says("against eager")] = None
-    gain: Annotated[Interval | None, says("speedup over its parent program, timed in turn")] = None
-    program_class: Annotated[str | None, says('who does the work: "custom", "mixed", ...')] = None
+    gain: Annotated[Interval | None, says("speedup over its parent program, with both timed in alternation")] = None
+    program_class: Annotated[str | None, says('whose kernels do the work: "custom", "mixed", ...')] = None
     own_share: Annotated[Number | None, says("share of GPU time in own kernels")] = None
     program_ms: Annotated[Number | None, says("time per call")] = None
     faster: Annotated[bool, says("whether the whole interval is above 1")] = False
@@ -452,10 +452,10 @@ class DiagnosisMade(Payload):
     method: Annotated[str | None, says("the strategy that addresses it")] = None
     text: Annotated[str, says("a paragraph")] = ""
     grade: Annotated[str, says("how good the evidence is")] = ""
-    faults: Annotated[list[dict[str, Any]], says("causes, most costly first")] = []
+    faults: Annotated[list[dict[str, Any]], says("causes, most expensive first")] = []
     methods: Annotated[list[str], says("strategies that the catalogue allows, in order")] = []
-    groups: Annotated[dict[str, Number], says("by step: milliseconds per call in its kernels; absent if unknown")] = {}
-    documents: Annotated[list[DocumentRef], says("passages that it used; absent if there are none")] = []
+    groups: Annotated[dict[str, Number], says("milliseconds per call in each step's kernels; absent if unknown")] = {}
+    documents: Annotated[list[DocumentRef], says("passages that the diagnosis used; absent if there are none")] = []
 
 
 @event("decision.made", "a decision", ("decision",))
@@ -472,11 +472,11 @@ class DecisionMade(Payload):
 
 @event("way.changed", "a way", ("decision",))
 class WayChanged(Payload):
-    """One of the several ways that a workflow follows concurrently has begun, leads, trails, has migrated, or has ended.
+    """The state of one of a workflow's concurrent search paths, called ways, changes.
 
-    "begun": a new way. "leads": its program is the fastest of all ways, according to one measurement that also timed the previous leader. "trails":
-    it seemed faster, but that joint measurement showed that it is not. "migrated": it made no progress, and continues from another way's program.
-    "ended": it has nothing left to gain, or it lost too often.
+    "begun": a new way starts. "leads": its program is the fastest of all ways, according to one measurement that also timed the previous leader.
+    "trails": it seemed faster, but that joint measurement showed that it is not. "migrated": it made no progress, and continues from another way's
+    program. "ended": it has nothing left to gain, or it lost too often.
     """
 
     way: Annotated[int, says("number within the run, from 1")]
@@ -485,7 +485,7 @@ class WayChanged(Payload):
     candidate: Annotated[int | None, says("the program from which it continues, with which it leads, or that it drops; null: the task's own")] = None
     of: Annotated[int | None, says("the way from whose program it continues; absent if the program is its own")] = None
     beside: Annotated[int | None, says('"leads" and "trails": the program of the previous leader')] = None
-    speedup: Annotated[Interval | None, says("speedup over that program, with both timed in turn in one measurement on one device")] = None
+    speedup: Annotated[Interval | None, says("speedup over that program, with both timed in alternation in one measurement on one device")] = None
     idea: Annotated[int | None, says("number of the idea that it tries next; absent if there is none")] = None
     reason: Annotated[str, says("the rule, as a sentence")] = ""
 
@@ -497,8 +497,8 @@ class WayChanged(Payload):
 class EffectCompleted(Keyed):
     """The result of a small effect: the clock, a random number, a search.
 
-    "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that were placed in a prompt itself; the
-    agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
+    "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that were inserted directly into a prompt;
+    the agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
     """
 
     name: Annotated[str, says("what was done")] = ""
@@ -515,7 +515,7 @@ class BudgetUpdated(Payload):
 
 @event("control.requested", "a control request", in_order=False)
 class ControlRequested(Payload):
-    """A person requests something from the run."""
+    """A person asks to pause, resume or cancel the run, or to raise its budget."""
 
     action: Annotated[str, says('"pause", "resume", "cancel" or "raise-budget"')] = ""
     by: Annotated[str, says("who made the request")] = ""

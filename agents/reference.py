@@ -108,7 +108,7 @@ def markdown() -> str:
 def _facts(payload: type[Payload]) -> Iterator[str]:
     yield " ".join(docstring(payload).split())
     if payload.shown:
-        yield f"The projection takes from it: {payload.shown}."
+        yield f"The projection updates: {payload.shown}."
     yield ""
 
 
@@ -117,7 +117,7 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
     if said:
         yield from ("| field | type | meaning |", "|---|---|---|")
         yield from (
-            f"| `{one.name}` | {PROSE.of(one.type)} | {', '.join(filter(None, (one.text, 'always there' if one.required else '')))} |" for one in said
+            f"| `{one.name}` | {PROSE.of(one.type)} | {', '.join(filter(None, (one.text, 'required' if one.required else '')))} |" for one in said
         )
         yield ""
 

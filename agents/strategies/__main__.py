@@ -11,19 +11,19 @@ INTRODUCTION = """# Strategies
 
 <!-- Made by `python -m agents.strategies > docs/reference/strategies.md`; a test keeps it current. Change agents/strategies/ instead. -->
 
-{count} ways to make a program faster, in {families} families. Planners choose from them, a diagnosis may only advise what its rules allow,
-the built-in compiler carries some of them out, and a ledger keeps what each was expected to bring against what it did (the page
-*Knowledge > Strategies*). When a search stands still, it leaves the families that brought nothing before it gives up.
+{count} ways to make a program faster, in {families} families. Planners choose from them, a diagnosis may recommend only those that its rules allow,
+and the built-in compiler applies some of them. A ledger records the expected and the measured gain of each (the page *Knowledge > Strategies*).
+Before a search that has reached a plateau gives up, it tries families other than those that gained nothing.
 
-Rules for all of them:
+These rules apply to all strategies:
 
-- One method a round: a program changes by one strategy, so that what it brought can be told.
-- Nothing that keeps data for later without something that is used again ("reuse source").
-- The vendor's products and convolutions stay, unless their time leaves room above the floor.
-- A cure is advised only where the diagnosis has named its fault.
-- A strategy whose *Not for* follows from the task's shapes or from the program's kernels is not offered; what is unknown rules nothing out.
-- A first plan offers nothing that mends a kernel, because there is none yet.
-- What is faster is measured, never assumed; what was tried and brought nothing is not tried again as it was.
+- Each round applies one strategy, so that its gain can be measured separately.
+- A strategy that keeps data for later is offered only if some data is used more than once.
+- The vendor library's matmuls and convolutions stay, unless their time is far enough above the floor.
+- A strategy that only fixes one fault is recommended only if the diagnosis found that fault.
+- A strategy is not offered if the task's shapes or the program's kernels show that its *Not for* applies. Unknown facts rule nothing out.
+- A first plan contains no strategy that improves an existing kernel, because there is none yet.
+- Speed is measured, never assumed. A strategy that gained nothing is not tried again unchanged.
 """
 
 
@@ -42,10 +42,10 @@ def _answering(bottleneck: str) -> str:
 
 def _entry(strategy: Strategy) -> str:
     facts = [
-        f"- **Pays where** {strategy.applies}.",
-        f"- **Brings** {strategy.expectation}.",
-        f"- **Not for** {strategy.forbidden}.",
-        f"- **Answers** {', '.join(strategy.answers)}" + (f"; **undoes** {', '.join(strategy.cures)}" if strategy.cures else "") + ".",
+        f"- **Pays off when** {strategy.applies}.",
+        f"- **Effect:** {strategy.expectation}.",
+        f"- **Not for:** {strategy.forbidden}.",
+        f"- **Addresses:** {', '.join(strategy.answers)}" + (f"; **fixes:** {', '.join(strategy.cures)}" if strategy.cures else "") + ".",
         *([] if len(strategy.devices) == 2 else ["- For GPUs only."]),
         f"- References: {'; '.join(strategy.references)}.",
     ]

@@ -182,7 +182,7 @@ CURES: tuple[Strategy, ...] = (
         "Run independent branches concurrently",
         "independent branches run one after another, and none of them fills the device",
         "a speed-up of up to the number of branches",
-        "kernels that fill the device by themselves",
+        "kernels that each fill the device",
     ),
     _cure(
         "fewer-barriers",

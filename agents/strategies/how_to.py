@@ -14,13 +14,13 @@ LANGUAGES = ("cuda", "triton", "cpp")
 FAMILIES = {
     "fusion": "which operators share a kernel",
     "algorithm": "what is computed, and how often",
-    "reuse": "where data wait between two uses",
-    "access": "how data are read and written",
-    "parallelism": "who does which part of the work",
-    "arithmetic": "with which instructions",
+    "reuse": "where data is kept between uses",
+    "access": "how data is read and written",
+    "parallelism": "how work is divided among blocks, warps and threads",
+    "arithmetic": "which instructions do the arithmetic",
     "synchronisation": "where threads wait for each other",
-    "launching": "what the host does in a call",
-    "space": "whose kernel: the library's or an own one, with which layout and numbers",
+    "launching": "what the host does during a call",
+    "space": "library or custom kernel, data layout and tuning parameters",
 }
 
 

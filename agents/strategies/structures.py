@@ -95,7 +95,7 @@ BLOCKS: tuple[Strategy, ...] = (
         applies="matmuls, normalisations and everything between them work on the same rows, and a tile of rows with all that is computed on it (up "
         "to about 200 kB) fits on one SM",
         expectation="no memory traffic between the operators and a single launch: 1.5 to 5x where operators are short",
-        forbidden="weights larger than L2 that every tile rereads; a matmul that fills the device for 100 us or more by itself",
+        forbidden="weights larger than L2 that every tile rereads; a matmul that alone fills the device for 100 us or more",
         references=("Dao et al., arXiv 2205.14135", "Wu et al., Mirage, arXiv 2405.05751"),
         veto=fitting.several_kernels,
     ),
@@ -106,7 +106,7 @@ BLOCKS: tuple[Strategy, ...] = (
         when=lambda facts: facts.products is not False and far_from_floor(facts),
         applies="experts, heads or samples each have a matmul of their own, with sizes that differ or depend on data",
         expectation="one launch instead of one per group, with the tiles of all groups filling the device together: 2 to 8x over a host loop",
-        forbidden="groups of equal size that the library's batched GEMM takes as they are",
+        forbidden="groups of equal size that the library's batched GEMM handles directly",
         references=("CUTLASS documentation, grouped kernel schedulers", "Gale et al., MegaBlocks, arXiv 2211.15841"),
         veto=fitting.groups,
     ),
@@ -434,10 +434,10 @@ SYNCHRONISATION: tuple[Strategy, ...] = (
 SPACE: tuple[Strategy, ...] = (
     Strategy(
         name="library-variant",
-        title="The library call that does the most at once",
+        title="The library call that does the most work",
         answers=("compute", "launch", "memory"),
         when=lambda facts: facts.products is not False,
-        applies="several matmuls share an input, are batched by a loop, or are followed by operators that the library can fuse",
+        applies="several matmuls share an input, are called in a loop, or are followed by operators that the library can fuse",
         expectation="1.1 to 3x where matmuls shorter than about 20 us dominate",
         forbidden="global switches that outlive the call; a precision other than the policy's",
         references=("NVIDIA cuBLASLt documentation", "PyTorch documentation, addmm and baddbmm"),

@@ -45,7 +45,7 @@ def test_filter_and_drill_down_to_the_evidence(server, ranked, people, sign_in):
     page.go_back()
     expect(row(page, "stitch · gpt-x")).to_contain_text("3/4")
     expect(page.get_by_label("LLM")).to_have_value("")
-    page.get_by_role("link", name="Cost a run").click()
+    page.get_by_role("link", name="Cost per run").click()
     page.wait_for_url("**sort=dollars*")
     expect(page.locator("table.board tbody tr").first).to_contain_text("stitch · built-in")
     page.keyboard.press("j")

@@ -61,44 +61,44 @@ COLUMNS = (
     Column(
         "passed", "Solved", "Tasks with a confirmed program of the selected classes, of all tasks of the selection", "solved", "solved",
         exported="solved", about="confirmed, and of a class that was selected",
-        means="tasks with a confirmed program of the selected classes, of all tasks of the selection",
+        means="number of selected tasks with a confirmed program of the selected classes",
     ),
     Column(
         "geo", "Geometric mean, 95 %", "Over all tasks; a task without a solution counts as 1.0", "mean", "interval",
         exported="speedup_vs_eager", about="geometric mean over all tasks, 1.0 where there is no solution",
-        means="of the ratios (time of the baseline over the program's) over all tasks of the selection, 1.0 where not solved",
+        means="geometric mean of the speedups (the baseline's time divided by the program's) over all selected tasks; an unsolved task counts as 1.0",
     ),
     Column(
         "other", "vs {other}", "Against the other of the two that programs are compared with", "vs {other}", "interval", sorts=False,
         exported="speedup_vs_best", about="against the fastest baseline of each task",
-        means="the same over all tasks against the other one: PyTorch eager, or the fastest baseline that was measured for each task",
+        means="the same mean against the other reference: PyTorch eager, or the fastest baseline measured for each task",
     ),
     Column(
         "fast", "fast_{p}", "Share of all tasks that are solved and more than p times as fast", "fast", "share",
         exported="fast_p", about="share of all tasks, 0 to 1, that are solved and more than p times as fast as `against`",
-        means="share of all tasks that are solved and more than p times as fast; in brackets the share that surely is, by the lower bound of each "
-        "task's interval. fast_0 is the share solved",
+        means="share of all tasks that are solved and more than p times as fast; in brackets, the same share based on the lower bound of each "
+        "task's interval. fast_0 is the share of tasks solved",
     ),
     Column(
-        "dollars", "Cost a run", "What language models cost, mean of the runs that count", "cost", "dollars",
-        exported="dollars_per_run", means="what language models cost, mean over the runs that count",
+        "dollars", "Cost per run", "What language models cost, mean of the runs that count", "cost", "dollars",
+        exported="dollars_per_run", means="mean cost of language models over the runs that count",
         least_first=True, source="dollars", axis="cost of a run, dollars",
     ),
     Column(
-        "tokens", "Tokens a run", "Mean of the runs that count", "tokens", "count",
-        exported="tokens_per_run", means="of language models, mean over the runs that count",
+        "tokens", "Tokens per run", "Mean of the runs that count", "tokens", "count",
+        exported="tokens_per_run", means="mean number of language model tokens over the runs that count",
         least_first=True, source="tokens", axis="tokens of a run",
     ),
     Column(
-        "seconds", "Time a run", "From start to end, mean of the runs that count", "time", "seconds",
-        exported="seconds_per_run", means="from start to end, mean over the runs that count",
+        "seconds", "Time per run", "From start to end, mean of the runs that count", "time", "seconds",
+        exported="seconds_per_run", means="mean time from start to end over the runs that count",
         least_first=True, source="seconds", axis="time of a run, seconds",
     ),
     Column(
         "first", "First faster", "Median time from a run's start to its first program that was faster than eager", "first faster", "seconds",
         exported="seconds_to_first_faster", about="median of the runs that had one",
-        means="median time from a run's start to its first program that was measured faster than eager (lower bound above 1), of the runs "
-        "that had one",
+        means="median time from the start of a run to its first program that was measured to be faster than eager (lower bound above 1), over "
+        "the runs that had one",
         least_first=True, source="faster_after", over="median",
     ),
 )  # fmt: skip
@@ -137,7 +137,7 @@ def page(text: str) -> str:
     """Return the text of the documentation page, updated to the current columns and sort keys."""
     rows = [f"| {column.title.format(p='p', against='eager', other='the other')} | {column.means} |" for column in COLUMNS]
     text = between(text, "columns", COMMAND, "\n".join(["| column | meaning |", "|---|---|", *rows]))
-    return between(text, "sort keys", COMMAND, f"`sort`: {', '.join(f'`{key}`' for key in SORTED)}; `{USUAL}` where no key is given.")
+    return between(text, "sort keys", COMMAND, f"`sort`: {', '.join(f'`{key}`' for key in SORTED)}; `{USUAL}` if no key is given.")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@
  */
 
 /**
- * Content-addressed bytes behind `put/get`.
+ * Content-addressed bytes, stored and read with `put` and `get`.
  * @typedef {Object} ArtefactRef
  * @property {string} sha - its name in the store
  * @property {string} [media_type] - such as "text/x-python", "application/json" or "application/x-stitchwork-timeline"
  * @property {number} [bytes] - its size
- * @property {string} [name] - a file name for people
+ * @property {string} [name] - a human-readable file name
  */
 
 /**
@@ -43,7 +43,7 @@
  * @property {string} [space] - "own kernel", "library" or "pytorch"
  * @property {Array<string>} [strategies] - names of the catalogue
  * @property {string} [contract] - what must not change
- * @property {number|string|null} [expected] - speedup, or words
+ * @property {number|string|null} [expected] - speedup, or text
  * @property {string} [risk] - what may go wrong
  * @property {string} [reason] - why
  * @property {number|null} [floor_ms] - minimum possible time, from the built-in Planner
@@ -63,7 +63,7 @@
  * @property {number|null} [candidate] - number of its program
  * @property {number|null} [level] - speedup of its program over eager, for comparison; null if it has no program
  * @property {number|null} [gain] - measured speedup of its program over the parent's
- * @property {Interval|null} [belief] - believed gain over the parent's program, with the interval for 80 % of gains
+ * @property {Interval|null} [belief] - believed gain over the parent's program, with its 80 % interval
  * @property {Interval|null} [before] - the belief before the attempt of this event; absent if the attempt did not change it
  * @property {Interval|null} [predicted] - predicted gain of its last attempt; absent if it was not tried
  */
@@ -71,7 +71,7 @@
 /**
  * @typedef {Object} TreeMarks
  * @property {number} [predictions] - number of attempts whose gain was predicted
- * @property {number} [within] - number of those that fell into the predicted interval
+ * @property {number} [within] - number of those that fell within the predicted interval
  * @property {number|null} [off] - factor by which beliefs were off, as a geometric mean
  * @property {number|null} [promises_off] - factor by which the authors' promises were off
  */
@@ -108,7 +108,7 @@
  * @property {number|null} [workers] - number of programs written concurrently
  * @property {string} [profiles] - "all", "winner" or "none"
  * @property {string} [winner] - "fastest" or "own-kernels"
- * @property {boolean} [review_plan] - whether a person reads the plan first
+ * @property {boolean} [review_plan] - whether a person reviews the plan first
  * @property {Object<string, number|null>} [budget] - limits by unit: candidates, calls, tokens, dollars, verifier_seconds, seconds
  * @property {number} [seed] - seed of all random choices
  * @property {TaskRef} [task] - the task
@@ -117,14 +117,14 @@
  */
 
 /**
- * The run stands still. `kind` gives the reason if no person paused the run.
+ * The run is paused. `kind` gives the reason if no person paused it.
  *
  * "configuration", "refused", "too-long", "busy", "unreachable" and "protocol" mean that a model did not answer. "review": the plan is waiting for a
  * person to read it. "asked": a request in the run's directory is waiting for its reply. "device": the next step needs a device that this host does
  * not have.
  * @typedef {Object} RunPaused
  * @property {string} [reason] - a sentence
- * @property {string} [kind] - what the run waits for; empty if a person paused it
+ * @property {string} [kind] - what the run is waiting for; empty if a person paused it
  * @property {string} [hint] - what to do about it
  * @property {string} [profile] - profile of the model that did not answer
  * @property {string} [key] - journal key of the pending exchange ("asked")
@@ -141,7 +141,7 @@
  * All events before this one belong to another run; the settings given here apply from now on.
  * @typedef {Object} RunForked
  * @property {Origin} [from] - the parent run
- * @property {number} [asked] - the event that the person named
+ * @property {number} [asked] - the event that the person selected
  * @property {Object<string, any>} [changed] - the settings that differ from the parent's
  * @property {Object<string, any>} [settings] - all settings, as in `run.started`
  * @property {string} [by] - who forked it
@@ -171,7 +171,7 @@
  */
 
 /**
- * A model is asked. After an interruption, the same request may be asked again under its key.
+ * A request is sent to a model. After an interruption, the same request may be sent again under its key.
  * @typedef {Object} LlmRequested
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [profile] - name of the model's profile
@@ -188,7 +188,7 @@
  * @property {string} [profile] - name of the model's profile
  * @property {string} [purpose] - which prompt, such as "coder/repair"
  * @property {number} [attempts] - number of requests sent
- * @property {Object<string, number>} [spent] - as the budget counts it; estimated from the characters if the server counts nothing
+ * @property {Object<string, number>} [spent] - amounts charged to the budget; estimated from the number of characters if the server reports no counts
  * @property {string} [model] - the server's name for the model
  * @property {string} [finish] - why the reply ended
  * @property {Usage|null} [usage] - tokens, and any further counts from the server
@@ -200,24 +200,24 @@
  */
 
 /**
- * A model did not answer. The run pauses, and later asks again under the same key.
+ * A model did not answer. The run pauses, and later sends the request again under the same key.
  * @typedef {Object} LlmFailed
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [profile] - name of the model's profile
  * @property {string} [purpose] - which prompt, such as "coder/repair"
  * @property {number} [attempts] - number of requests sent
- * @property {Object<string, number>} [spent] - as the budget counts it; estimated from the characters if the server counts nothing
- * @property {string} [role] - the agent that asked
+ * @property {Object<string, number>} [spent] - amounts charged to the budget; estimated from the number of characters if the server reports no counts
+ * @property {string} [role] - the agent that sent the request
  * @property {string} [kind] - what went wrong, as in `run.paused`
  * @property {string} [message] - a sentence
  * @property {string} [hint] - what to do about it
  */
 
 /**
- * A piece of a message that is still being written. A piece that begins before the end of the text that a reader already has replaces the text
- * from there on.
+ * A piece of a message that is still being written. If it begins before the end of the text that a reader already has, it replaces the text from
+ * that position on.
  * @typedef {Object} MessageDelta
- * @property {string} [message] - the message's journal key; for a model's reply the key of its exchange, which `llm.completed` ends
+ * @property {string} [message] - the message's journal key; for a model's reply, the key of its exchange, which `llm.completed` ends
  * @property {number|null} [characters] - count for the whole text if a page receives only its beginning; never in a trace
  * @property {number|null} [newlines] - count for the whole text if a page receives only its beginning; never in a trace
  * @property {number} [offset] - offset of the piece, in characters
@@ -225,9 +225,9 @@
  */
 
 /**
- * A message is whole.
+ * A message is complete.
  * @typedef {Object} MessageCompleted
- * @property {string} [message] - the message's journal key; for a model's reply the key of its exchange, which `llm.completed` ends
+ * @property {string} [message] - the message's journal key; for a model's reply, the key of its exchange, which `llm.completed` ends
  * @property {number|null} [characters] - count for the whole text if a page receives only its beginning; never in a trace
  * @property {number|null} [newlines] - count for the whole text if a page receives only its beginning; never in a trace
  * @property {string|null} [text] - the whole text; absent if it is an artefact
@@ -277,7 +277,7 @@
 /**
  * A complete decision tree, with the belief about every open node.
  * @typedef {Object} TreeChanged
- * @property {string} [what] - "edited": by a script; "chosen": which node is tried next; "learned": after the attempt
+ * @property {string} [what] - "edited": a script edited it; "chosen": the next node to try was chosen; "learned": an attempt updated it
  * @property {number} [revision] - revision of the tree; a script names the revision to which it applies
  * @property {string} [node] - id of the node that was chosen or tried
  * @property {string} [reason] - a sentence
@@ -285,7 +285,7 @@
  * @property {number} [more] - number of nodes that did not fit
  * @property {Array<string>} [left_out] - the parts of a script that were not carried out, one sentence each
  * @property {Interval|null} [predicted] - "learned": predicted gain of the attempt
- * @property {number|null} [came] - "learned": its gain; 1 if no program was right
+ * @property {number|null} [came] - "learned": measured gain of the attempt; 1 if no program was correct
  * @property {TreeMarks|null} [marks] - accuracy of the run's predictions so far
  */
 
@@ -303,11 +303,11 @@
  * @property {ArtefactRef|null} [program] - the program's source
  * @property {number|null} [idea] - number of the idea that it implements; absent if there is none
  * @property {string} [author] - who wrote it: a profile, with the server's name for its model; absent for the built-in Coder
- * @property {number|null} [way] - number of the way to which it belongs; absent if the workflow has only one way
+ * @property {number|null} [way] - number of the search path (way) to which it belongs; absent if the workflow has only one
  */
 
 /**
- * A verifier is asked to do a job.
+ * A job is sent to a verifier.
  * @typedef {Object} VerificationQueued
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [job] - "admit", "capture", "verify" or "profile"
@@ -346,8 +346,8 @@
  * @property {string} [status] - status of the report
  * @property {string} [message] - what went wrong
  * @property {Interval|null} [speedup] - against eager
- * @property {Interval|null} [gain] - speedup over its parent program, timed in turn
- * @property {string|null} [program_class] - who does the work: "custom", "mixed", ...
+ * @property {Interval|null} [gain] - speedup over its parent program, with both timed in alternation
+ * @property {string|null} [program_class] - whose kernels do the work: "custom", "mixed", ...
  * @property {number|null} [own_share] - share of GPU time in own kernels
  * @property {number|null} [program_ms] - time per call
  * @property {boolean} [faster] - whether the whole interval is above 1
@@ -385,10 +385,10 @@
  * @property {string|null} [method] - the strategy that addresses it
  * @property {string} [text] - a paragraph
  * @property {string} [grade] - how good the evidence is
- * @property {Array<Object<string, any>>} [faults] - causes, most costly first
+ * @property {Array<Object<string, any>>} [faults] - causes, most expensive first
  * @property {Array<string>} [methods] - strategies that the catalogue allows, in order
- * @property {Object<string, number>} [groups] - by step: milliseconds per call in its kernels; absent if unknown
- * @property {Array<DocumentRef>} [documents] - passages that it used; absent if there are none
+ * @property {Object<string, number>} [groups] - milliseconds per call in each step's kernels; absent if unknown
+ * @property {Array<DocumentRef>} [documents] - passages that the diagnosis used; absent if there are none
  */
 
 /**
@@ -403,11 +403,11 @@
  */
 
 /**
- * One of the several ways that a workflow follows concurrently has begun, leads, trails, has migrated, or has ended.
+ * The state of one of a workflow's concurrent search paths, called ways, changes.
  *
- * "begun": a new way. "leads": its program is the fastest of all ways, according to one measurement that also timed the previous leader. "trails":
- * it seemed faster, but that joint measurement showed that it is not. "migrated": it made no progress, and continues from another way's program.
- * "ended": it has nothing left to gain, or it lost too often.
+ * "begun": a new way starts. "leads": its program is the fastest of all ways, according to one measurement that also timed the previous leader.
+ * "trails": it seemed faster, but that joint measurement showed that it is not. "migrated": it made no progress, and continues from another way's
+ * program. "ended": it has nothing left to gain, or it lost too often.
  * @typedef {Object} WayChanged
  * @property {number} way - number within the run, from 1
  * @property {string} [what] - "begun", "leads", "trails", "migrated" or "ended"
@@ -415,7 +415,7 @@
  * @property {number|null} [candidate] - the program from which it continues, with which it leads, or that it drops; null: the task's own
  * @property {number|null} [of] - the way from whose program it continues; absent if the program is its own
  * @property {number|null} [beside] - "leads" and "trails": the program of the previous leader
- * @property {Interval|null} [speedup] - speedup over that program, with both timed in turn in one measurement on one device
+ * @property {Interval|null} [speedup] - speedup over that program, with both timed in alternation in one measurement on one device
  * @property {number|null} [idea] - number of the idea that it tries next; absent if there is none
  * @property {string} [reason] - the rule, as a sentence
  */
@@ -423,8 +423,8 @@
 /**
  * The result of a small effect: the clock, a random number, a search.
  *
- * "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that were placed in a prompt itself; the
- * agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
+ * "budget.refused", {unit, spent, limit}: the budget did not allow a call. "notes", {agent, notes}: notes that were inserted directly into a prompt;
+ * the agent "built-in" is the compiler. "plan.reviewed", {edited: seq or null}.
  * @typedef {Object} EffectCompleted
  * @property {string} key - journal key of the effect, `SPAN#n`
  * @property {string} [name] - what was done
@@ -439,7 +439,7 @@
  */
 
 /**
- * A person requests something from the run.
+ * A person asks to pause, resume or cancel the run, or to raise its budget.
  * @typedef {Object} ControlRequested
  * @property {string} [action] - "pause", "resume", "cancel" or "raise-budget"
  * @property {string} [by] - who made the request

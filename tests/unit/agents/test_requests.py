@@ -253,7 +253,7 @@ def test_the_stated_bound_is_the_verifiers(precision):
 
     said = part(f"precision_{precision.replace('-', '_')}")
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
-    assert f"{K[precision]:g} times PyTorch's own" in said and f"{W:g} times plain arithmetic's ({W_FEW:g} times" in said
+    assert f"{K[precision]:g} times PyTorch's own" in said and f"{W:g} times that of plain arithmetic ({W_FEW:g} times" in said
     numbers = [float(n) for n in re.findall(r"and (\d\.\d+(?:e-\d+)?)", said)]
     assert numbers and numbers[-1] == pytest.approx(ULPS * epsilon(dtype), rel=0.01)
     rules = part("honesty")
