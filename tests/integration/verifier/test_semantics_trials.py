@@ -10,7 +10,15 @@ from semantics_bench import LIMITS, Semantics, task
 
 @pytest.fixture(scope="module")
 def semantics(tmp_path_factory, nursery):
-    semantics = Semantics(tmp_path_factory.mktemp("semantics"), limits=dataclasses.replace(LIMITS, correctness=0.4), nursery=nursery)
+    semantics = Semantics(tmp_path_factory.mktemp("semantics"), nursery=nursery)
+    yield semantics
+    semantics.close()
+
+
+@pytest.fixture(scope="module")
+def hurried(tmp_path_factory, nursery):
+    """Trials with so little time that a task that takes a tenth of a second a call is slow."""
+    semantics = Semantics(tmp_path_factory.mktemp("hurried"), limits=dataclasses.replace(LIMITS, correctness=0.4), nursery=nursery)
     yield semantics
     semantics.close()
 
@@ -113,19 +121,19 @@ def test_a_task_that_bears_nothing_else_is_flagged(semantics):
     assert any(entry.startswith("negative: ") for entry in outcome.verdict.untried)
 
 
-def test_a_slow_program_leaves_no_trial_out(semantics):
+def test_a_slow_program_leaves_no_trial_out(hurried):
     slow = task("return torch.relu(x) * 0.5", extra="\n\ndef get_input_variants():\n    return [[torch.rand(n, 10)] for n in range(1, 9)]\n")
-    outcome = semantics.changed(slow, "return torch.relu(x)", "import time; time.sleep(0.12)\n        return x")
+    outcome = hurried.changed(slow, "return torch.relu(x)", "import time; time.sleep(0.12)\n        return x")
     assert outcome.wrong.startswith(("heavy-tailed", "negative")), outcome.wrong
-    outcome = semantics.changed(slow, "return torch.relu(x)", "import time; time.sleep(0.12)\n        return torch.relu(x)")
+    outcome = hurried.changed(slow, "return torch.relu(x)", "import time; time.sleep(0.12)\n        return torch.relu(x)")
     assert not outcome.wrong and not outcome.verdict.untried
     with pytest.raises(Exception, match="too slow to try them all"):
-        semantics.changed(slow, "return torch.relu(x)", "import time; time.sleep(1.5)\n        return torch.relu(x)")
+        hurried.changed(slow, "return torch.relu(x)", "import time; time.sleep(1.5)\n        return torch.relu(x)")
 
 
-def test_what_a_slow_task_leaves_out_is_listed(semantics):
+def test_what_a_slow_task_leaves_out_is_listed(hurried):
     slow = task("import time; time.sleep(0.1)\nreturn torch.relu(x) @ self.w", init="self.w = nn.Parameter(torch.randn(256, 8))")
-    outcome = semantics.same(slow, full=True)
+    outcome = hurried.same(slow, full=True)
     assert not outcome.wrong and "task inputs 5: the task is slow" in outcome.verdict.untried
     assert {"heavy-tailed", "negative", "random weights", "one element changed"} <= {trial.name for trial in outcome.trials}
 
