@@ -118,3 +118,17 @@ def test_other_memory_for_a_tensor_stays_in_python():
 def test_errors_of_the_exporter_become_causes(error, why):
     kind, _, text = error.partition(": ")
     assert reason(getattr(builtins, kind)(text)).startswith(why)
+
+
+@pytest.mark.parametrize("name", ["code", "graph", "meta"])
+def test_names_that_a_graph_module_has_itself(name):
+    """PyTorch's exporter builds a graph module with the model's attributes, and finds its own under these names."""
+    source = HEAD + MODEL.format(body=f"        return torch.relu(self.fc(x) @ self.{name}.weight) + 1,")
+    source = source.replace("self.fc = nn.Linear(8, 8)\n", f"self.fc = nn.Linear(8, 8)\n        self.{name} = nn.Embedding(8, 8)\n")
+    torch.manual_seed(0)
+    model, x = load(source, "task")["Model"](), torch.randn(6, 8)
+    found = capture(model, [x], source, "train")
+    assert found.graph is not None and not found.graph.left, found.reason
+    program = load(print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options()), "program")["ModelNew"]()
+    program.load_state_dict(model.state_dict())
+    torch.testing.assert_close(program(x)[0], model(x)[0])

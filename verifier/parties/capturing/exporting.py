@@ -95,6 +95,7 @@ KEEP = frozenset(
     ]
 )
 RAISING = ("aten.linalg_", "aten.inverse", "aten.cholesky", "aten.logdet")  # operators that raise errors for some values
+_EMPTY = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
 READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # exporter errors raised when a tensor's value is needed as a number
 
 
@@ -107,10 +108,48 @@ def export(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) ->
 def decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     with recurrent_layers_by_shape():
         before = _draws(exported.graph)  # decomposing also removes unused nodes from this graph
-        made: torch.export.ExportedProgram = exported.run_decompositions(decompositions())
+        with own_names(exported):
+            made: torch.export.ExportedProgram = exported.run_decompositions(decompositions())
+        _rename(made, {theirs: own for own, theirs in _taken(exported).items()})
         if before > _draws(made.graph):
             raise ValueError("it draws random numbers that nothing reads, which a graph leaves out")
         return made
+
+
+@contextlib.contextmanager
+def own_names(exported: torch.export.ExportedProgram) -> Iterator[None]:
+    """Gives other names to attributes of the model that a graph module has itself (`self.code`, `self.graph`, `self.meta`): PyTorch builds a graph
+    module in order to decompose, and would find its own attributes there."""
+    names = _taken(exported)
+    _rename(exported, names)
+    try:
+        yield
+    finally:
+        _rename(exported, {theirs: own for own, theirs in names.items()})
+
+
+def _taken(exported: torch.export.ExportedProgram) -> dict[str, str]:
+    firsts = {target.split(".")[0] for target in (*exported.state_dict, *exported.constants)}
+    return {first: f"{first}__of_the_model" for first in firsts if hasattr(_EMPTY, first)}
+
+
+def _rename(exported: torch.export.ExportedProgram, names: dict[str, str]) -> None:
+    """Replaces the first parts of the names of parameters, buffers and constants."""
+    if not names:
+        return
+
+    def renamed(target: str) -> str:
+        first, dot, rest = target.partition(".")
+        return names.get(first, first) + dot + rest
+
+    known = {*exported.state_dict, *exported.constants}  # an input that forward changes is a target, too
+    for spec in (*exported.graph_signature.input_specs, *exported.graph_signature.output_specs):
+        if spec.target in known:
+            spec.target = renamed(spec.target)
+    for table in (exported.state_dict, exported.constants):
+        entries = {renamed(target): value for target, value in table.items()}
+        table.clear()
+        table.update(entries)
 
 
 def _draws(graph: torch.fx.Graph) -> int:
