@@ -145,6 +145,7 @@ async def test_tokens_that_the_server_does_not_count_are_taken_from_the_characte
     assert (await engine(MemoryJournal(), models).execute()).spent["tokens"] == 10 * len(models.asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("programs", [3])
 async def test_killed_after_any_event_it_asks_call_for_call_the_same(programs):
     whole, models = MemoryJournal(), FakeModels()

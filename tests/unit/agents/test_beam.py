@@ -56,6 +56,7 @@ async def test_the_call_graph():
     assert summary.outcome == "improved" and [c.number for c in summary.candidates] == list(range(1, len(summary.candidates) + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_the_same_calls_after_an_interruption_at_any_event():
     whole, client, first_roles = MemoryJournal(), FakeClient(), roles()
@@ -93,6 +94,7 @@ class Asking(SearchRoles):
         return await super().advise(span, situation, attempt)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_models_are_asked_the_same_after_an_interruption_whoever_answers_first():
     def begin(journal: MemoryJournal, models: FakeModels) -> Engine:

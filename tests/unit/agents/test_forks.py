@@ -13,6 +13,7 @@ from agents.local import LocalVerifier
 from agents.projection import project
 from agents.settings import Budget, Settings
 from tests.engines import engine_of
+from tests.slowness import quick
 
 pytestmark = pytest.mark.asyncio
 
@@ -28,7 +29,7 @@ async def forked(whole: MemoryJournal, at: int, settings: Settings) -> MemoryJou
     return journal
 
 
-@pytest.mark.parametrize("workflow", ["forge", "pilot", "branch", "beam", "worldmodel", "descend", "random"])
+@pytest.mark.parametrize("workflow", quick(["descend", "pilot", "branch", "beam", "worldmodel", "forge", "random"], 2))
 async def test_a_workflow_passes_over_all_that_it_inherits(workflow):
     whole = MemoryJournal()
     await engine(workflow, roles(), whole, candidates=10).execute()
@@ -56,6 +57,7 @@ SCRIPT = {
 }
 
 
+@pytest.mark.slow
 async def test_stitch_with_models_goes_on_with_another_coder():
     """The change from a model to the compiler's diagnosis rules and back is the largest one that settings allow."""
     old = Settings(planner="scripted", coder="scripted", budget=Budget(calls=14, candidates=9))

@@ -191,6 +191,7 @@ async def forked(whole: MemoryJournal, at: int, chosen: Settings) -> MemoryJourn
     return journal
 
 
+@pytest.mark.slow
 async def test_forked_at_any_event_the_past_stays_and_the_future_is_the_new_settings(two_coders):
     whole, models = MemoryJournal(), FakeModels()
     old, new = settings(coder="first"), settings(coder="second", target=50.0, budget=Budget(candidates=5))
@@ -213,6 +214,7 @@ async def test_forked_at_any_event_the_past_stays_and_the_future_is_the_new_sett
         assert project(journal.events).model_dump() == summary.model_dump()
 
 
+@pytest.mark.slow
 async def test_a_forked_run_is_resumed_like_any_other(two_coders):
     whole = MemoryJournal()
     await cast(whole, FakeModels(), settings(coder="first")).execute()

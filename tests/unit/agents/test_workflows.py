@@ -11,6 +11,7 @@ from agents.choices import workflows as choices
 from agents.journal import MemoryJournal
 from agents.settings import Settings
 from agents.workflows import FUNCTIONS
+from tests.slowness import quick
 
 pytestmark = pytest.mark.asyncio
 SEARCHES = [name for name in choices.SEARCHES if name != "stitch"]  # which has a separate test file
@@ -73,7 +74,7 @@ async def test_a_target_ends_it(workflow):
     assert summary.outcome == "improved" and len(summary.candidates) <= len(all_of_it.candidates)
 
 
-@pytest.mark.parametrize("workflow", SEARCHES)
+@pytest.mark.parametrize("workflow", quick(SEARCHES, 2))
 async def test_killed_after_any_event_it_resumes_to_the_same_end(workflow):
     whole, client = MemoryJournal(), FakeClient()
     first = await engine(workflow, roles(), whole, client, candidates=16).execute()

@@ -173,6 +173,7 @@ def solving(models: ScriptedModels, journal: MemoryJournal, **budget):
     return engine_of(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "softmax", models=models)
 
 
+@pytest.mark.slow
 async def test_a_killed_run_asks_to_the_letter_what_it_would_have_asked():
     whole, models = MemoryJournal(), ScriptedModels(SCRIPT)
     summary = await solving(models, whole, candidates=9, calls=30).execute()

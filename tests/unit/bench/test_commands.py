@@ -49,6 +49,7 @@ def test_every_command_explains_itself(tmp_path):
     assert {command: (done.err or done.out)[-500:] for command, done in said.items() if done.status or "usage:" not in done.out} == {}
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_seen(tmp_path):
     said = helped(["bench/no_such_command.py", "-m bench.no_such_command"], tmp_path / "commands")
     assert [done.status for done in said.values()] == [1, 1]

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.first_faster import drawn, summary
 
 ROOT = Path(__file__).parents[3]
@@ -33,6 +35,7 @@ def test_a_task_without_a_faster_program_is_longer_than_all_others():
     assert "level2" not in found
 
 
+@pytest.mark.slow
 def test_wrong_sets_and_samples_are_told(tmp_path):
     def said(*given: str) -> str:
         done = subprocess.run([sys.executable, "bench/first_faster.py", *given], cwd=ROOT, capture_output=True, text=True)

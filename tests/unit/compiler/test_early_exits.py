@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.slowness import quick
 from tests.unit.compiler.test_parts import INIT, checked, written
 
 LAYERS = INIT + (
@@ -37,7 +38,7 @@ BODIES = {
 GRADIENT = "with torch.enable_grad():\n    z = x.detach().requires_grad_()\n    y = (torch.tanh(self.fc(z)) ** 2).sum()\n    "
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", quick(BODIES, 4))
 def test_what_an_exit_stands_beside_is_captured(name):
     plan, text = checked(written(BODIES[name], "x", "", LAYERS), calls=5)
     assert plan.own, plan.why_none
@@ -45,6 +46,7 @@ def test_what_an_exit_stands_beside_is_captured(name):
         assert sum("torch.tanh" in part.statements for part in plan.captured.parts) > 1, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way", ["y.backward()\nreturn torch.softmax(z.grad * 2, -1) + 1", "g, = torch.autograd.grad(y, z)\nreturn torch.softmax(g * 2, -1) + 1"]
 )

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.slowness import quick
+
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
 HELPER = (Path(__file__).parents[3] / "verifier" / "build" / "inline_helper.py").read_text().strip()
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", quick(EXAMPLES, 4), ids=lambda path: path.stem)
 def test_program_is_right(compiled, path):
     found = compiled(path.read_text())
     assert found.own
@@ -17,6 +19,7 @@ def test_program_is_right(compiled, path):
     found.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["softmax", *(pytest.param(n, marks=pytest.mark.slow) for n in ("group_norm_silu", "cross_entropy", "cumsum_scale"))]
 )

@@ -3,6 +3,7 @@ numbers; the clock; lists, modules and functions that variables hold."""
 
 import pytest
 
+from tests.slowness import quick
 from tests.unit.compiler.test_parts import INIT, checked, written
 
 START = "h = torch.tanh(self.fc(x)) * 2\n"
@@ -146,21 +147,21 @@ def check_parts(before, init, methods, body):
     return plan, text
 
 
-@pytest.mark.parametrize("name", STATE)
+@pytest.mark.parametrize("name", quick(STATE, 6))
 def test_state_is_read_in_every_call(name):
     *parts, named = STATE[name]
     plan, _ = check_parts(*parts)
     assert any(f"it uses {named}, which forward changes outside the state dict" in why for why in plan.left), plan.left
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", quick(ASKED, 2))
 def test_what_differs_from_call_to_call_is_asked_for_in_every_call(name):
     before, body, why = ASKED[name]
     plan, _ = check_parts(before + "\n\n\n", "", "", body)
     assert any(why in left and left.startswith("line ") for left in plan.left), plan.left
 
 
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("name", quick(HELD, 3))
 def test_a_part_computes_only_with_what_its_variables_held(name):
     check_parts("", "self.e = nn.ModuleList(nn.Linear(12, 12) for _ in range(2))", "", HELD[name])
 

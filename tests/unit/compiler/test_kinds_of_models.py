@@ -38,6 +38,7 @@ def checked(body: str, before: str = ""):
     return found
 
 
+@pytest.mark.slow
 def test_a_quantised_tensor_stays_quantised():
     """The exporter's stand-in for it is a tensor of floats, on which `int_repr` fails."""
     body = "h = torch.relu(self.fc(x)) * 1.5\nq = torch.quantize_per_tensor(h, 0.05, 3, torch.quint8)\n"
@@ -45,6 +46,7 @@ def test_a_quantised_tensor_stays_quantised():
     assert any("quantised tensors are left to PyTorch" in why for why in found.graph.left)
 
 
+@pytest.mark.slow
 def test_what_is_compiled_in_the_source_still_compiles_after_a_capture():
     before = "@torch.compile(fullgraph=True)\ndef fused(x, y):\n    return torch.relu(x) * y.sigmoid()\n\n\n"
     found = checked("return fused(self.fc(x), x) + 1,", before)

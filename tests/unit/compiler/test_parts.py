@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from compiler import DeviceFigures, Options, make_plan, print_program
+from tests.slowness import quick
 from tests.unit.compiler.loading import load
 from verifier.parties.capturing.capture import capture
 from verifier.parties.seeding import seed_everything
@@ -102,7 +103,7 @@ def checked(source: str, calls: int = 3):
     return plan, text
 
 
-@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("kind", quick(BODIES, 6))
 def test_what_can_be_captured_is_compiled(kind):
     body, arguments, inputs = BODIES[kind]
     init = INIT + ("        self.blocks = nn.ModuleList(Block() for _ in range(2))\n" if kind == "submodules" else "")

@@ -7,6 +7,7 @@ import torch
 
 from compiler import DeviceFigures
 from tests.emulator import as_cpp
+from tests.slowness import quick
 from verifier.parties.capturing import capture as capturing
 from verifier.parties.capturing import rolling
 from verifier.parties.plain_state import PlainState
@@ -105,7 +106,7 @@ def loops_of(source: str) -> int:
     return len(found.loops) if found is not None else 0
 
 
-@pytest.mark.parametrize("name", ROLLED)
+@pytest.mark.parametrize("name", quick(ROLLED, 4))
 def test_a_pass_stands_for_all(compiled, task, name):
     body, inputs, *init = ROLLED[name]
     source = task(body, inputs, *init)

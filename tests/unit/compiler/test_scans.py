@@ -57,6 +57,7 @@ VECTORS = {
 QUICK = ("reverse", "masked", "exclusive", "one-row", "one-plane")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "linear" else pytest.mark.slow) for n in VECTORS])
 def test_products_with_a_vector(compiled, task, name):
     body, shape, weight = VECTORS[name]

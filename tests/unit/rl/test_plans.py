@@ -172,6 +172,7 @@ def test_chances_are_those_of_each_states_moves():
     np.testing.assert_allclose(batch.sums(chances.exp()).detach().numpy(), 1.0, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_learns_a_planted_landscape_and_takes_that_to_another_task(tmp_path):
     config = Config(steps=24, imitation=16, tasks=3, group=4, passes=4)
     metrics = Trainer([planted("a"), planted("b"), planted("c", wrong=(5, 50))], config, tmp_path).train()
@@ -298,6 +299,7 @@ def test_an_interval_holds_the_mean_and_pairs_tasks():
     assert less["mean"] == pytest.approx(0.01) and less["high"] - less["low"] < found["high"] - found["low"]
 
 
+@pytest.mark.slow
 def test_the_commands_train_evaluate_and_write_weights(tmp_path, capsys):
     table = Table("synthetic", {"device_name": "none"}, [planted("softmax").landscape, planted("rms_norm").landscape])
     file, out = str(save(table, tmp_path / "table.json")), str(tmp_path / "out")

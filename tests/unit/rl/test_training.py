@@ -63,6 +63,7 @@ def curve(folder) -> list[dict]:
     return [{name: value for name, value in line.items() if name != "seconds"} for line in read_lines(folder / "metrics.jsonl")]
 
 
+@pytest.mark.slow
 def test_it_learns(tmp_path):
     trainer = Trainer(TinyPolicy(SMALL), config(steps=60, group=12, save_every=60), tmp_path)
     metrics = trainer.reinforce(Letters())

@@ -42,6 +42,7 @@ def answered(plan, said, present=None, fault=None):
     return read_program(reply(write(read(said), plan, fault)), TASK, present)
 
 
+@pytest.mark.slow
 def test_the_plan_fits_its_schema_and_covers_every_group(plan):
     said = parse(reply(write(read(turns("planner/plan")), plan, None)), PlanReply)
     titles = " ".join(step.title for step in said.steps)

@@ -48,6 +48,7 @@ def test_nothing_is_made_where_torch_has_its_own(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_it_lies_where_judges_and_where_parties_look(made, tmp_path):
     assert bytecode.options(tmp_path) == ["-X", f"pycache_prefix={made}"]
     assert of("channel", made, str(PACKAGE)) and of("channel", made, f"{INSIDE}/verifier")
@@ -86,6 +87,7 @@ def test_a_judge_at_rest_makes_it_for_the_parties_that_follow(tmp_path, monkeypa
     assert sys.pycache_prefix == str(tmp_path.resolve() / bytecode.FOLDER)
 
 
+@pytest.mark.slow
 def test_what_was_made_for_another_version_is_made_anew(made, tmp_path, monkeypatch):
     """If used, it would hide all other byte code, and each process would compile everything."""
     now = bytecode.signature()

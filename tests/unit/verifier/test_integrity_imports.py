@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 WATCHED = """
 import json, sys, torch
 from verifier.integrity.blocked import settings, watch
@@ -27,6 +29,7 @@ print(json.dumps({"kernels": [kernel["name"] for kernel in seen["kernels"]], "ne
 """
 
 
+@pytest.mark.slow
 def test_no_compiler_is_imported_and_beside_one_the_same_is_seen():
     done = subprocess.run([sys.executable, "-c", WATCHED], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -142,6 +142,7 @@ def test_a_race_is_tallied_and_explained(table):
     assert said.startswith(("stitch ends", "random ends")) and "12 plays" in said and "%" in said
 
 
+@pytest.mark.slow
 def test_playing_needs_no_torch():
     code = "import sys, agents.arena.race, agents.arena.cli, agents.arena.tally; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[4]).returncode == 0

@@ -79,6 +79,7 @@ def of_team(operation: tuple[str, str, str]) -> bool:
     return "{" in operation[2]
 
 
+@pytest.mark.slow
 def test_what_is_tried_is_there(world):
     token = world.token(world.people["owner"], world.team)
     Run.objects.filter(pk=world.run.pk).update(workflow="verify")  # so that it is also a verification

@@ -10,6 +10,7 @@ import pytest
 from django.urls import NoReverseMatch, reverse
 
 from tests.browser.addresses import patterns
+from tests.slowness import quick
 from tests.unit.webapp.isolation import test_api_of_others as api_of_others
 from tests.unit.webapp.isolation.tried import ask
 from webapp.api.calls.limits import BUCKETS
@@ -50,7 +51,7 @@ def failed(world: Any, method: str, value: str, who: str) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("value", VALUES, ids=[repr(value[:12]) for value in VALUES])
+@pytest.mark.parametrize("value", quick(VALUES, 2), ids=[repr(value[:12]) for value in VALUES])
 def test_parameters_and_forms(world, value):
     found = failed(world, "GET", value, "owner")
     if value in (VALUES[0], VALUES[-1]):  # forms are read in the same way
@@ -63,6 +64,7 @@ def test_signed_out(world):
     assert not {key: status for value in values for method in ("GET", "POST") for key, status in failed(world, method, value, "").items()}
 
 
+@pytest.mark.slow
 def test_addresses(world):
     found = {}
     for pattern in PAGES:
@@ -80,6 +82,7 @@ def test_addresses(world):
     assert not found
 
 
+@pytest.mark.slow
 def test_bodies_of_the_api(world):
     token = world.token(world.people["owner"], world.team)
     found = {}

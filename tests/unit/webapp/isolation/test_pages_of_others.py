@@ -6,6 +6,7 @@ import pytest
 from django.urls import reverse
 
 from tests.browser.addresses import patterns
+from tests.slowness import quick
 from tests.unit.webapp.isolation.tried import CHANGES, NO_SUCH_METHOD, REFUSED, ask, leads_to_sign_in
 from tests.unit.webapp.isolation.world import MARK, ids, unfilled
 from webapp.accounts.models import ApiToken, AuditEntry, Invitation, Membership
@@ -50,6 +51,7 @@ def test_every_address_can_be_filled(world):
     assert not unfilled(world), "say in tests/unit/webapp/isolation/world.py which object of team A these name"
 
 
+@pytest.mark.slow
 def test_what_is_tried_is_there(world):
     """As the owner of the team; otherwise, the refusals of the others would prove nothing."""
     for user in (*world.people.values(), *world.strangers.values()):
@@ -124,7 +126,7 @@ def test_a_viewer_changes_nothing(world):
     assert not found
 
 
-@pytest.mark.parametrize("role", ["owner", "member", "viewer"])
+@pytest.mark.parametrize("role", quick(["viewer", "member", "owner"], 1))
 def test_pages_without_an_object_tell_strangers_nothing(world, role):
     """Lists, searches, exports and forms, with A's ids in every parameter that a page reads."""
     stranger = world.strangers[role]

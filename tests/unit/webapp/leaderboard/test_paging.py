@@ -47,6 +47,7 @@ def ask(client, address: str) -> str:
     return answer.content.decode()
 
 
+@pytest.mark.slow
 def test_every_result_once_there_and_back(people, many):
     client, pages, address = people.client("alice"), [], RESULTS
     while address:

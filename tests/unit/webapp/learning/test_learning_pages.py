@@ -235,6 +235,7 @@ class Kernels:
         return {"observation": seen, "reward": len(reply) / 9 if again else 0.0, "done": again}
 
 
+@pytest.mark.slow
 def test_what_the_trainer_writes_is_what_the_page_reads(people, place):
     config = Config.of(steps=2, prompts=1, group=2, most_tokens=4, turns=2, rank=0, at_once=1)
     about = {"model": "tiny", "device": "cpu", "team": people.alice.personal_team.slug}

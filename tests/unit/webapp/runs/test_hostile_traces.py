@@ -62,6 +62,7 @@ def written(tmp_path: Path, events: list[dict]) -> Path:
     return folder(tmp_path, [json.dumps(event).encode() + b"\n" for event in events])
 
 
+@pytest.mark.slow
 def test_a_value_that_is_another(people, tmp_path):
     client = people.client("alice")
     client.raise_request_exception = False
