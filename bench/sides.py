@@ -39,7 +39,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from verifier.build.artefacts import NONE  # noqa: E402
-from verifier.correctness.trials import Subject, Trials  # noqa: E402
+from verifier.correctness.calling import Subject  # noqa: E402
+from verifier.correctness.trials import Trials  # noqa: E402
 from verifier.devices.opening import open_device  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 from verifier.judge.asking import Party  # noqa: E402

@@ -15,7 +15,8 @@ from typing import Literal
 from pydantic import ValidationError
 
 from verifier.build.artefacts import Artefacts
-from verifier.correctness.trials import Subject, Trials
+from verifier.correctness.calling import Subject
+from verifier.correctness.trials import Trials
 from verifier.integrity.artefacts import Library, libraries
 from verifier.integrity.evidence import Evidence
 from verifier.integrity.launches import by_library

@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from verifier.build.artefacts import Artefacts
+from verifier.correctness.calling import Subject
 from verifier.correctness.examining import CLONE, OVERWRITTEN, borrowed
-from verifier.correctness.trials import Subject, Trials
+from verifier.correctness.trials import Trials
 from verifier.integrity.artefacts import libraries
 from verifier.integrity.evidence import Evidence
 from verifier.integrity.judging import MIXED, Observed, ask

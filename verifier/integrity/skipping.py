@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 import torch
 
 from verifier.correctness.bounds import same_values
+from verifier.correctness.calling import Subject
 from verifier.correctness.comparison import compare_outputs
 from verifier.correctness.trial_plan import PLAIN, other_weights
-from verifier.correctness.trials import Subject, Trials
+from verifier.correctness.trials import Trials
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values, fetch
 from verifier.layout import read_specs

@@ -19,7 +19,8 @@ from verifier.build.late import Built, requested
 from verifier.build.store import Store
 from verifier.channel import MAX_ARTEFACTS
 from verifier.confinement.layers import protection
-from verifier.correctness.trials import Subject, Trials, Verdict
+from verifier.correctness.calling import Subject
+from verifier.correctness.trials import Trials, Verdict
 from verifier.devices.base import DeviceError
 from verifier.integrity.evidence import Evidence
 from verifier.integrity.judging import Observed, judge_evidence

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from verifier.correctness.trials import Subject, Trials
+from verifier.correctness.calling import Subject
+from verifier.correctness.trials import Trials
 from verifier.jobs import VerifyJob
 from verifier.judge.ahead import Ahead
 from verifier.judge.asking import Party

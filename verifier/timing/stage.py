@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from verifier.correctness.trials import Subject, Trials
+from verifier.correctness.calling import Subject
+from verifier.correctness.trials import Trials
 from verifier.integrity.excess import excess
 from verifier.judge.endings import Ended
 from verifier.report import Finding, Report, Severity, Timing

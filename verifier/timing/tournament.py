@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from verifier.correctness.calling import Subject
 from verifier.correctness.moved_state import state_off
-from verifier.correctness.trials import Subject
 from verifier.integrity.sampling.glancing import Glancing
 from verifier.integrity.timed_process import Check, TimedProcess
 from verifier.judge.asking import Party

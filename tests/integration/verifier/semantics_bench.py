@@ -10,7 +10,8 @@ from forked import ForkingPool, Nursery, forked_device
 
 from tests.verifier_data import prepared
 from verifier.build.artefacts import NONE
-from verifier.correctness.trials import Subject, Trials, Verdict
+from verifier.correctness.calling import Subject
+from verifier.correctness.trials import Trials, Verdict
 from verifier.devices.opening import open_device
 from verifier.jobs import AdmitJob
 from verifier.judge.pool import Pool

@@ -4,7 +4,8 @@ import pytest
 from semantics_bench import Semantics, task
 
 from verifier.build.artefacts import NONE
-from verifier.correctness.trials import Subject, Trials
+from verifier.correctness.calling import Subject
+from verifier.correctness.trials import Trials
 from verifier.jobs import VerifyJob
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession

@@ -13,7 +13,8 @@ from semantics_bench import Semantics, task
 from verifier.build import inline_helper
 from verifier.build.artefacts import Artefacts
 from verifier.build.raw import raw_requests
-from verifier.correctness.trials import Subject, Trials
+from verifier.correctness.calling import Subject
+from verifier.correctness.trials import Trials
 from verifier.integrity.judging import judge_evidence
 from verifier.integrity.observation import Observation
 from verifier.integrity.timed_process import TimedProcess

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from verifier.build.store import Artefacts
-from verifier.correctness.trials import Subject
+from verifier.correctness.calling import Subject
 from verifier.integrity.blocked import ComputeBlocked, Watch, watch
 from verifier.integrity.evidence import Evidence, Swallowed
 from verifier.integrity.excess import excess

@@ -6,7 +6,7 @@ import contextlib
 import platform
 from collections.abc import Callable, Iterator
 
-from verifier.correctness.trials import Subject
+from verifier.correctness.calling import Subject
 from verifier.integrity.sampling.native import RETURN
 from verifier.integrity.sampling.observing import Function, Observing, key
 
