@@ -57,6 +57,7 @@ def url(tmp_path_factory):
     server.wait(30)
 
 
+@pytest.mark.slow
 def test_everything_runs_on_it(url, tmp_path):
     stack = Stack(tmp_path / "data", DATABASE_URL=url).start()
     try:

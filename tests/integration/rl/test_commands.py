@@ -46,6 +46,7 @@ def run(*arguments: object, token: str = "secret") -> subprocess.CompletedProces
     return subprocess.run([*RL, *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_training_against_the_server(address, tmp_path):
     TinyPolicy(Size(width=16, layers=1, heads=2, longest=4096)).save(tmp_path / "begun")
     command = ["train", "--server", address, "--out", tmp_path / "run", "--start", tmp_path / "begun", "--rank", 2, "--group", 2, "--prompts", 2]

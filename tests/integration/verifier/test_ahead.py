@@ -139,6 +139,7 @@ def test_processes_that_will_be_taken_import_torch_meanwhile(tmp_path):
         bench.close()
 
 
+@pytest.mark.slow
 def test_what_compiles_in_its_first_call_is_called_before_its_turn(tournament):
     of, run = tournament("return F.gelu(self.norm(x))  # as a program in triton", [])
     calls, constructed = [], []

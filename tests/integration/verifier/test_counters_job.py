@@ -161,6 +161,7 @@ def jobs(tmp_path_factory):
         del os.environ["STITCH_PLANTED"]
 
 
+@pytest.mark.slow
 def test_the_cpu_has_no_counters_and_says_so(jobs):
     results, _ = jobs
     assert not results["profile"].error

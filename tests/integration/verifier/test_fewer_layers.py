@@ -41,6 +41,7 @@ def test_a_fork_bomb_is_counted_and_ends(pool):
     assert spawned.survivors() == []
 
 
+@pytest.mark.slow
 def test_memory_past_the_data_limit_is_counted_and_ends(pool, monkeypatch):
     monkeypatch.setattr(pool.device, "kind", "cuda")  # whose parties have no limit on data: CUDA reserves address space
     monkeypatch.setattr(pool.device, "binds", lambda role: [])

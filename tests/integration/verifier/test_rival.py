@@ -22,6 +22,7 @@ def test_the_faster_of_two_programs_is_told_by_an_interval(bench):
     assert [comparison.baseline for comparison in report.timing.comparisons] == ["eager"], "a rival is no baseline"
 
 
+@pytest.mark.slow
 def test_a_rival_that_is_wrong_or_fails_is_no_verdict_on_the_program(quick):
     for rival, said in (
         (PROGRAM.replace("* self.scale", "* self.scale + 1"), "is wrong"),

@@ -115,6 +115,7 @@ def test_sums_in_another_order_pass(semantics):
     assert not outcome.wrong, outcome.wrong
 
 
+@pytest.mark.slow
 def test_the_everyday_task_and_its_compiled_program_from_the_command_line(tmp_path):
     (tmp_path / "task.py").write_text(SMALL)
     data = ["--data-dir", str(tmp_path / "data")]

@@ -121,6 +121,7 @@ def test_a_task_that_bears_nothing_else_is_flagged(semantics):
     assert any(entry.startswith("negative: ") for entry in outcome.verdict.untried)
 
 
+@pytest.mark.slow
 def test_a_slow_program_leaves_no_trial_out(hurried):
     slow = task("return torch.relu(x) * 0.5", extra="\n\ndef get_input_variants():\n    return [[torch.rand(n, 10)] for n in range(1, 9)]\n")
     outcome = hurried.changed(slow, "return torch.relu(x)", "import time; time.sleep(0.12)\n        return x")
