@@ -3,8 +3,16 @@ lacks a figure."""
 
 from __future__ import annotations
 
+import re
+
 from verifier.judge.party_failure import PartyFailure, without_gpu
 from verifier.report import Report, Status
+
+# PyTorch's message when device memory runs out; sizes are in MiB or GiB.
+_ASKED = re.compile(r"Tried to allocate ([\d.]+) ([KMG]iB)")
+_TOTAL = re.compile(r"total capacity of ([\d.]+) ([KMG]iB)")
+_OWN = re.compile(r"this process has ([\d.]+) ([KMG]iB) memory in use")
+FAIR_SHARE = 0.5  # of the device's memory: a program that fits into it did not fail by its own size
 
 
 class TaskUnusable(Exception):
@@ -31,9 +39,21 @@ def hint(error_class: str, message: str) -> str:
     return ""
 
 
+def crowded_out(message: str) -> bool:
+    """Returns whether device memory ran out, by PyTorch's `message`, although the process would have fitted into its fair share of the device."""
+    sizes = []
+    for pattern in (_ASKED, _OWN, _TOTAL):
+        found = pattern.search(message)
+        if found is None:
+            return False
+        sizes.append(float(found[1]) * {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[found[2]])
+    asked, own, total = sizes
+    return asked + own <= FAIR_SHARE * total
+
+
 def verdict_of(failure: PartyFailure, shared: bool = False) -> tuple[Status, str]:
-    """Returns the verdict that a party's failure implies for the program. There is no verdict if another side failed, or if the device is `shared`
-    with other verifications, which may have used the missing memory."""
+    """Returns the verdict that a party's failure implies for the program. There is no verdict if another side failed, or if others took the memory:
+    verifications that share the device (`shared`), or any process, if the program would have fitted into its fair share."""
     where = f"line {failure.line}: " if failure.line else ""
     if failure.whose == "rival":
         return "inconclusive", f"the program that it is timed against failed: {failure.message}"
@@ -49,6 +69,8 @@ def verdict_of(failure: PartyFailure, shared: bool = False) -> tuple[Status, str
             "inconclusive",
             f"this host is busy: other verifications use the device, and too little of its memory was free: {failure.message[:300]}",
         )
+    if failure.error_class == "OutOfMemoryError" and crowded_out(failure.message):
+        return "inconclusive", f"this host is busy: other processes hold most of the device's memory: {failure.message[:300]}"
     if failure.kind == "raised":
         if failure.error_class == "RequestError" or "was not built beforehand" in failure.message:
             return "build_failed", f"{where}{failure.message}"

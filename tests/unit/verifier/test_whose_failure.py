@@ -72,3 +72,13 @@ def test_a_party_says_whose_its_failure_is(role, side, whose):
     with pytest.raises(PartyFailure) as raised:
         dead.send("call", {}, 5.0)
     assert raised.value.whose == whose
+
+
+@pytest.mark.parametrize(("own", "status"), [("14.79 GiB", "inconclusive"), ("934.20 MiB", "inconclusive"), ("61.20 GiB", "crashed")])
+def test_memory_that_other_processes_hold_is_no_fault_of_the_program(own, status):
+    message = (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB of which 1.10 GiB is free. Including non-PyTorch "
+        f"memory, this process has {own} memory in use."
+    )
+    found, told = verdict_of(PartyFailure("raised", message, error_class="OutOfMemoryError", request="construct", whose="program"))
+    assert found == status and told.startswith("this host is busy") == (status == "inconclusive")
