@@ -62,7 +62,7 @@ def teams_with(asker: Asker, right: Right = "view") -> QuerySet[Team]:
 
 
 def rights_in(asker: Asker, team: Team | uuid.UUID | None) -> frozenset[str]:
-    """Returns all rights of the asker in a team with one query, or an empty set if the asker may not know that the team exists. `team` may be the
+    """Returns all of the asker's rights in a team, using one query, or an empty set if the asker may not know that the team exists. `team` may be the
     team or its id."""
     user, grant, pk = user_of(asker), grant_of(asker), getattr(team, "pk", team)
     if not user.is_authenticated or not user.is_active or (grant is not None and str(grant.team.pk) != str(pk)):

@@ -13,8 +13,8 @@ from webapp.ui import tags
 
 @dataclass
 class FigureRow:
-    """A row of the table. `cells` has one entry per side. Its kind is one that the template knows: "text", "speedup", "status" or "run". `best` lists
-    the sides with the best figure."""
+    """A row of the table. `cells` has one entry per side. Its kind is one that the template supports: "text", "speedup", "status" or "run". `best`
+    lists the sides with the best figure."""
 
     title: str
     kind: str

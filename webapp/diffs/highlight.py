@@ -84,7 +84,7 @@ class Colours:
             yield from self._python(text)
             return
         code = text[:-3].rstrip("rRbBuUfF")
-        if code and (code[-1].isalnum() or code[-1] == "_"):  # a name that ends in such a letter is no string prefix, so it cannot precede quotes
+        if code and (code[-1].isalnum() or code[-1] == "_"):  # a name that ends in such a letter is not a string prefix, so it cannot precede quotes
             code = text[:-3]
         yield from self._python(code)
         if affix := text[len(code) : -3]:

@@ -132,9 +132,9 @@ class EmbeddedPostgres:
         draft.rename(self.cluster)
 
     def _seal(self) -> None:
-        """Ensures that nobody can connect without a password. This covers three cases: a cluster that `initdb` has just created, which admits nobody;
-        an older cluster, which admitted everybody (`--auth=trust`); and a cluster that was copied from elsewhere without its passwords. The passwords
-        are set before the server accepts connections."""
+        """Ensures that nobody can connect without a password. This covers three cases: a cluster that `initdb` has just created, which accepts no
+        connections; an older cluster, which accepted everybody (`--auth=trust`); and a cluster that was copied from elsewhere without its passwords.
+        The passwords are set before the server accepts connections."""
         statements = [f"ALTER ROLE {USER} PASSWORD '{database_password(self.data)}'", *self._roles()]
         mark, rules = self.cluster / "stitchwork.sealed", self.cluster / "pg_hba.conf"
         wanted = hashlib.sha256("\n".join([WHO_MAY, *statements]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Manages the processes of one machine: which ones there are, the order in which they start and stop, and what happens when one dies."""
+"""Manages the processes of one machine: which ones exist, the order in which they start and stop, and what happens when one dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOG_BYTES = 10 * 1024 * 1024
 
 
 class StackError(RuntimeError):
-    """The installation cannot start. The message says why and what to do."""
+    """Raised if the installation cannot start. The message says why and what to do."""
 
 
 class Stopped(Exception):
@@ -61,7 +61,7 @@ class Stack:
         self.keys = {name: self.environment.pop(name) for name in key_variables(self.environment) if name in self.environment}
         self.postgres = None if os.environ.get("DATABASE_URL") else EmbeddedPostgres(data)
         self.children = [child for child in self._children() if child.name.split("-")[0] in only]
-        self.guest = set(only) == {"verifier"}  # a GPU host, which has no pages, creates no tables and signs nobody in
+        self.guest = set(only) == {"verifier"}  # a GPU host, which serves no pages, creates no tables and signs nobody in
         self._stop_requested = False
 
     def request_stop(self, *_: object) -> None:
