@@ -1,6 +1,6 @@
 """Every page that the URL configuration serves: WCAG by axe, light and dark, 390 and 1440 px, the console, widths, titles, text sizes, layout shifts.
-The pages are filled with one object of each kind, including a real run from an H200 (tests/unit/webapp/isolation/world.py): a page whose address
-nothing there fills fails."""
+The pages are filled with one object of each kind, including a real run from an H200 (tests/unit/webapp/isolation/world.py): a page whose URL
+parameters are not covered there fails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LONG = "name_without_a_space_to_break_at_" * 2 + "of_80_letters_"
 LOW = {"width": 1280, "height": 720}  # a small laptop: elements that take the remaining height get little
 BROWSERS = 2  # at a time
 MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
-MOST_LIVE_SHIFT = 0.01  # of a page that receives news while someone reads it
+MOST_LIVE_SHIFT = 0.01  # of a page that receives updates while someone reads it
 # The same page in another state: name of the URL -> queries, with the world's parameters.
 STATES = {
     "runs:candidate": ["?tab=report", "?tab=kernels", "?tab=timeline", "?tab=source"],
@@ -148,7 +148,7 @@ def world(transactional_db) -> Iterator[World]:
 
 
 def lengthen_names(world: World) -> None:
-    """Names as long as programs make them; no page may become wider because of them."""
+    """Uses names as long as those in real programs. No page may become wider because of them."""
     named = [(Team.objects.filter(pk=world.team.pk), "name"), (Run.objects, "title"), (Document.objects, "title")]
     named += [(model.objects, "name") for model in (Task, Suite, Arena, Hook, RankedSuite)]
     for rows, field in named:
@@ -249,7 +249,7 @@ def test_pages_that_are_refused_keep_the_same(server, browser, people):
 
 @pytest.mark.slow
 def test_news_moves_nothing(server, browser, people):
-    """A run plays, a device comes and goes, a run ends: what someone reads stays in place."""
+    """While a run plays, a device comes and goes, and a run ends, the text that someone is reading stays in place."""
     run = sample_run.create_run(people.alice)
     batches = [[event for event in batch if event.payload.get("of") is None] for batch in sample_run.story(run)]
     half = len(batches) // 2

@@ -1,4 +1,4 @@
-"""The stand-in's answers: what a good engineer with the built-in compiler would reply to each prompt, or a mistake that was ordered."""
+"""The stand-in's answers: what a good engineer with the built-in compiler would reply to each prompt, or a requested mistake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = re.compile(r"\bg\d+\b")
 
 
 class Author:
-    """Answers one prompt at a time or many; keeps nothing from them except the tasks' graphs."""
+    """Answers prompts, also concurrently. Keeps nothing from them except the tasks' graphs."""
 
     def __init__(self) -> None:
         self.workshop = Workshop()
@@ -53,7 +53,7 @@ def write(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
 def program_reply(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
     options, strategy = choose(asked, plan)
     text = program(plan, asked.task, options)
-    if asked.situation in ("repair",) and same(text, asked.program):  # as far as is known it was right, and yet it did not pass
+    if asked.situation in ("repair",) and same(text, asked.program):  # it was correct as far as is known, but did not pass
         options = smaller(plan, options)
         text, strategy = program(plan, asked.task, options), LEAVE
     own = sorted(own_in(plan, options), key=lambda name: int(name[1:]))

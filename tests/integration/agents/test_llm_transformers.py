@@ -141,7 +141,7 @@ async def test_a_model_that_it_does_not_serve(served, tmp_path):
 
 
 def test_a_whole_run_ends_in_a_named_state(served, tmp_path):
-    """Random words are neither a plan nor a program: they are requested again and then dispensed with, until the allowed calls are spent."""
+    """Random words are neither a plan nor a program. Each reply is requested again and then skipped, until the allowed calls are used up."""
     url, model = served
     profile = f'[profiles.tiny]\nkind = "openai"\nbase_url = "{url}"\nmodel = "{model}"\nmax_tokens = 32\nprices = {{ input = 1.0, output = 2.0 }}\n'
     (tmp_path / "llm.toml").write_text(profile)

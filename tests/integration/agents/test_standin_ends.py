@@ -1,4 +1,5 @@
-"""Whole runs of `stitch` against the stand-in, with one fault each: progress, or a named state from which the run can be resumed; nothing is lost.
+"""Whole runs of `stitch` against the stand-in, with one fault each. The run makes progress, or ends in a named state from which it can be resumed,
+and nothing is lost.
 
 The verifier here knows the stand-in's mistakes by their marks; test_standin_stitch.py has the real one.
 """

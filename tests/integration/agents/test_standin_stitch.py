@@ -1,4 +1,4 @@
-"""`stitch` with the stand-in as its model and the real verifier on the CPU: a mistake ends because of what the verifier says."""
+"""Runs `stitch` with the stand-in as its model and the real verifier on the CPU. Mistakes end because of the verifier's diagnostics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The web process during a restart of the database: the live page continues, and pages respond as soon as the database does."""
+"""Tests the web process during a restart of the database: the live page continues, and pages respond as soon as the database does."""
 
 from __future__ import annotations
 

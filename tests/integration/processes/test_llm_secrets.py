@@ -143,7 +143,7 @@ def kinds(stack: Stack, run: str) -> dict[str, dict]:
 
 
 def tables_with(stack: Stack, text: str) -> list[str]:
-    """Returns the tables with a row that contains the text, as it is or as bytes."""
+    """Returns the tables with a row that contains the text, either as text or as bytes."""
     found = []
     for (name,) in stack.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
         looks = f'SELECT 1 FROM "{name}" t WHERE t::text LIKE %s OR t::text LIKE %s LIMIT 1'

@@ -101,7 +101,7 @@ def test_a_program_that_burns_the_processor_while_others_are_timed(strict):
 def test_so_does_a_child_process(strict):
     child = "import os\nif not hasattr(self, 'child'):\n    self.child = os.fork()\n    if self.child == 0:\n        while True: pass"
     report = strict.verify_once(with_forward(child))
-    # On a machine with few processors the clocks disagree before the share is large enough; it never passes.
+    # On a machine with few processors, the clocks disagree before the share is large enough. The program never passes.
     assert report.status in ("rejected", "inconclusive"), (report.status, report.message)
     assert report.timing is None
 

@@ -1,4 +1,4 @@
-"""Programs that compile at their first use: their requests are built without them, and they start over with the result."""
+"""Programs that compile on first use: the judge builds what they request, and they start over with the result."""
 
 from __future__ import annotations
 
