@@ -101,7 +101,7 @@ def test_axis_ranges_marks_and_arrows_stand_where_they_belong(opened, ratio: flo
     colours, canvas = scene["colours"], ".timeline-canvas"
     near = {"abs": 1.6}
     assert scene["ratio"] == ratio
-    # The axis: as wide as the canvas, with its lines at its ticks, up to the last one.
+    # The axis is as wide as the canvas, with a line at every tick, including the last one.
     line = extent(page, canvas, 23.5, colours["line"])
     assert line == pytest.approx([0, scene["width"]], abs=1.1)
     ticks = extent(page, canvas, 18.5, colours["line-strong"])

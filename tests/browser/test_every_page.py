@@ -42,7 +42,7 @@ AXE = ROOT / "node_modules/axe-core/axe.min.js"
 CHECKS = ROOT / "tests/browser/page_checks.js"
 WIDTHS = (1440, 390)
 LONG = "name_without_a_space_to_break_at_" * 2 + "of_80_letters_"
-LOW = {"width": 1280, "height": 720}  # a small laptop: elements that take the remaining height get little
+LOW = {"width": 1280, "height": 720}  # a small laptop, where elements that take the remaining height get little space
 BROWSERS = 2  # at a time
 MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
 MOST_LIVE_SHIFT = 0.01  # of a page that receives updates while someone reads it
@@ -55,7 +55,7 @@ STATES = {
 }
 # The application's own API, which has its own tests.
 NO_PAGES = ("api:",)
-# Pages that answer like this on purpose: a used link, pages that need mail or two-factor to be set up first, pages that need more than their address.
+# Pages that respond like this by design: used links, pages that need mail or two-factor to be set up first, and pages that need more than their URL.
 ON_PURPOSE = {
     "accounts:sign_in_link": 410, "accounts:invitation": 410, "review:shared": 410, "account_reset_password": 404, "account_reset_password_done": 404,
     "account_reset_password_from_key": 404, "account_reset_password_from_key_done": 404, "account_email": 404, "account_email_verification_sent": 404,
@@ -197,7 +197,8 @@ def test_every_page(server, browser_type_launch_args, world):
 
 @pytest.mark.slow  # a separate server
 def test_pages_of_mail_and_of_two_factor(browser, django_db_setup, people):
-    """With mail set up and two-factor enabled: resetting a password, confirming an address, codes, disabling it again."""
+    """With mail set up and two-factor enabled, checks the pages for resetting a password, confirming an address, entering codes, and disabling
+    two-factor."""
     alice, secret = people.alice, generate_totp_secret()
     alice.set_password(PASSWORD)
     alice.email = "alice@example.org"
@@ -256,7 +257,7 @@ def test_news_moves_nothing(server, browser, people):
     for batch in batches[:half]:
         append(run.pk, batch)
     Device.objects.create(worker="w1", kind="cpu", device="cpu", name="Example CPU", model="cpu-x86_64-2c", queue="verify.cpu")
-    context, page, _ = prepare(browser, bypass_csp=True)  # Playwright asks with code that it evaluates
+    context, page, _ = prepare(browser, bypass_csp=True)  # Playwright queries the page with code that it evaluates there
     page.goto(f"{server}/sign-in/{SignInLink.issue(people.alice)}/")
     others = [context.new_page() for _ in range(2)]
     pages = dict(zip((f"/runs/{run.pk}/", "/", "/devices/"), (page, *others), strict=True))

@@ -1,4 +1,4 @@
-"""A whole run without any API: a person copies each prompt from the mailbox and pastes a reply, until there is a verified program."""
+"""A whole run without any API, in which a person copies each prompt from the mailbox and pastes a reply, until there is a verified program."""
 
 from __future__ import annotations
 

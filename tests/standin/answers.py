@@ -219,7 +219,7 @@ def tree_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def ideas_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """Returns ideas that the compiler can realise: how many operators get kernels of their own, and one further choice each."""
+    """Returns ideas that the compiler can realise: how many operators get their own kernels, with one further choice each."""
     found = re.search(r"At most (\d+) ideas", asked.sections.get("Reply", ""))
     count = int(found[1]) if found else 4
     known = asked.sections.get("Ideas known already", "")
@@ -259,7 +259,7 @@ def with_idea(plan: CompilerPlan, text: str) -> Options:
 
 
 def idea_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """Crossing: the groups of both ideas, with the further strategies of both. Aligning: what the program says about itself."""
+    """Crossing: the groups of both ideas, with the further strategies of both. Aligning: the description in the program itself."""
     if asked.situation == "align":
         choices = choices_of(asked.program) or Options()
         covered, text = own_in(plan, choices), choices.model_dump_json(exclude_defaults=True)

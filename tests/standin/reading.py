@@ -52,7 +52,7 @@ class Asked:
 
     @property
     def evidence(self) -> str:
-        """Returns what the prompt says about the failure, without the programs that it shows."""
+        """Returns the prompt's report of the failure, without the programs in it."""
         told = [text for title, text in self.sections.items() if title in TELLING]
         return FENCE.sub(_without_program, "\n".join([*told, self.problem]))
 

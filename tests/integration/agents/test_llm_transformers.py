@@ -25,8 +25,8 @@ pytest.importorskip("transformers", reason="transformers[serving] of requirement
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("transformers serve")]
 
 ROOT = Path(__file__).resolve().parents[3]
-STARTS_WITHIN = 300  # seconds: it imports torch and transformers, possibly on a busy machine
-# A separate process makes the model: importing transformers into the tests takes time and memory that only this module needs.
+STARTS_WITHIN = 300  # seconds; the server imports torch and transformers, possibly on a busy machine
+# A separate process creates the model, because importing transformers costs time and memory that the other tests should not pay.
 MAKE_MODEL = """
 import sys, torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers

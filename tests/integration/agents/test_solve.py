@@ -16,7 +16,7 @@ from agents.journal import read_trace
 from agents.projection import project
 
 ROOT = Path(__file__).resolve().parents[3]
-WITHIN = 800  # seconds: mostly needed if other work keeps the cores busy
+WITHIN = 800  # seconds; mostly needed if other work keeps the cores busy
 SOFTMAX = """
 import torch
 import torch.nn as nn

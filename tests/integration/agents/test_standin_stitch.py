@@ -24,7 +24,7 @@ ORDER = ("does-not-compile", "wrong-result", "cheat")
 
 
 class InTurn(FaultPlan):
-    """The coder makes these mistakes in order, each until it is explained, and then none."""
+    """The coder makes these mistakes in order, each until it is explained, and none after that."""
 
     def __init__(self, order):
         super().__init__(seed=1, rate=1.0)

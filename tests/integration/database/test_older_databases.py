@@ -1,4 +1,4 @@
-"""Databases of earlier versions (tests/data/database-*): migrated to today's, their pages open, their runs replay and export as before."""
+"""Tests databases of earlier versions (tests/data/database-*): after migration, their pages open, and their runs replay and export as before."""
 
 from __future__ import annotations
 

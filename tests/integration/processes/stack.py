@@ -1,4 +1,4 @@
-"""A whole installation for a test: its own data directory, port, database and processes."""
+"""A whole installation for a test, with its own data directory, port, database and processes."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ def shown(stack: Stack, browser: Browser, run: str, stage: str) -> list[dict]:
 
 
 def finished(stack: Stack, browser: Browser, run: str, before: list[dict]) -> list[dict]:
-    """Returns the whole trace, checked: everything shown is still there, nothing is missing, no verdict is duplicated, and the end has a name."""
+    """Returns the whole trace after checking it: everything shown is still there, nothing is missing, no verdict is duplicated, and the run ended in
+    a named state."""
 
     def look() -> list[dict] | None:
         try:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KEY = "sk-planted-5d0a93c2e7f14b68"
 
-# The task looks for the key wherever it runs, and is unsound if it finds it: then no model is ever asked.
+# The task looks for the key wherever it runs. If it finds the key, the task is unsound, and no model is ever queried.
 NOSY = f"""import glob
 import os
 

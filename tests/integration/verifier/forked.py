@@ -98,7 +98,7 @@ class Forked:
 
 
 def forked_device(device: Device) -> None:
-    """A device with one thread per side: nothing is timed, and spinning threads would take the processor from other tests."""
+    """A device with one thread per side, because nothing is timed here and spinning threads would take processor time from other tests."""
     device.threads = 1  # type: ignore[attr-defined]
     device.open()
 

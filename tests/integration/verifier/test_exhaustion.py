@@ -117,7 +117,8 @@ def test_an_admission_has_a_time_for_all_of_it(strict):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_short_series_of_verifications(tmp_path):
-    """Runs bench/robustness.py with four of its faulty programs: every verdict is as expected, and nothing is left. A busy machine is not a fault."""
+    """Runs bench/robustness.py with four of its faulty programs: every verdict is as expected, and nothing is left behind. A busy machine does not
+    count as a failure."""
     out = tmp_path / "series.json"
     command = [sys.executable, str(ROOT / "bench" / "robustness.py"), "--device", "cpu", "--count", "8", "--every", "2", "--out", str(out)]
     command += ["--data-dir", str(prepared(tmp_path / "data"))]

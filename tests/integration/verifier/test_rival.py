@@ -1,4 +1,4 @@
-"""Two programs timed against each other in one job."""
+"""Tests timing two programs against each other in one job."""
 
 from __future__ import annotations
 
