@@ -86,7 +86,7 @@ def spent(side: Side, what: str) -> float | None:
 
 
 def clear_best(values: list[dict[str, Any] | None]) -> tuple[int, ...]:
-    """The sides whose interval is not entirely below that of another side. Marking only one side claims that it is the best."""
+    """The sides whose interval is not entirely below that of another side. Marking only one side would claim that it is the best."""
     known = [(at, value) for at, value in enumerate(values) if value]
     if len(known) < 2:
         return ()

@@ -78,7 +78,7 @@ class Colours:
         yield from self._python(source[at:end])
 
     def _before_string(self, text: str) -> Tokens:
-        """Highlights Python up to a string, whose prefix and opening quotes are the last characters."""
+        """Highlights Python up to the start of a string. The last characters are the string's prefix and opening quotes."""
         quotes = text[-3:]
         if quotes not in ('"""', "'''"):
             yield from self._python(text)

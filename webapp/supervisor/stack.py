@@ -148,8 +148,8 @@ class Stack:
         child.started = time.monotonic()
 
     def _environment_of(self, child: str) -> dict[str, str]:
-        """The environment of a child. Each process has its own database role. Only the orchestrator has model keys, and a verifier has no secrets at
-        all."""
+        """Returns the environment of a child. Each process has its own database role. Only the orchestrator has model keys, and a verifier has no
+        secrets at all."""
         role = child.partition("-")[0]
         environment = self.environment | {"STITCHWORK_PROCESS": child, "STITCHWORK_ROLE": role} | (self.keys if role == "orchestrator" else {})
         return {name: value for name, value in environment.items() if role != "verifier" or name.startswith(VERIFIER_KEEPS)}

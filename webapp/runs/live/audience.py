@@ -86,7 +86,7 @@ class Audience:
         await asyncio.gather(*self._discard(viewer), return_exceptions=True)
 
     def _discard(self, viewer: Viewer) -> list[asyncio.Task[None]]:
-        """Cancel the tasks that no longer serve anybody, except the calling task, and return them."""
+        """Cancel and return the tasks that no longer serve any viewer, except the calling task."""
         self.viewers.discard(viewer)
         tasks = [viewer.catching_up] if viewer.catching_up else []
         if not self.viewers:
