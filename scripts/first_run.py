@@ -1,8 +1,9 @@
-"""`make first-run`: three walks of a newcomer from an empty installation, filmed as docs/screenshots/first-run/*.png, with clicks and seconds.
+"""`make first-run` records three newcomer walkthroughs of an empty installation as docs/screenshots/first-run/*.png, counting clicks and seconds.
 
-An example, an own module with two inputs and an index, a team of two. Each begins with the sign-in link that `make run` prints. A click is what a
-person presses; typing and pasting are none. Seconds run from the link to the first verified result, waiting included. `walks.json` keeps both, with
-the machine and its load: on a machine that does other work the verifier says that the host was too noisy, and the picture shows that.
+The walkthroughs are an example, a custom module with two inputs and an index, and a team of two. Each begins with the sign-in link that `make run`
+prints. Only clicks and key presses count as clicks, not typing or pasting. The seconds are measured from the link to the first verified result,
+including waiting. `walks.json` records both, with the machine and its load. If the machine is busy with other work, the verifier reports that the
+host was too noisy, and the screenshot shows this.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from screenshots import CHROMIUM, ROOT, Failed, installation, store
 FOLDER = ROOT / "docs/screenshots/first-run"
 PATIENCE_MS = int(os.environ.get("FIRST_RUN_MINUTES", "20")) * 60_000
 RESULT = re.compile(r"\d× |Not correct|too noisy|No reliable speedup")
-PASSWORD = "correct horse staple"  # of an installation that lives for one walk
+PASSWORD = "correct horse staple"  # of an installation that exists for one walkthrough only
 OWN = '''import torch
 from torch import nn
 
@@ -46,7 +47,7 @@ class Recommender(nn.Module):
 
 @dataclass
 class Walk:
-    """One walk: what was pressed, how long it took, which pictures there are."""
+    """One walkthrough: its clicks, its duration and its screenshots."""
 
     name: str
     page: Page = field(repr=False)
@@ -68,7 +69,7 @@ class Walk:
         self.pictures.append(name)
 
     def wait_for_result(self) -> None:
-        """The page of a run, until a verification of a program has ended."""
+        """Waits on a run's page until a verification of a program has ended."""
         self.page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
         self.picture("running")
         try:
@@ -116,7 +117,7 @@ def an_own_module(walk: Walk, link: str, browser: Browser) -> None:
 
 
 def a_team_of_two(walk: Walk, link: str, browser: Browser) -> None:
-    """The owner makes a team and a link; a second person joins by it and submits; the owner finds the run in the list."""
+    """The owner creates a team and an invitation link. A second person joins through it and submits a model. The owner finds the run in the list."""
     owner = walk.page
     owner.goto(link)
     walk.click(owner.get_by_role("button", name=re.compile("^Team ")))

@@ -1,7 +1,7 @@
-"""`make screenshots`: a temporary installation with the real H200 runs of examples/traces, every page of it as docs/screenshots/*.png.
+"""`make screenshots` starts a temporary installation with the real H200 runs of examples/traces and saves every page as docs/screenshots/*.png.
 
-Each page light and dark at 1440 px, some at 390 px. The pictures are palettes (Pillow), all together at most 6 MB; an installation that does not
-come up, a page that answers with an error or a console that says something ends the command with a sentence.
+Each page is shown light and dark at 1440 px, some also at 390 px. The images are reduced to a palette (Pillow) and take at most 6 MB in total. The
+command stops with an explanation if the installation does not start, a page responds with an error, or the console is not empty.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class GatedMLP(nn.Module):
 @dataclass(frozen=True)
 class Shot:
     name: str
-    path: str  # an address, or the name of one that the seed gave
+    path: str  # a URL, or the name of one that the seed script returned
     act: Callable[[Page], None] = lambda page: None  # before the picture
     phone: bool = False  # also at 390 px
     signed_in: bool = True
-    whole: bool = False  # the page to its end, not only what a window shows
+    whole: bool = False  # the full page instead of only the visible part
 
 
 def followed(page: Page) -> None:
-    """A run whose trace has arrived."""
+    """Waits until a run's trace has arrived."""
     page.wait_for_selector(".entry", state="attached", timeout=30_000)
     page.wait_for_timeout(1500)
 
@@ -68,7 +68,7 @@ def followed(page: Page) -> None:
 def plain_module(page: Page) -> None:
     page.locator(".cm-content").first.click()
     page.keyboard.press("Control+a")
-    page.keyboard.press("Delete")  # typing over a selection, Chromium tries to keep its style in an attribute
+    page.keyboard.press("Delete")  # if text is typed over a selection, Chromium tries to keep the style in an attribute
     page.keyboard.insert_text(PLAIN_MODULE)
     page.locator(".module").wait_for()
     page.get_by_label("dim int").fill("1024")
@@ -80,13 +80,13 @@ def plain_module(page: Page) -> None:
 
 
 def drawn(page: Page) -> None:
-    """Canvases and charts draw after what they show has arrived."""
+    """Waits for canvases and charts, which are drawn only after their data has arrived."""
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(1200)
 
 
 def kernels(page: Page) -> None:
-    """The comparison from its settings on: plans and kernels, strategies, diffs."""
+    """Scrolls to the comparison's settings, followed by plans and kernels, strategies and diffs."""
     drawn(page)
     page.locator("#kernels-title").evaluate("(title) => title.closest('section').scrollIntoView({ block: 'start' })")
     page.wait_for_timeout(800)
@@ -130,12 +130,12 @@ SHOTS = [
 
 
 class Failed(RuntimeError):
-    """The pictures could not be taken; the message says why."""
+    """Raised if the screenshots could not be taken. The message says why."""
 
 
 @contextmanager
 def installation(data: Path) -> Iterator[str]:
-    """A whole Stitchwork with one verifier for this machine's processor; its base URL."""
+    """Yields the base URL of a complete installation with one verifier for this machine's processor."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -168,7 +168,7 @@ def seeded(data: Path, base: str, password: str) -> dict:
 
 
 def take(browser: Browser, base: str, places: dict, only: set[str]) -> list[str]:
-    """Writes the pictures; returns what was wrong."""
+    """Writes the screenshots and returns the problems found."""
     wrong: list[str] = []
     signed_in = browser.new_context(reduced_motion="reduce", device_scale_factor=1)
     entry = signed_in.new_page()
@@ -199,7 +199,7 @@ def take(browser: Browser, base: str, places: dict, only: set[str]) -> list[str]
                     shot.act(page)
                 page.wait_for_timeout(250)
                 name = f"{shot.name}-{'phone' if width == 390 else scheme}.png"
-                if shot.whole:  # a taller window, because sticky things would stand in the middle of a stitched picture
+                if shot.whole:  # a taller window, because sticky elements would appear in the middle of a stitched image
                     page.set_viewport_size({"width": width, "height": page.evaluate("document.documentElement.scrollHeight")})
                     page.evaluate("scrollTo(0, 0)")
                     page.wait_for_timeout(250)
@@ -210,7 +210,7 @@ def take(browser: Browser, base: str, places: dict, only: set[str]) -> list[str]
 
 
 def store(png: bytes, path: Path) -> None:
-    """As a palette of 256 colours without dithering: text stays sharp, and the file is a quarter."""
+    """Reduces the image to 256 colours without dithering, which keeps text sharp and makes the file four times smaller."""
     image = Image.open(io.BytesIO(png)).convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     image.save(path, optimize=True)
 

@@ -1,4 +1,4 @@
-"""What the screenshots show, made inside a fresh installation: the real H200 runs of examples/traces in a team of three, talked about and shared.
+"""Fills a fresh installation for the screenshots: the real H200 runs of examples/traces in a team of three, with comments and share links.
 
 Run by scripts/screenshots.py through `manage.py shell`; prints the addresses as JSON.
 """
@@ -49,7 +49,7 @@ def seed() -> dict:
     ada.username = "ada"
     ada.set_password(os.environ["SCREENSHOT_PASSWORD"])
     ada.save()
-    team = ada.personal_team  # what a fresh installation brings is in it
+    team = ada.personal_team  # includes what a fresh installation contains
     team.name = "Kernel lab"
     team.save()
     ada.make_personal_team()

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LONGEST_SOCKET_PATH = 100  # the kernel allows 107 bytes for a Unix socket's path
 ROLES = ("web", "orchestrator", "verifier")  # our processes, each with its own database role (webapp/roles.py)
 
-# Prefixes of the environment variables that a verifier receives. None of the keys of models, of the web application or of its mail account begins
-# with them.
+# Prefixes of the environment variables that a verifier receives. The names of the variables that hold model keys, the web application's key and its
+# mail password do not begin with any of them.
 VERIFIER_KEEPS = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "LOG_LEVEL", "PYTHON", "LD_", "SANDBOX", "STITCH", "CUTLASS"),
     *("CUDA", "NVIDIA", "DATA_DIR", "DATABASE_", "PGSSL", "DJANGO_SETTINGS_MODULE", "PORT"),

@@ -55,7 +55,7 @@ class PacedRequest(http_protocol.WebRequest):
         super().connectionLost(reason)
 
     async def has_room(self) -> None:
-        """Returns when more may be written, or when the reader has gone or was disconnected."""
+        """Returns when more may be written, or when the reader has left or been disconnected."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self.flowing.wait()

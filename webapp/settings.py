@@ -254,7 +254,7 @@ LOGGING = {
     "loggers": {
         "webapp": {"level": os.environ.get("LOG_LEVEL", "INFO")},
         "django.security.DisallowedHost": {"level": "ERROR"},
-        "psycopg.pool": {"level": "ERROR"},  # the caller gets the same errors anyway
+        "psycopg.pool": {"level": "ERROR"},  # the caller receives the same errors anyway
         "procrastinate": {"level": "WARNING"},  # INFO would log the arguments of every job
     },
 }

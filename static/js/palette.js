@@ -115,7 +115,7 @@ input.addEventListener("keydown", (event) => {
 });
 dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 
-// Works while somebody is typing, too, so it runs before an editor can handle the key.
+// Also works while somebody is typing, so it runs before an editor can handle the key.
 addEventListener(
   "keydown",
   (event) => {

@@ -12,7 +12,7 @@ const WRITTEN = {
 export function costChoice(costs, points) {
   const buttons = [...document.querySelectorAll("[data-cost]")];
   const choice = {
-    // Without models nothing costs money, so the last unit, time, distinguishes the entries.
+    // Without models nothing costs money, so the default is the last unit, time, which distinguishes the entries.
     unit: costs.find((cost) => points.some((point) => point.costs[cost.key])) ?? costs.at(-1),
     of: (point) => point.costs[choice.unit.key],
     said: (point) => `${choice.unit.short}: ${WRITTEN[choice.unit.kind](choice.of(point))}`,

@@ -111,7 +111,7 @@ export function showFast(box, curves) {
       const x = event.clientX - box.getBoundingClientRect().left - axis._offset;
       return x < 0 || x > axis._length ? null : 10 ** axis.p2l(x);
     };
-    // Rounds to two decimals, which a pointer can select and people would say.
+    // Rounds to two decimals, a precision that a pointer can select and a person would quote.
     const round = (p) => Math.round(p * 100) / 100;
     box.addEventListener("pointermove", (event) => {
       const p = pOf(event);

@@ -25,7 +25,7 @@ const storage = {
     try {
       localStorage.removeItem(key);
     } catch {
-      // Nothing was kept.
+      // No draft was kept.
     }
   },
 };

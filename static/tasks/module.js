@@ -19,7 +19,7 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
   let offered = "";
   let source = ""; // the source that the form was opened for
   let asked = 0; // number of requests sent
-  let shown = 0; // number of the request that the form on the page answers
+  let shown = 0; // number of the request whose response is the form on the page
 
   const named = () => [...place.querySelectorAll("input, select")].filter((field) => field.name);
   const fields = () => Object.fromEntries(named().map((field) => [field.name, field.value]));
@@ -74,7 +74,7 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
     }
     const html = await answer.text();
     await released();
-    if (question < shown) return; // a later request was answered first
+    if (question < shown) return; // a later request has already been answered
     shown = question;
     const busy = show(html, sent);
     if (answer.status === 422 && !busy) place.querySelector('[aria-invalid="true"]')?.focus();
@@ -101,7 +101,7 @@ export function attachModuleForm(form, panel, editor, onMissing = () => {}) {
       const key = JSON.stringify([module, written]);
       const text = editor.text();
       const another = replaced(source, text);
-      if (!offered && place.querySelector(".module")) offered = key; // a refused page arrives with its form filled in
+      if (!offered && place.querySelector(".module")) offered = key; // after a refusal, the page arrives with its form filled in
       if (key !== offered || another) {
         offered = key;
         ask({}, another ? {} : fields());

@@ -3,7 +3,7 @@ import { attachEditor } from "../js/lib/editor.js";
 import { say } from "../js/lib/say.js";
 import { counted } from "../js/lib/words.js";
 
-const SETTLE_MS = 300; // delay after the last key press before the server is asked
+const SETTLE_MS = 300; // delay after the last key press before a request is sent
 
 // `onChecked(answer, source)` is called with the response of /submit/check for the text in the editor.
 export function attachSource(form, panel, { onChecked = () => {}, onChange = () => {} } = {}) {

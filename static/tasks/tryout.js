@@ -30,7 +30,7 @@ export function attachTryOut(form, panel, editor) {
   const settings = () => JSON.stringify(["device", "precision", "mode"].map((name) => form.elements[name]?.value));
 
   return {
-    // Requested again only if the text or the settings have changed.
+    // Sent again only if the text or the settings have changed.
     ask(source) {
       const key = settings() + source;
       if (key === known) return;

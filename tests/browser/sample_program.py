@@ -1,4 +1,4 @@
-"""The sources of the sample run: a task, and programs that differ in what they compute in their loop."""
+"""The sources of the sample run: a task, and programs with different loop bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A realistic run, appended through the real append function: for developing and testing the live page without a verifier.
+"""A realistic run, appended through the real append function, for developing and testing the live page without a verifier.
 
 `python tests/browser/sample_run.py --user NAME --delay 0.2` plays one against the installation in DATA_DIR; tests call `play`.
 """
@@ -285,8 +285,8 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
 
 
 def play(run, *, delay: float = 0.0, stop_after: int | None = None, **options) -> int:
-    """Appends the story; returns the last seq. `stop_after` ends it in the middle, as a crash would. Without a delay, one append contains many
-    events."""
+    """Appends the scripted events and returns the last seq. `stop_after` ends them in the middle, as a crash would. Without a delay, one append
+    contains many events."""
     from webapp.runs.trace.append import append
 
     run.refresh_from_db()

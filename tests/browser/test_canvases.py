@@ -1,4 +1,5 @@
-"""Every canvas at 1, 1.5 and 2 device pixels per CSS pixel: everything is drawn in its place. The timeline's modules alone, without a server."""
+"""Tests that everything is drawn in its place on every canvas, at 1, 1.5 and 2 device pixels per CSS pixel. Uses only the timeline's modules, without
+a server."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def no_errors_in_the_page() -> None:
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator:
-    """Opens a page with one timeline or two at a ratio; console messages fail the test."""
+    """Opens a page with one or two timelines at a device pixel ratio. Console messages fail the test."""
     contexts, said = [], []
 
     def enter(ratio: float, *names: str) -> Page:
@@ -100,7 +101,7 @@ def test_axis_ranges_marks_and_arrows_stand_where_they_belong(opened, ratio: flo
     colours, canvas = scene["colours"], ".timeline-canvas"
     near = {"abs": 1.6}
     assert scene["ratio"] == ratio
-    # The axis: as wide as the canvas, with its lines at its ticks, up to the last one.
+    # The axis is as wide as the canvas, with a line at every tick, including the last one.
     line = extent(page, canvas, 23.5, colours["line"])
     assert line == pytest.approx([0, scene["width"]], abs=1.1)
     ticks = extent(page, canvas, 18.5, colours["line-strong"])
@@ -130,7 +131,8 @@ def test_the_overview_shows_what_is_on_the_screen(opened, ratio: float):
           return { from: lane.minimap.x(lane.view.from), to: lane.minimap.x(lane.view.to), width: lane.minimap.width };
         }"""
     )
-    # A stroke of one CSS pixel between device pixels is blended with its background: its edges count from the neighbouring column.
+    # A stroke of one CSS pixel that falls between device pixels is blended with its background, so its edges are counted from the neighbouring
+    # column.
     edge = page.evaluate(
         """([canvas, y]) => {
           const ratio = canvas.width / canvas.getBoundingClientRect().width;

@@ -1,6 +1,6 @@
 """Every page that the URL configuration serves: WCAG by axe, light and dark, 390 and 1440 px, the console, widths, titles, text sizes, layout shifts.
-The pages are filled with one object of each kind, including a real run from an H200 (tests/unit/webapp/isolation/world.py): a page whose address
-nothing there fills fails."""
+The pages are filled with one object of each kind, including a real run from an H200 (tests/unit/webapp/isolation/world.py): a page whose URL
+parameters are not covered there fails."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ AXE = ROOT / "node_modules/axe-core/axe.min.js"
 CHECKS = ROOT / "tests/browser/page_checks.js"
 WIDTHS = (1440, 390)
 LONG = "name_without_a_space_to_break_at_" * 2 + "of_80_letters_"
-LOW = {"width": 1280, "height": 720}  # a small laptop: elements that take the remaining height get little
+LOW = {"width": 1280, "height": 720}  # a small laptop, where elements that take the remaining height get little space
 BROWSERS = 2  # at a time
 MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
-MOST_LIVE_SHIFT = 0.01  # of a page that receives news while someone reads it
+MOST_LIVE_SHIFT = 0.01  # of a page that receives updates while someone reads it
 # The same page in another state: name of the URL -> queries, with the world's parameters.
 STATES = {
     "runs:candidate": ["?tab=report", "?tab=kernels", "?tab=timeline", "?tab=source"],
@@ -55,7 +55,7 @@ STATES = {
 }
 # The application's own API, which has its own tests.
 NO_PAGES = ("api:",)
-# Pages that answer like this on purpose: a used link, pages that need mail or two-factor to be set up first, pages that need more than their address.
+# Pages that respond like this by design: used links, pages that need mail or two-factor to be set up first, and pages that need more than their URL.
 ON_PURPOSE = {
     "accounts:sign_in_link": 410, "accounts:invitation": 410, "review:shared": 410, "account_reset_password": 404, "account_reset_password_done": 404,
     "account_reset_password_from_key": 404, "account_reset_password_from_key_done": 404, "account_email": 404, "account_email_verification_sent": 404,
@@ -148,7 +148,7 @@ def world(transactional_db) -> Iterator[World]:
 
 
 def lengthen_names(world: World) -> None:
-    """Names as long as programs make them; no page may become wider because of them."""
+    """Uses names as long as those in real programs. No page may become wider because of them."""
     named = [(Team.objects.filter(pk=world.team.pk), "name"), (Run.objects, "title"), (Document.objects, "title")]
     named += [(model.objects, "name") for model in (Task, Suite, Arena, Hook, RankedSuite)]
     for rows, field in named:
@@ -197,7 +197,8 @@ def test_every_page(server, browser_type_launch_args, world):
 
 @pytest.mark.slow  # a separate server
 def test_pages_of_mail_and_of_two_factor(browser, django_db_setup, people):
-    """With mail set up and two-factor enabled: resetting a password, confirming an address, codes, disabling it again."""
+    """With mail set up and two-factor enabled, checks the pages for resetting a password, confirming an address, entering codes, and disabling
+    two-factor."""
     alice, secret = people.alice, generate_totp_secret()
     alice.set_password(PASSWORD)
     alice.email = "alice@example.org"
@@ -249,14 +250,14 @@ def test_pages_that_are_refused_keep_the_same(server, browser, people):
 
 @pytest.mark.slow
 def test_news_moves_nothing(server, browser, people):
-    """A run plays, a device comes and goes, a run ends: what someone reads stays in place."""
+    """While a run plays, a device comes and goes, and a run ends, the text that someone is reading stays in place."""
     run = sample_run.create_run(people.alice)
     batches = [[event for event in batch if event.payload.get("of") is None] for batch in sample_run.story(run)]
     half = len(batches) // 2
     for batch in batches[:half]:
         append(run.pk, batch)
     Device.objects.create(worker="w1", kind="cpu", device="cpu", name="Example CPU", model="cpu-x86_64-2c", queue="verify.cpu")
-    context, page, _ = prepare(browser, bypass_csp=True)  # Playwright asks with code that it evaluates
+    context, page, _ = prepare(browser, bypass_csp=True)  # Playwright queries the page with code that it evaluates there
     page.goto(f"{server}/sign-in/{SignInLink.issue(people.alice)}/")
     others = [context.new_page() for _ in range(2)]
     pages = dict(zip((f"/runs/{run.pk}/", "/", "/devices/"), (page, *others), strict=True))

@@ -18,7 +18,7 @@ RUN_MS = 8 * 60 * 1000  # two cores, including a full confirmation with torch.co
 def test_from_the_link_to_a_leaderboard_row(installation: Stack, page: Page):
     page.goto(installation.take_link())
     page.get_by_role("link", name="Submit").first.click()
-    expect(page.locator(".cm-content")).to_contain_text("class Model")  # the editor is there, and with it the effect of the choice
+    expect(page.locator(".cm-content")).to_contain_text("class Model")  # once the editor is there, the choice has taken effect
     expect(page.locator(".cm-content")).to_contain_text("masked_fill")
     page.get_by_text("Quick", exact=True).click()
     page.get_by_role("button", name="Submit", exact=True).click()

@@ -1,4 +1,4 @@
-"""A training's page while the training runs: curves and rollouts follow its output, also by keyboard."""
+"""Tests the page of a training run in progress: curves and rollouts follow its output, and everything works by keyboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole run without any API: a person copies each prompt from the mailbox and pastes a reply, until there is a verified program."""
+"""A whole run without any API, in which a person copies each prompt from the mailbox and pastes a reply, until there is a verified program."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CORPUS = Path(__file__).resolve().parents[1] / "integrity"
 TASK = CORPUS / "tasks" / "softmax.py"
 PROGRAM = CORPUS / "honest" / "cpu_softmax_openmp.py"
 NOTE = "# Softmax on this host\n\n## Memory\n\nRows of a softmax that is bound by memory are read once where they stay in cache."
-PATIENCE = 240  # seconds until the next prompt, or the end: a verification on two busy cores comes first
+PATIENCE = 240  # seconds until the next prompt or the end, including a verification on two busy cores
 MOST_PROMPTS = 12
 
 
 @pytest.fixture
 def patient(page) -> Iterator[None]:
-    """Nothing here measures time, and compilers run alongside the pages."""
+    """These tests do not measure time, and compilers run alongside the pages."""
     page.set_default_timeout(120_000)
     expect.set_options(timeout=60_000)
     yield

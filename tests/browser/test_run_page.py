@@ -39,7 +39,7 @@ def open_run(page: Page, server: str, run, fragment: str = "") -> None:
 
 
 def told_in_pieces(run, size: int = 4) -> Iterator[None]:
-    """Appends the story piece by piece, yielding to the test after each piece."""
+    """Appends the scripted events piece by piece, yielding to the test after each piece."""
     waiting: list[NewEvent] = []
     for batch in sample_run.story(run):
         waiting += [event for event in batch if event.payload.get("of") is None]
@@ -292,7 +292,7 @@ def test_on_a_phone_every_tab_of_a_candidate_can_be_pressed(page: Page, server, 
     open_run(page, server, run, "#candidate=2&tab=diff")
     finished(page)
     for name in ("Report", "Timeline", "Kernels", "Diff"):
-        page.get_by_role("tab", name=name).click(timeout=5000)  # refuses to press anything that is covered
+        page.get_by_role("tab", name=name).click(timeout=5000)  # raises an error if the element is covered
         expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
         assert page.evaluate("pageChecks.light()") == []
 

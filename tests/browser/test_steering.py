@@ -1,4 +1,4 @@
-"""People in the loop, in a real browser: a waiting plan is edited, a note reaches the next prompt, the run is forked; a model fails."""
+"""People in the loop, in a real browser: editing a waiting plan, a note that reaches the next prompt, forking the run, and a failing model."""
 
 from __future__ import annotations
 

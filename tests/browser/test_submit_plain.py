@@ -1,4 +1,5 @@
-"""A plain module becomes a task, several tasks become one suite run, a draft survives, a checkout arrives as a zip: what people do before a run."""
+"""Tests the steps before a run: turning a plain module into a task, starting several tasks as one suite run, keeping a draft, and uploading a
+checkout as a zip."""
 
 from __future__ import annotations
 

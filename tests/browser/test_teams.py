@@ -1,4 +1,5 @@
-"""A team forms: created, joined through an invitation link, roles, a token, two-factor, the audit log; a removed member loses access immediately."""
+"""Tests the life of a team: creation, an invitation link, roles, a token, two-factor, the audit log, and a removed member's immediate loss of
+access."""
 
 from __future__ import annotations
 

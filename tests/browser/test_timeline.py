@@ -1,4 +1,4 @@
-"""The timeline's own page: keys, measuring, search, arrows, two on one scale, export, links, marks, and bytes that are not a timeline."""
+"""The timeline's own page: keys, measuring, search, arrows, two timelines on one scale, export, links, marks, and bytes that are not a timeline."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_reference_and_candidate_on_one_scale(page: Page, server, sign_in, peopl
     )
     assert all(offset == begin for offset, begin in offsets)
     expect(page).to_have_url(re.compile("anchor=3"))
-    # Measuring in one measures the same range in the other.
+    # Measuring in one timeline measures the same range in the other.
     canvas = page.locator(".timeline-canvas").first
     canvas.scroll_into_view_if_needed()
     drag(page, canvas, (500, 12), (700, 12))
@@ -365,7 +365,7 @@ def test_tracks_hits_groups_and_counters(page: Page, drawn):
     expect(labels.locator(".line:not(.group)")).to_have_count(2)  # what is pinned stays
     page.get_by_role("button", name=re.compile("tracks hidden: show")).click()
     expect(labels).to_contain_text("SMs Active")
-    # Hits are listed, the longest first on request; a hit leads to its event and its launch parameters.
+    # Hits are listed, longest first if requested. A hit leads to its event and its launch parameters.
     page.get_by_label("Find events by name").fill("elementwise")
     hits = page.locator(".timeline-hits")
     expect(hits.locator("h3")).to_have_text(re.compile(r"\d+ hits"))

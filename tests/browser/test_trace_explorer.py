@@ -61,7 +61,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     expect(page).not_to_have_url(first)
     page.keyboard.press("X")
     expect(page).to_have_url(first)
-    # Keys that arrive faster than the browser reports a new address still step on, and back the same way.
+    # Keys that arrive faster than the browser reports a new URL still step forwards, and back through the same entries.
     pressed = "keys => keys.forEach(key => document.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true })))"
     for key, place in (("x", 4), ("X", 1)):
         page.evaluate(pressed, [key] * 3)

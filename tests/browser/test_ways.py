@@ -43,7 +43,7 @@ def test_ways_come_without_a_reload_stand_beside_each_other_and_keep_what_is_fol
     expect(page.locator("[data-part=entries]")).to_contain_text("Way 3 begins")
     tops = ways.locator(".way").evaluate_all("ways => ways.map(way => way.getBoundingClientRect().top)")
     assert len(set(tops)) == 1, "side by side"
-    for width, height in ((1280, 720), (1440, 900), (1920, 1080)):  # the panes take the remaining space and squeeze nothing
+    for width, height in ((1280, 720), (1440, 900), (1920, 1080)):  # the panes take the remaining space without squeezing other elements
         page.set_viewport_size({"width": width, "height": height})
         squeezed = "ways => ways.getBoundingClientRect().bottom > document.querySelector('.run-panes').getBoundingClientRect().top"
         assert not ways.evaluate(squeezed) and ways.evaluate("ways => ways.offsetHeight >= 220 && ways.offsetHeight >= ways.scrollHeight")

@@ -1,7 +1,7 @@
 """A stand-in for a language model: a local HTTP server of the OpenAI and Anthropic protocols that answers Stitchwork's prompts.
 
-It writes with the built-in compiler, knows nothing but the body of each request, keeps nothing of what it is told but which faults it is in the
-middle of, and makes the mistakes that it is asked to make, by a seed. How to use it: docs/how-to/try-without-a-model.md.
+It writes programs with the built-in compiler. It uses only the body of each request, stores nothing between requests except which faults are in
+progress, and makes the requested mistakes according to a seed. How to use it: docs/how-to/try-without-a-model.md.
 """
 
 from tests.standin.faults import CONTENT, KINDS, TRANSPORT, FaultPlan

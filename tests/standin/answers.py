@@ -1,4 +1,4 @@
-"""The stand-in's answers: what a good engineer with the built-in compiler would reply to each prompt, or a mistake that was ordered."""
+"""The stand-in's answers: what a good engineer with the built-in compiler would reply to each prompt, or a requested mistake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = re.compile(r"\bg\d+\b")
 
 
 class Author:
-    """Answers one prompt at a time or many; keeps nothing from them except the tasks' graphs."""
+    """Answers prompts, also concurrently. Keeps nothing from them except the tasks' graphs."""
 
     def __init__(self) -> None:
         self.workshop = Workshop()
@@ -53,7 +53,7 @@ def write(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
 def program_reply(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:
     options, strategy = choose(asked, plan)
     text = program(plan, asked.task, options)
-    if asked.situation in ("repair",) and same(text, asked.program):  # as far as is known it was right, and yet it did not pass
+    if asked.situation in ("repair",) and same(text, asked.program):  # it was correct as far as is known, but did not pass
         options = smaller(plan, options)
         text, strategy = program(plan, asked.task, options), LEAVE
     own = sorted(own_in(plan, options), key=lambda name: int(name[1:]))
@@ -219,7 +219,7 @@ def tree_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
 
 
 def ideas_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """Returns ideas that the compiler can realise: how many operators get kernels of their own, and one further choice each."""
+    """Returns ideas that the compiler can realise: how many operators get their own kernels, with one further choice each."""
     found = re.search(r"At most (\d+) ideas", asked.sections.get("Reply", ""))
     count = int(found[1]) if found else 4
     known = asked.sections.get("Ideas known already", "")
@@ -259,7 +259,7 @@ def with_idea(plan: CompilerPlan, text: str) -> Options:
 
 
 def idea_reply(asked: Asked, plan: CompilerPlan) -> dict[str, Any]:
-    """Crossing: the groups of both ideas, with the further strategies of both. Aligning: what the program says about itself."""
+    """Crossing: the groups of both ideas, with the further strategies of both. Aligning: the description in the program itself."""
     if asked.situation == "align":
         choices = choices_of(asked.program) or Options()
         covered, text = own_in(plan, choices), choices.model_dump_json(exclude_defaults=True)

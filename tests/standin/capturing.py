@@ -16,7 +16,7 @@ LINE = 64 << 20  # bytes of the longest answer
 
 
 class CannotCapture(RuntimeError):
-    """The task does not run, or the process that ran it ended."""
+    """Raised if the task does not run, or if the process that ran it ended."""
 
 
 class Capturer:

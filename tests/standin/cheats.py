@@ -1,8 +1,9 @@
 """Cheats of the integrity corpus, applied to the task at hand.
 
-Most of the corpus attacks one small task, whose forward is one expression. There the expression is replaced by the task's own forward, under the
-name `Reference`; what the cheat does around it stays as it is. Where the task is the corpus's own, the file is used word for word. Cheats that
-the verifier does not refuse but names (class `orchestration`: PyTorch in other words) are no faults here: such a program is only no faster.
+Most of the corpus attacks one small task, whose forward is a single expression. In these cheats, the expression is replaced by the forward of the
+task at hand, under the name `Reference`, and the rest of the cheat is left unchanged. If the task is the corpus's own, the file is used verbatim.
+Cheats that the verifier labels instead of refusing (class `orchestration`: PyTorch rearranged) are not faults here, because such a program is merely
+no faster.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ FRAME = (
     ("def forward(self, x):", "def forward(self, x, *rest):\n        self.rest = rest"),
 )
 SCALE = re.compile(r"^\s*self\.scale = nn\.Parameter\(torch\.ones\(size\)\)\n", re.MULTILINE)
-PATCHES_SOFTMAX = "60_patches_the_reference"  # a cheat only if the task calls what it replaces
+PATCHES_SOFTMAX = "60_patches_the_reference"  # a cheat only if the task calls the function that it replaces
 OWN_WEIGHTS = "design_ignores_the_weights"
-# A cheat only if it takes the constructor's ones or zeros for granted. With drawn weights it computes what the task does, and the report says as a
+# A cheat only if it relies on the constructor's ones or zeros. With drawn weights it computes what the task does, and the report says as a
 # downgrade that other weights cannot be loaded.
 CONSTANT = re.compile(r"torch\.(?:ones|zeros)\(|nn\.\w*Norm")
 DRAWN = re.compile(r"torch\.rand|nn\.(?:Linear|Bilinear|Conv|Embedding|LSTM|GRU|RNN|Multihead|Transformer)")
@@ -99,7 +100,7 @@ def as_reference(task_source: str) -> str:
 
 
 def without_header(source: str) -> str:
-    """Removes what the corpus says about a cheat, which must not be in the answer."""
+    """Removes the corpus's comments about a cheat, which must not be in the answer."""
     lines = source.splitlines(keepends=True)
     first = next((at for at, line in enumerate(lines) if not line.startswith("#")), 0)
     return "".join(lines[first:])

@@ -1,7 +1,7 @@
-"""Decides which request is answered wrongly, and for how long, from a seed and from the content of the prompt.
+"""Uses a seed and the prompt's content to decide which requests are answered wrongly, and for how long.
 
-A fault of the transport goes away when the same request is sent again. A fault of content is a mistaken belief: it stays for that task, role and
-step, whatever is asked, until the prompt holds the evidence that explains it (the parse error, the compiler's message, the mismatch, the finding
+A transport fault disappears when the same request is sent again. A content fault is a mistaken belief: it persists for that task, role and step,
+regardless of the request, until the prompt contains the evidence that explains it (the parse error, the compiler's message, the mismatch, the finding
 of the integrity checks). Asking again without evidence therefore does not help.
 """
 
@@ -34,7 +34,7 @@ EVIDENCE = {
 class Fault:
     kind: str
     name: str = ""  # of the cheat
-    token: str = ""  # an identifier that a program which does not compile uses without declaring it
+    token: str = ""  # an undeclared identifier, used by the program that does not compile
 
     @property
     def transport(self) -> bool:
@@ -49,10 +49,10 @@ class Fault:
 
 @dataclass
 class FaultPlan:
-    """`rate` is the share of replies whose content is faulty; before a reply, a request meets a transport fault at a third of that rate.
+    """`rate` is the share of replies whose content is faulty; before a reply, a request encounters a transport fault at a third of that rate.
 
-    Draws are independent. In a suite of tasks that is run under one seed, `stratum` (index, count) says which task this is: the nth draws of all of
-    them at one role and step are then a systematic sample, so that every suite meets the rate, and not only the mean of many.
+    Draws are independent. In a suite of tasks that is run under one seed, `stratum` (index, count) identifies the task. The nth draws of all tasks
+    for one role and step then form a systematic sample, so that every single suite has the requested rate, instead of only the mean over many suites.
     """
 
     seed: int = 0
@@ -100,7 +100,7 @@ class FaultPlan:
         return self._stuck[place]
 
     def _level(self, place: str) -> float:
-        """Returns a uniform number in [0, 1) for the present draw."""
+        """Returns a uniform number in [0, 1) for the current draw."""
         if self.stratum is None:
             return self._draw(place, "level").random()
         index, count = self.stratum

@@ -1,4 +1,4 @@
-"""Programs of the built-in compiler as a model would submit them: with the choices written into them, whole or as search/replace blocks."""
+"""Programs of the built-in compiler as a model would submit them, with the choices written into them, complete or as search/replace blocks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reads a prompt: its role, its situation, and the task, plan, step, program, evidence and methods in its sections.
 
-The conversation is all that there is to read. Prompts name themselves in a line `Situation: ROLE/SITUATION`; their sections are `## Title`.
+The conversation is the only input. Each prompt identifies itself in a line `Situation: ROLE/SITUATION`, and its sections begin with `## Title`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PROGRAM_FAULTS = ("prose", "wrong-file", "does-not-compile", "wrong-result", "ch
 
 
 class Unreadable(ValueError):
-    """The prompt is not one of Stitchwork's, or lacks the sections that its situation needs."""
+    """Raised if the prompt is not one of Stitchwork's, or lacks the sections that its situation needs."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """`sections` are those of the prompt; for a second or third attempt, `problem` says what was wrong with the reply."""
+    """`sections` are those of the prompt; for a second or third attempt, `problem` describes the error in the reply."""
 
     role: str
     situation: str
@@ -52,7 +52,7 @@ class Asked:
 
     @property
     def evidence(self) -> str:
-        """Returns what the prompt says about the failure, without the programs that it shows."""
+        """Returns the prompt's report of the failure, without the programs in it."""
         told = [text for title, text in self.sections.items() if title in TELLING]
         return FENCE.sub(_without_program, "\n".join([*told, self.problem]))
 

@@ -34,7 +34,7 @@ class StandIn:
         host: str = "127.0.0.1",
         port: int = 0,
         seconds: float = 0.0,  # that each answer takes
-        hang: float = 60.0,  # seconds for which a hanging answer is held, unless the client leaves earlier
+        hang: float = 60.0,  # seconds for which a hanging answer is held, unless the client disconnects earlier
         key: str | None = None,  # that clients must send
         author: Author | None = None,  # to share one capturing process between servers
         on_request: Callable[[dict[str, Any]], None] | None = None,
@@ -186,7 +186,7 @@ class StandIn:
             task.cancel()
 
     async def _hold(self, reader: asyncio.StreamReader) -> None:
-        """Waits until the client leaves or the time is up."""
+        """Waits until the client disconnects or the time is up."""
         with suppress(TimeoutError, ConnectionError):
             await asyncio.wait_for(reader.read(1), self.hang)
 

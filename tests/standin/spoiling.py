@@ -29,7 +29,7 @@ def chatty_json(reply: dict[str, Any]) -> str:
 
 
 def chatty_program(program: str, task: str) -> str:
-    """A draft and the program in two fences with much text around them, without the requested lines, so it is unclear which one is meant."""
+    """A draft and the program in two fences, surrounded by text but without the requested lines, so it is unclear which one is meant."""
     draft = re.sub(r"\bclass Model\b", "class ModelNew", task)
     return (
         "Great question! Let me think step by step. The plain version, only to fix the interface, would be:\n\n"
@@ -44,7 +44,7 @@ def wrong_file(task: str) -> str:
 
 
 def stale(program: str) -> tuple[str, str]:
-    """Search and replace texts for another state of the program."""
+    """Search and replace blocks for a different version of the program."""
     line = next((line for line in program.splitlines() if line.startswith("    ") and len(line) > 30), program.splitlines()[0])
     return f"{line}  // as in the last version\n", f"{line}\n"
 

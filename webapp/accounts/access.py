@@ -41,17 +41,17 @@ Asker = HttpRequest | User
 
 
 def user_of(asker: Asker) -> Any:
-    """The person who makes a request (or a person directly); `AnonymousUser` if nobody is signed in."""
+    """Returns the person behind a request (or the person passed in), or `AnonymousUser` if nobody is signed in."""
     return getattr(asker, "user", asker)
 
 
 def grant_of(asker: Asker) -> TokenGrant | None:
-    """The personal token that came with a request. The code that accepts a token sets `request.grant`."""
+    """Returns the personal token that came with a request. The code that accepts a token sets `request.grant`."""
     return getattr(asker, "grant", None)
 
 
 def teams_with(asker: Asker, right: Right = "view") -> QuerySet[Team]:
-    """The teams in which the asker has the right."""
+    """Returns the teams in which the asker has the right."""
     user, grant = user_of(asker), grant_of(asker)
     if not user.is_authenticated or not user.is_active or (grant is not None and not grant.scopes & SCOPES[right]):
         return Team.objects.none()
@@ -62,7 +62,7 @@ def teams_with(asker: Asker, right: Right = "view") -> QuerySet[Team]:
 
 
 def rights_in(asker: Asker, team: Team | uuid.UUID | None) -> frozenset[str]:
-    """Returns all rights of the asker in a team with one query, or an empty set if the asker may not know that the team exists. `team` may be the
+    """Returns all of the asker's rights in a team, using one query, or an empty set if the asker may not know that the team exists. `team` may be the
     team or its id."""
     user, grant, pk = user_of(asker), grant_of(asker), getattr(team, "pk", team)
     if not user.is_authenticated or not user.is_active or (grant is not None and str(grant.team.pk) != str(pk)):
@@ -78,8 +78,8 @@ def has_right(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> bool
 
 
 def require(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> frozenset[str]:
-    """The asker's rights. Raises `Http404` if the asker may not know that the team's objects exist, and `PermissionDenied` with an explanation if the
-    role or the token does not grant the right."""
+    """Returns the asker's rights. Raises `Http404` if the asker may not know that the team's objects exist, and `PermissionDenied` with an
+    explanation if the role or the token does not grant the right."""
     rights = rights_in(asker, team)
     if "view" not in rights:
         raise Http404("no such thing")

@@ -1,6 +1,6 @@
 """The restrictions of `SANDBOX=none`, which is meant for a single account on loopback.
 
-A second person must not sign in, nor see the output of an unconfined program.
+A second person must not be able to sign in or to see the output of an unconfined program.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def record(asker: Asker | None, team: Team | None, action: str, target: str = ""
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """The client's address. Forwarding headers are trusted only if they come from a proxy in TRUSTED_PROXIES. In that case, the client is the last
-    listed address that is not such a proxy."""
+    """Returns the client's address. Forwarding headers are trusted only if they come from a proxy in TRUSTED_PROXIES. In that case, the client is the
+    last listed address that is not such a proxy."""
     address = _address(request.META.get("REMOTE_ADDR", ""))
     named = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
     while named and address is not None and any(address in network for network in settings.TRUSTED_PROXIES):

@@ -31,7 +31,7 @@ class User(AbstractUser):
 
     @property
     def home(self) -> Team:
-        """The personal team, which every account gets when it is made. Raises `ValueError` for an account that has none."""
+        """Returns the personal team, which every account gets when it is created. Raises `ValueError` for an account without one."""
         if self.personal_team is None:
             raise ValueError(f"{self.username} has no personal team")
         return self.personal_team

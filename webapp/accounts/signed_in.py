@@ -1,4 +1,4 @@
-"""The request type for a signed-in person, on which views behind `login_required` and API operations rely, and the person of a session."""
+"""The request type for a signed-in person, which API operations and views behind `login_required` rely on, and a lookup of a session's user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Request(HttpRequest):
 
 
 def user_of_session(key: str) -> User | None:
-    """The active person whose session this is, read again; None if the session has ended."""
+    """Rereads a session from the database and returns its active user, or None if the session has ended."""
     request = HttpRequest()
     request.session = SessionStore(key)
     user = get_user(request)

@@ -25,7 +25,7 @@ from webapp.api.stream import header_of, refuse, unauthorised
 from webapp.database import in_thread
 
 Message = dict[str, Any]
-Application = Callable[..., Awaitable[None]]  # of scope, receive and send, whose message types differ between Django and httpx
+Application = Callable[..., Awaitable[None]]  # takes scope, receive and send, whose message types differ between Django and httpx
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Manager:
         return self._manager
 
     async def _run(self) -> None:
-        # DNS rebinding is useless here, because there are no cookies and an attacker who has the token does not need it.
+        # DNS rebinding is not a threat here, because there are no cookies and an attacker who has the token does not need it.
         open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         self._server.streamable_http_app(stateless_http=True, json_response=True, transport_security=open_to_all)
         self._manager = self._server.session_manager

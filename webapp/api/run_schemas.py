@@ -26,7 +26,7 @@ DEVICE = r"^(cpu|cuda(:\d{1,3})?)$"
 
 
 class Asked(Schema):
-    """A request body or query in which an unknown field is an error."""
+    """A request body or query that rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""The artefacts of a run, to which its events refer by hash. Timelines are artefacts too."""
+"""The artefacts that a run's events refer to by hash, including timelines."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from webapp.runs.models import Candidate
 
 
 def intervals(sides: list[Side]) -> list[dict[str, Any]]:
-    """Speedups with intervals, with one entry for each side that has any."""
+    """Speedups with intervals, with one entry for each side that has a speedup."""
     found = []
     for side in sides:
         best = side.best_baseline
@@ -37,7 +37,7 @@ def roofline(sides: list[Side]) -> dict[str, Any]:
 
 
 def attempts(sides: list[Side]) -> list[dict[str, Any]]:
-    """For each run among the sides that tried several programs, lists all its programs in order, once per run. `speedup` is null for a program that
+    """Lists all programs, in order, of each run among the sides that tried several. Each run is listed once. `speedup` is null for a program that
     did not pass; the verdict explains why."""
     found: dict[Any, dict[str, Any]] = {}
     for side in sides:

@@ -62,7 +62,7 @@ def _timed(row: MeasuredHunk) -> Effect:
 
 
 def percent(ratio: float) -> str:
-    """A ratio of times as a percentage change: "+12", "−3.5"."""
+    """Formats a ratio of times as a percentage change: "+12", "−3.5"."""
     change = (ratio - 1) * 100
     text = f"{abs(change):.0f}" if abs(change) >= 10 else f"{abs(change):.1f}"
     return f"{'−' if change < 0 else '+'}{text}"

@@ -78,13 +78,13 @@ class Colours:
         yield from self._python(source[at:end])
 
     def _before_string(self, text: str) -> Tokens:
-        """Highlights Python up to a string, whose prefix and opening quotes are the last characters."""
+        """Highlights Python up to the start of a string. The last characters are the string's prefix and opening quotes."""
         quotes = text[-3:]
         if quotes not in ('"""', "'''"):
             yield from self._python(text)
             return
         code = text[:-3].rstrip("rRbBuUfF")
-        if code and (code[-1].isalnum() or code[-1] == "_"):  # a name that ends in such a letter is no string prefix, so it cannot precede quotes
+        if code and (code[-1].isalnum() or code[-1] == "_"):  # a name that ends in such a letter is not a string prefix, so it cannot precede quotes
             code = text[:-3]
         yield from self._python(code)
         if affix := text[len(code) : -3]:

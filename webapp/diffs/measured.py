@@ -24,7 +24,7 @@ from webapp.runs import artefacts
 from webapp.runs.jobs import queue_for
 from webapp.runs.models import Verification
 
-MOST_HUNKS = 40  # maximum number of hunks measured at once
+MOST_HUNKS = 40  # maximum number of hunks per measurement
 USUAL_SECONDS = {"quick": 12.0, "full": 60.0}  # assumed duration of a job if no measurement exists
 TIERS = ("quick", "full")
 JOB: TypeAdapter[Job] = TypeAdapter(Job)

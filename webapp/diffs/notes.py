@@ -74,14 +74,14 @@ def bare_name(kernel: str) -> str:
 
 
 def _line_of(begin: int, body: Anatomy, name: str) -> int:
-    """The 1-based line that holds the name of a definition: templates, attributes and decorators come before it."""
+    """Returns the 1-based line that holds the name of a definition. Templates, attributes and decorators come before it."""
     lines = body.source.split("\n")
     word = re.compile(rf"\b{re.escape(name)}\b")
     return next((number for number in range(begin + 1, min(begin + 12, len(lines)) + 1) if word.search(lines[number - 1])), begin + 1)
 
 
 def _resources(report: Report) -> Iterator[tuple[str, str]]:
-    """One sentence per kernel. Instances of a template share a sentence, with the range of each figure."""
+    """Returns one sentence per kernel. Instances of a template share a sentence, which gives the range of each figure."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in report.build.resources if report.build else []:
         if name := row.get("kernel") or row.get("function"):
@@ -120,7 +120,7 @@ def _time(ms: float) -> str:
 
 
 def _said_by_compiler(output: str, body: Anatomy) -> Iterator[tuple[int, Note]]:
-    """Warnings and errors that can be attributed to a line of the program. A compilation unit is one of its strings."""
+    """Returns the warnings and errors that can be attributed to a line of the program. Each compilation unit is one of its strings."""
     lines = output.splitlines()
     count = 0
     for index, text in enumerate(lines):

@@ -59,8 +59,7 @@ def _path(best: np.ndarray, taken: np.ndarray) -> list[Pair]:
 
 
 def _likeness(old: Sequence[str], new: Sequence[str]) -> np.ndarray:
-    """The fraction of words that each pair of lines has in common, 0 to 1. The fraction is computed from bit sets of the words with two ANDs per
-    pair."""
+    """Returns the fraction of words, 0 to 1, that each pair of lines has in common, computed from bit sets of the words with two ANDs per pair."""
     before, after = _signatures(old), _signatures(new)
     common = np.zeros((len(old), len(new)), dtype=np.uint8)
     for word in range(BITS // 64):

@@ -74,7 +74,7 @@ def judged(source: str, new: str) -> tuple[Literal["", "same", "syntax", "names"
 
 
 def _meaning(source: str) -> str:
-    """The syntax tree without parts that have no effect: docstrings (unless the program reads them) and comments of C++ and CUDA in strings."""
+    """Returns the syntax tree without parts that have no effect: docstrings (unless the program reads them), and C++ and CUDA comments in strings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -161,7 +161,7 @@ def _defined(body: Any) -> set[str]:
 
 
 def _blanked(text: str) -> str:
-    """The text with comments blanked out; its length and lines stay the same."""
+    """Returns the text with comments blanked out, without changing its length or lines."""
     return re.sub(
         r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?!\s*(?:define|if|elif))[^\n]*", lambda match: re.sub(r"[^\n]", " ", match.group()), text, flags=re.S | re.M
     )

@@ -25,7 +25,7 @@ class DeviceChoice:
 
     @property
     def needs_sandbox(self) -> str:
-        """The missing sandbox, if it is the reason why the online verifiers take no jobs."""
+        """Describes the missing sandbox if it is the reason why the online verifiers take no jobs."""
         return next((device.needs_sandbox for device in self.devices if device.online and device.needs_sandbox), "") if not self.online else ""
 
     @property

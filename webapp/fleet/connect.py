@@ -1,6 +1,7 @@
-"""`python -m webapp.fleet.connect URL TOKEN` on a GPU host: asks the pages how to reach the database, and runs a verifier for each GPU.
+"""`python -m webapp.fleet.connect URL TOKEN` on a GPU host: fetches the database's address from the web application, and runs a verifier for each
+GPU.
 
-The answer is stored. Without arguments, the command uses the stored response, so that a service on the host can start it. The command needs neither
+The response is stored. Without arguments, the command uses the stored response, so that a service on the host can start it. The command needs neither
 Django's settings nor a database.
 """
 
@@ -25,7 +26,7 @@ class Refused(RuntimeError):
 
 
 def ask(base: str, token: str) -> dict[str, str]:
-    """Asks the pages at `base` with this token. Returns `database_url` or `data_dir`."""
+    """Sends this token to the web application at `base`. Returns `database_url` or `data_dir`."""
     request = urllib.request.Request(f"{base.rstrip('/')}/devices/enrol", data=json.dumps({"token": token}).encode(), method="POST")
     request.add_header("Content-Type", "application/json")
     try:
@@ -58,8 +59,8 @@ def keep(data: Path, url: str) -> None:
 
 
 def command(said: dict[str, str], devices: str, data: Path) -> tuple[list[str], dict[str, str]]:
-    """The command to run and the environment variables to add. If the database is on the same machine, that machine already has a supervisor and
-    needs no other."""
+    """The command to run and the environment variables to add. If the database is on the same machine, that machine already has a supervisor and does
+    not need another."""
     if "data_dir" in said:
         if not Path(said["data_dir"]).is_dir():
             raise Refused("the database listens to the machine of the pages alone: docs/how-to/two-hosts.md says how to move it")

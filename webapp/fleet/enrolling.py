@@ -1,4 +1,4 @@
-"""Connects a GPU host: the token shown on the operator's page, and the answer to a host that presents it. No page shows a database password."""
+"""Connects a GPU host: the token shown on the operator's page, and the response to a host that presents it. No page shows a database password."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class NotEnrolled(ValueError):
 
 @dataclass(frozen=True)
 class Way:
-    """How a GPU reaches this installation. `here`: the database accepts connections from this machine only; `ready`: hosts can be told how to reach
-    it."""
+    """How a GPU reaches this installation. `here`: the database accepts connections from this machine only; `ready`: an address that hosts can use is
+    known."""
 
     here: bool
     ready: bool

@@ -24,7 +24,7 @@ PART = Part(forget=forget)
 
 @PART.rows.on(RunFinished)
 def learn(run: Run, finished: Event, p: RunFinished) -> None:
-    """Writes the run's lessons. A program that a person submitted ("verify") teaches nothing about strategies."""
+    """Writes the run's lessons. A program that a person submitted ("verify") yields no lessons about strategies."""
     rows = EventRow.objects.filter(run=run, kind__in=NEEDED, seq__lt=finished.seq).order_by("seq")
     events = [event_of(row) for row in rows]
     models = dict(Verification.objects.filter(run=run, kind="verify").exclude(device_model="").values_list("candidate_number", "device_model"))

@@ -1,8 +1,8 @@
 """Selects the run that counts towards the ranking.
 
 Among a team's runs of the same entry on the same task under the same setup, the run with the median speedup over eager counts. A run without a
-confirmed result ranks as the slowest. If the number of runs is even, the slower of the two middle runs is taken. Neither a lucky run nor repeated
-attempts can therefore improve an entry.
+confirmed result ranks as the slowest. If the number of runs is even, the slower of the two middle runs is taken. As a result, neither a lucky run nor
+repeated attempts can improve an entry.
 
 The selection is made twice: once over all runs that the team's members can see, and once over the runs that the team has published. Postgres keeps
 both selections up to date.

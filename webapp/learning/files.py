@@ -1,4 +1,4 @@
-"""Reads the files in a training folder as untrusted input. Every value is checked. An unusable value is reported with its location, cause and remedy.
+"""Reads the files of a training run as untrusted input. Every value is checked. An unusable value is reported with its location, cause and remedy.
 
 The files are `run.json`, `metrics.jsonl` and `rollouts.jsonl`, written by `agents/rl/records.py`.
 """

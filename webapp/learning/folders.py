@@ -1,8 +1,8 @@
-"""The trainings under `LEARNING_DIR`: their states, and who may see what.
+"""The training runs under `LEARNING_DIR`: their states, and who may see what.
 
-A training belongs to the team named in its `run.json` (`train --team SLUG`), and only members of that team can see it. A training without a team
-belongs to the installation. Everybody who is signed in sees its curves. Its rollouts contain tasks of teams, so only an installation with a single
-account shows them.
+A training run belongs to the team named in its `run.json` (`train --team SLUG`), and only members of that team can see it. A training run without a
+team belongs to the installation. Everybody who is signed in can see its curves. Its rollouts contain tasks of teams, so only an installation with a
+single account shows them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Training:
 
     @property
     def latest(self) -> dict[str, float | None]:
-        """The figures of a training that the list shows."""
+        """The figures of a training run that the list shows."""
         return {name: self.curves.last(name) for name in ("reward", "success", "hacks", "speedup")}
 
     @property
@@ -92,7 +92,7 @@ class Training:
 
     @property
     def why(self) -> str:
-        """The error that ended the training."""
+        """The error that ended the training run."""
         return self.sittings[-1].why if self.state == "failed" else ""
 
 
@@ -106,14 +106,14 @@ def is_used() -> bool:
 
 
 def trainings_for(request: Request) -> list[Training]:
-    """The trainings that the asker may see, most recently written first. Raises `Problem` if the directory cannot be read."""
+    """The training runs that the asker may see, most recently written first. Raises `Problem` if the directory cannot be read."""
     mine = set(teams_with(request).values_list("slug", flat=True))
     found = (_training(name, folder) for name, folder in _folders(settings.LEARNING_DIR))
     return sorted((one for one in found if not one.team or one.team in mine), key=lambda one: (-one.written, one.name))
 
 
 def training_for(request: Request, name: str) -> Training:
-    """Returns the training with this name. Raises `Http404` if the asker may see no such training."""
+    """Returns the training run with this name. Raises `Http404` if the asker may see no such run."""
     try:
         found = next((one for one in trainings_for(request) if one.name == name), None)
     except Problem:
@@ -131,7 +131,7 @@ def shows_rollouts(request: Request, training: Training) -> bool:
 
 
 def _folders(root: Path) -> Iterator[tuple[str, Path]]:
-    """The folders that contain a training's files, sorted by name. Links are not followed."""
+    """The folders that contain a training run's files, sorted by name. Links are not followed."""
     waiting, seen = [(root, "")], 0
     while waiting:
         folder, name = waiting.pop()

@@ -66,7 +66,7 @@ def reply(request: Request, run_id: uuid.UUID) -> HttpResponse:
 
 
 def prompt_of(letter: Letter) -> str:
-    """The whole request as a single text for a chat, with the system prompt first and earlier replies in their place."""
+    """Returns the whole request as a single text for a chat, with the system prompt first and earlier replies in their places."""
     said = letter.waiting["request"]["messages"]
     return "\n\n".join(m["content"] if m["role"] != "assistant" else f"(your reply before)\n\n{m['content']}" for m in said)
 

@@ -18,7 +18,7 @@ from webapp.llm.jobs import ask_to_try
 from webapp.llm.models import Announcement, Profile
 from webapp.llm.spend import MONTHS, spend_of
 
-GIVEN_UP = timedelta(minutes=5)  # a test without a result after this time is considered failed
+GIVEN_UP = timedelta(minutes=5)  # a test without a result after this time is considered to have failed
 
 
 @login_required

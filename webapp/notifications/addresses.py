@@ -58,7 +58,8 @@ def parsed(url: str) -> Target:
 
 
 def resolved(target: Target) -> list[str]:
-    """The host's addresses, all of which are allowed. Raises `AddressRefused` if the host has no address or if any address is not allowed."""
+    """Returns the host's addresses if all of them are allowed. Raises `AddressRefused` if the host has no address or if any address is not
+    allowed."""
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

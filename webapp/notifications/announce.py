@@ -110,7 +110,7 @@ def queue(hook: Hook, event: str, message: Message) -> Delivery:
 
 
 def address(run: Run) -> str:
-    """The URL of the run's page, or "" if the installation's public address is not configured."""
+    """Returns the URL of the run's page, or "" if the installation's public address is not configured."""
     base = os.environ.get("BASE_URL", "").rstrip("/")
     return f"{base}/runs/{run.pk}/" if base else ""
 

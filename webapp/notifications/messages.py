@@ -26,8 +26,8 @@ class Message(TypedDict):
 
 
 def body(hook: Hook, message: Message) -> tuple[bytes, dict[str, str]]:
-    """The body of the request and its headers. A generic message is signed. Its header `X-Stitchwork-Signature` contains "sha256=" followed by the
-    HMAC of the body under the hook's key."""
+    """Returns the body of the request and its headers. A generic message is signed. Its header `X-Stitchwork-Signature` contains "sha256=" followed
+    by the HMAC of the body under the hook's key."""
     if hook.style == SLACK:
         return _json({"text": _slack(message)}), {}
     if hook.style == MATTERMOST:

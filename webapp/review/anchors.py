@@ -77,7 +77,7 @@ _PLACE: TypeAdapter[Place] = TypeAdapter(Annotated[Place, Field(discriminator="k
 
 
 def read(run: Run, given: Any) -> dict[str, Any]:
-    """The anchor to store for the place named in a request. Raises `AnchorRefused`."""
+    """Returns the anchor to store for the place named in a request. Raises `AnchorRefused`."""
     try:
         place = _PLACE.validate_json(given) if isinstance(given, str | bytes) else _PLACE.validate_python(given)
     except ValidationError as error:
@@ -115,7 +115,7 @@ def other_side(candidate: Candidate, against: str) -> int | None:
 
 
 def source_lines(run: Run, number: int | None) -> list[str]:
-    """The lines of a candidate's program or of the reference. Raises `AnchorRefused`."""
+    """Returns the lines of a candidate's program or of the reference. Raises `AnchorRefused`."""
     if number is None:
         return lines_of(run.task.source)
     return lines_of(artefacts.read(_candidate(run, number).program).decode("utf-8", "replace"))

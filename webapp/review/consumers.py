@@ -29,7 +29,7 @@ BAD_MESSAGE, SIGNED_OUT, NOT_YOURS = 4400, 4401, 4404
 LONGEST_MESSAGE = 400
 PLACE = re.compile(r"^(the run|candidate \d{1,9}|the timeline of (candidate \d{1,9}|the reference))?$")
 BEAT_SECONDS = 20.0
-PRESENT_FOR = "45 seconds"  # a page that has been silent for this long counts as gone
+PRESENT_FOR = "45 seconds"  # a page that has been silent for this long is considered closed
 
 SESSION = """(%(session)s::text IS NULL OR EXISTS (SELECT FROM django_session s WHERE s.session_key = %(session)s AND s.expire_date > now()))"""
 SQL = {name: text.replace("{session}", SESSION).replace("{present_for}", PRESENT_FOR) for name, text in statements(__file__).items()}
@@ -46,7 +46,7 @@ class ReviewConsumer(AsyncWebsocketConsumer):
         self.run: str | None = None
         self.id = uuid.uuid4()
         user = self.scope.get("user")
-        await self.accept()  # accept first, because a browser learns the close code only of an open connection
+        await self.accept()  # accept first, because a browser receives the close code only if the connection was opened
         if user is None or not user.is_authenticated:
             await self.close(SIGNED_OUT)
             return
@@ -78,7 +78,7 @@ class ReviewConsumer(AsyncWebsocketConsumer):
                 if self.run is None:
                     raise BadMessage
                 if await hub().query(SQL["run"], self._arguments()) is None:
-                    self.run = None  # the run belongs to another team (it may be published), so nothing is sent about it; all else continues
+                    self.run = None  # the run belongs to another team (it may be published), so nothing is sent about it; everything else continues
                     return
                 await hub().query(SQL["move"], self._arguments(place=place))
                 self._start(self._tell_run(self.run))

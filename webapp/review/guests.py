@@ -22,7 +22,7 @@ HEADERS = {"X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"
 
 
 class Guest(AnonymousUser):
-    """A visitor with a share link, who may view `share.run` and has no role in any team. `is_active` is false, so no team right applies."""
+    """A visitor with a share link, who may view `share.run` and has no role in any team. `is_active` is false, so no team rights apply."""
 
     last_team_id = personal_team_id = None
 
@@ -35,7 +35,7 @@ class Guest(AnonymousUser):
 
     @property
     def is_authenticated(self) -> bool:  # type: ignore[override]  # the only anonymous user that passes for a signed-in one
-        """True, so the few views that are open to guests can use the same decorator as all others."""
+        """Returns True, so that the few views that are open to guests can use the same decorator as all others."""
         return True
 
     @property

@@ -115,7 +115,7 @@ def plain(text: str) -> str:
 
 
 def mentioned(text: str) -> list[str]:
-    """The names mentioned in a text outside code: casefolded, in order, without duplicates."""
+    """Returns the names mentioned in a text outside code: casefolded, in order, and without duplicates."""
     names: dict[str, None] = {}
     for block in _MARKDOWN.parse(text, {"people": frozenset()}):
         for token in (block.children or []) if block.type == "inline" else []:

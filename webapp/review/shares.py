@@ -71,7 +71,7 @@ def token_of(share: Share) -> str:
 
 
 def of_token(token: str) -> Share | None:
-    """The share, even if it is no longer valid. None if this installation did not sign the token."""
+    """Returns the share, even if it is no longer valid, or None if this installation did not sign the token."""
     try:
         pk = uuid.UUID(_SIGNER.unsign(token))
     except (BadSignature, ValueError):

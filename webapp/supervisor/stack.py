@@ -1,4 +1,4 @@
-"""Manages the processes of one machine: which ones there are, the order in which they start and stop, and what happens when one dies."""
+"""Manages the processes of one machine: which ones exist, the order in which they start and stop, and what happens when one dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOG_BYTES = 10 * 1024 * 1024
 
 
 class StackError(RuntimeError):
-    """The installation cannot start. The message says why and what to do."""
+    """Raised if the installation cannot start. The message says why and what to do."""
 
 
 class Stopped(Exception):
@@ -61,7 +61,7 @@ class Stack:
         self.keys = {name: self.environment.pop(name) for name in key_variables(self.environment) if name in self.environment}
         self.postgres = None if os.environ.get("DATABASE_URL") else EmbeddedPostgres(data)
         self.children = [child for child in self._children() if child.name.split("-")[0] in only]
-        self.guest = set(only) == {"verifier"}  # a GPU host, which has no pages, creates no tables and signs nobody in
+        self.guest = set(only) == {"verifier"}  # a GPU host, which serves no pages, creates no tables and signs nobody in
         self._stop_requested = False
 
     def request_stop(self, *_: object) -> None:
@@ -148,8 +148,8 @@ class Stack:
         child.started = time.monotonic()
 
     def _environment_of(self, child: str) -> dict[str, str]:
-        """The environment of a child. Each process has its own database role. Only the orchestrator has model keys, and a verifier has no secrets at
-        all."""
+        """Returns the environment of a child. Each process has its own database role. Only the orchestrator has model keys, and a verifier has no
+        secrets at all."""
         role = child.partition("-")[0]
         environment = self.environment | {"STITCHWORK_PROCESS": child, "STITCHWORK_ROLE": role} | (self.keys if role == "orchestrator" else {})
         return {name: value for name, value in environment.items() if role != "verifier" or name.startswith(VERIFIER_KEEPS)}

@@ -1,4 +1,4 @@
-"""Estimates a run's cost and its start on a device, based only on similar finished runs and never on a formula."""
+"""Estimates a run's cost and its start time on a device, based only on similar finished runs and never on a formula."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ assert set(PRECISIONS) == set(get_args(Precision)) and set(MODES) == set(get_arg
 
 
 def problems_of(source: str, kind: str) -> list[Problem]:
-    """Return all problems in a task or program that can be found by parsing it, without running it."""
+    """Return all problems that parsing finds in a task or program, without running it."""
     try:
         Task.read(source) if kind == "task" else Program.read(source)
     except SourceError as error:
@@ -45,7 +45,7 @@ def problems_of(source: str, kind: str) -> list[Problem]:
 
 
 class SourceField(forms.CharField):
-    """A source, entered as text or uploaded as the file NAME_file. Line ends are normalised to Unix, because the hash depends on them."""
+    """A source, entered as text or uploaded as the file NAME_file. Line endings are normalised to Unix style, because the hash depends on them."""
 
     widget = forms.Textarea
 

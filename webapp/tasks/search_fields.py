@@ -22,7 +22,7 @@ CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it rig
 FIRST_PROGRAMS = {"coder": "the model's own", "built-in": "the compiler's, which the model improves"}
 AUTO = "auto"
 AUTO_SAYS = "The built-in compiler searches by descend, a language model by stitch, unless your latest arena found another better."
-# Limits that a newcomer selects with one word; "own" uses the fields. The units that an amount omits limit language models, and those fields keep
+# Limits that a newcomer selects with one word; "own" uses the fields. The units missing from an amount limit language models, and their fields keep
 # their values.
 BUDGETS = {
     "quick": ("Quick", {"candidates": 3, "minutes": 10, "verifier_minutes": 4}),
@@ -133,7 +133,7 @@ class SearchFields(forms.Form):
 
 
 def workflow_of(chosen: str, models: Iterable[str], team: Team | None, device_kind: str) -> str:
-    """Return the workflow that the choice stands for.
+    """Return the workflow that was chosen.
 
     `models` are the models of the roles, and `team` is the team whose arenas are consulted. "" means `stitch`.
     """

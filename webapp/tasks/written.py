@@ -97,7 +97,7 @@ class ModuleForm:
 
     @property
     def missing(self) -> list[str]:
-        """Return the values that are still needed before a task can be generated, in words for a person."""
+        """Return readable names of the values that are still needed before a task can be generated."""
         found = [a.parameter.name for a in self.arguments if not a.value]
         for one in self.inputs:
             if one.is_tensor:

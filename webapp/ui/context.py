@@ -64,7 +64,7 @@ ELSEWHERE = [
 
 
 def in_use(user: User, team: Team | None) -> dict[str, bool]:
-    """Return which advanced pages have content from the team, using a single statement with one index look-up per page."""
+    """Return which advanced pages have content from the team, using a single statement with one index lookup per page."""
     if not team:  # the person has left their last team
         return {}
     exists = {

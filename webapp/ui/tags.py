@@ -67,7 +67,7 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "skipped": ("idle", "–", "skipped"),
     "started": ("info live", "●", "running"),
     "progress": ("info live", "●", "running"),
-    # trainings and their rollouts
+    # training runs and their rollouts
     "stopped": ("idle", "–", "stopped"),
     "silent": ("warn", "!", "no news"),
     "no_sample": ("idle", "–", "no sample"),
@@ -115,7 +115,7 @@ class Figure(TypedDict):
 
 
 def figure(value: Any) -> Figure | None:
-    """Return {ratio, low, high} of any value that has these three, or None."""
+    """Return {ratio, low, high} of any value that has all three, or None."""
     if value is None or value == "":
         return None
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Pages about the pages.
+"""Pages about the pages themselves.
 
 They are the list of pages other than the four destinations, and the living style guide, which shows the tokens from the stylesheet and every
 component as pages use it.

@@ -9,7 +9,7 @@ const LEFT = 68;
 const RIGHT = 16;
 const TOP = 14;
 const BOTTOM = 26;
-const NARROW = 400; // px: a short sentence fits
+const NARROW = 400; // px; wide enough for a short sentence
 const MIN_STEP = 14;
 const MAX_STEP = 96;
 

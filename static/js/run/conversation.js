@@ -185,7 +185,7 @@ export class Conversation {
     if (this.following) this.toEnd();
   }
 
-  // The data of an entry that the copy menu needs.
+  // The data that the copy menu needs from an entry.
   source(id) {
     const item = this.state.itemById.get(id);
     const seqs = [item.seq, ...[...this.state.told].filter(([, told]) => told === item).map(([seq]) => seq)];

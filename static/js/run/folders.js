@@ -166,7 +166,7 @@ export const FOLDERS = {
   "verification.queued"(state, event, payload, changes) {
     const item = verificationItem(state, event, payload, changes);
     Object.assign(item, { job: payload.job ?? item.job, candidate: numbered(payload.candidate) ?? item.candidate, tier: payload.tier ?? item.tier });
-    if (payload.attempt > item.attempt) Object.assign(item, { attempt: payload.attempt, stages: [], startedAt: null }); // its verifier died, so it waits again
+    if (payload.attempt > item.attempt) Object.assign(item, { attempt: payload.attempt, stages: [], startedAt: null }); // its verifier died
     if (item.candidate != null && item.job === "verify") candidateOf(state, item.candidate, changes).running = item.id;
   },
   "verification.stage"(state, event, payload, changes) {

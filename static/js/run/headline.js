@@ -68,7 +68,7 @@ export function outcomeChip({ outcome }) {
   return h("span", { class: `chip ${tone} outcome` }, h("span", { class: "sign", "aria-hidden": "true" }, sign), word);
 }
 
-// What a run that ended early needs in order to continue, with the wording of webapp.runs.pages.headline.to_go_on.
+// What a run that ended early needs to continue, in the wording of webapp.runs.pages.headline.to_go_on.
 export function toGoOn({ state, outcome, reason, workflow }) {
   if (state !== "finished" || workflow === "verify") return "";
   if (outcome === "out_of_budget") return "To continue, raise the budget.";

@@ -137,7 +137,7 @@ export function candidateOf(state, number, changes) {
   return candidate;
 }
 
-// A verifier identifies the candidate of a job as in the request, by a number or by its digits as a string.
+// A verifier identifies a job's candidate as in the request, either by number or by the number as a string.
 export const numbered = (candidate) => (candidate == null || candidate === "" ? null : Number(candidate));
 
 /** @param {import("./events.js").VerificationQueued | import("./events.js").VerificationStage | import("./events.js").VerificationFinished} payload */

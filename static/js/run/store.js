@@ -18,7 +18,8 @@ export function fold(state, events, changes = createChanges()) {
   return true;
 }
 
-// Applies a stretch of the trace that the server has condensed. Some events are merged into others, and the stretch covers everything up to `last`.
+// Applies a stretch of the trace that the server has condensed. Some events have been merged into others, and the stretch covers everything up to
+// `last`.
 export function foldStretch(state, { since, last, events }, changes = createChanges()) {
   if (since !== state.last) return false;
   for (const event of events) {

@@ -21,7 +21,7 @@ export class Ways {
       const answer = await fetch(this.url, { credentials: "same-origin" });
       if (answer.ok) this.show(await answer.text());
     } catch {
-      // offline; the next change tries again
+      // offline; the next change retries
     }
     this.waiting = null;
   }

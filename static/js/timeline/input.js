@@ -68,7 +68,7 @@ export class Input {
     try {
       this.lane.canvas.setPointerCapture(event.pointerId);
     } catch {
-      // The pointer has already gone.
+      // The pointer is already gone.
     }
     const at = this.point(event);
     this.pointers.set(event.pointerId, at);

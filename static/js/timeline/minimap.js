@@ -70,7 +70,7 @@ export class Minimap {
     picture.width = this.canvas.width;
     picture.height = this.canvas.height;
     const context = picture.getContext("2d");
-    context.fillStyle = palette.text.surface; // every device pixel: at 1.5 the last column is half a CSS pixel, and what stood there would shine through
+    context.fillStyle = palette.text.surface; // in every device pixel, or old content would remain in a last column narrower than a CSS pixel
     context.fillRect(0, 0, picture.width, picture.height);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = palette.text.sunken; // the recorded part

@@ -60,7 +60,7 @@ export class Painter {
     const { context, palette, ratio } = this;
     const { view, top } = scene;
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.fillStyle = palette.text.surface; // every device pixel, also a last column or row that is part of a CSS pixel
+    context.fillStyle = palette.text.surface; // covers every device pixel, including a last column or row that is only part of a CSS pixel
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.drawGrid(view, scene.origin ?? 0);

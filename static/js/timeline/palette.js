@@ -1,7 +1,7 @@
 // The colours of a timeline, as CSS text for the canvas and as pixels for the strips. A kernel's colour depends only on its name, so it is the same
 // in the reference and in the candidate.
 const HUES = 16;
-const SHADES = 8; // levels of how full a pixel column is
+const SHADES = 8; // number of fill levels of a pixel column
 const DIM = SHADES; // for events that don't match the search
 const PER_COLOUR = SHADES + 1;
 const MEMORY = HUES;

@@ -140,6 +140,6 @@ export function rememberHeight(name) {
   try {
     localStorage.setItem(STORED, name);
   } catch {
-    // Then the height is not remembered.
+    // In that case, the height is not remembered.
   }
 }

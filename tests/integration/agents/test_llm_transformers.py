@@ -25,8 +25,8 @@ pytest.importorskip("transformers", reason="transformers[serving] of requirement
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("transformers serve")]
 
 ROOT = Path(__file__).resolve().parents[3]
-STARTS_WITHIN = 300  # seconds: it imports torch and transformers, possibly on a busy machine
-# A separate process makes the model: importing transformers into the tests takes time and memory that only this module needs.
+STARTS_WITHIN = 300  # seconds; the server imports torch and transformers, possibly on a busy machine
+# A separate process creates the model, because importing transformers costs time and memory that the other tests should not pay.
 MAKE_MODEL = """
 import sys, torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -141,7 +141,7 @@ async def test_a_model_that_it_does_not_serve(served, tmp_path):
 
 
 def test_a_whole_run_ends_in_a_named_state(served, tmp_path):
-    """Random words are neither a plan nor a program: they are requested again and then dispensed with, until the allowed calls are spent."""
+    """Random words are neither a plan nor a program. Each reply is requested again and then skipped, until the allowed calls are used up."""
     url, model = served
     profile = f'[profiles.tiny]\nkind = "openai"\nbase_url = "{url}"\nmodel = "{model}"\nmax_tokens = 32\nprices = {{ input = 1.0, output = 2.0 }}\n'
     (tmp_path / "llm.toml").write_text(profile)

@@ -1,6 +1,6 @@
 """Each workflow with the built-in roles on a real task: the real compiler and the real verifier, two programs each.
 
-All on one verifier, which is asked once for what several workflows want to know (`Brief`).
+All workflows share one verifier, which performs each job only once even if several workflows request it (`Brief`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def solved(tmp_path_factory):
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_solves_softmax(solved, workflow):
     summary, journal = solved(workflow)
-    unclear = any(v.status == "inconclusive" for v in summary.verifications)  # other work on the machine; a wrong program would give another reason
+    unclear = any(v.status == "inconclusive" for v in summary.verifications)  # other work on the machine; a wrong program has another reason
     assert summary.outcome in ("improved", "matched") or unclear, summary.reason
     assert 1 <= len(summary.candidates) <= 2 and summary.open_spans() == []
     assert all(c.status in ("passed", "inconclusive") for c in summary.candidates), [(c.title, c.status, c.message) for c in summary.candidates]

@@ -30,7 +30,7 @@ def told(server: str, headers: dict[str, str], pieces: list[bytes] = [], path: s
             for piece in pieces:
                 sock.sendall(piece)
         except OSError:
-            pass  # it has hung up
+            pass  # the server has closed the connection
         answer = b""
         while b"\r\n\r\n" not in answer or len(answer.partition(b"\r\n\r\n")[2]) < 20:
             part = sock.recv(65536)

@@ -62,7 +62,7 @@ def begin(environment, files):
 
     def run(*arguments: str) -> subprocess.Popen:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        # As from a terminal: a shell's background processes start with Ctrl-C ignored.
+        # Restores what a terminal does, because a shell's background processes start with Ctrl-C ignored.
         streams["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
         started.append(subprocess.Popen([*COMMAND, *arguments], env=environment | {"PYTHONPATH": str(ROOT)}, cwd=files, **streams))
         return started[-1]

@@ -63,7 +63,7 @@ def test_events_come_while_they_are_written(client, run):
             if said.kind == "end":
                 break
             seen.append(int(said.id))
-            if seen[-1] == 20:  # everything so far: what follows is written while the test watches
+            if seen[-1] == 20:  # everything so far; later events are written while the test is following
                 write_the_end(run)
     run.refresh_from_db()
     assert seen == list(range(1, run.last_seq + 1)) and run.last_seq > 20
@@ -122,7 +122,7 @@ def test_a_revoked_token_reads_no_further(server, token, run):
 
 @pytest.mark.slow
 def test_streams_hold_no_thread(client, server, run):
-    """Forty viewers that wait for news: the number of threads in the server's process stays as low as before."""
+    """With forty waiting viewers, the server process has no more threads than before."""
     sample_run.play(run, stop_after=20)
     process = _pid_of(server)
     opened = [client.stream("GET", STREAM.format(run.pk)) for _ in range(40)]

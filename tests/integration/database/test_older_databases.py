@@ -1,4 +1,4 @@
-"""Databases of earlier versions (tests/data/database-*): migrated to today's, their pages open, their runs replay and export as before."""
+"""Tests databases of earlier versions (tests/data/database-*): after migration, their pages open, and their runs replay and export as before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webapp.runs.models import Candidate, Event, Run
 from webapp.runs.trace.projection import rebuild
 from webapp.supervisor.postgres import PostgresError, binaries
 
-# What a run's events alone determine.
+# The fields that a run's events alone determine.
 PROJECTED = ("state", "outcome", "reason", "best_candidate", "speedup", "spent", "last_seq", "started_at", "finished_at")
 NAME = "older"
 

@@ -1,4 +1,4 @@
-"""A whole installation for a test: its own data directory, port, database and processes."""
+"""A whole installation for a test, with its own data directory, port, database and processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.installation import data_directory
 from webapp.environment import ROOT
 from webapp.supervisor.postgres import EmbeddedPostgres
 
-PATIENCE = 180.0  # seconds that anything may take on a busy machine; nothing here measures time
+PATIENCE = 180.0  # timeout in seconds for every step on a busy machine; these tests do not measure time
 REFUSED = "ERROR:  permission denied"
 
 
@@ -55,7 +55,7 @@ class Stack:
             self.process.wait(60)
             self.process.stdout.close()
             self.process = None
-        # Nobody requested anything that their role forbids (webapp/roles.py).
+        # No process has attempted anything that its role forbids (webapp/roles.py).
         log = self.data / "log" / "postgres.log"
         refused = [line for line in log.read_text(errors="replace").splitlines() if REFUSED in line] if log.exists() else []
         assert not refused, refused[:5]
@@ -88,7 +88,7 @@ class Stack:
         return pid
 
     def parties(self) -> list[int]:
-        """Returns the processes that run strangers' code, or are about to."""
+        """Returns the processes that run untrusted code, or are about to."""
         return [
             pid
             for pid in descendants(self.process_of("verifier"))

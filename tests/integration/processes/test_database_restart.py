@@ -1,4 +1,4 @@
-"""The web process during a restart of the database: the live page continues, and pages respond as soon as the database does."""
+"""Tests the web process during a restart of the database: the live page continues, and pages respond as soon as the database does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stack(tmp_path_factory):
 
 
 class Viewer(threading.Thread):
-    """The page's own connection: opens at its cursor, acknowledges, reopens when the connection breaks."""
+    """Behaves like the page's connection: opens at its cursor, acknowledges, and reopens if the connection breaks."""
 
     def __init__(self, browser: Browser, run: str):
         super().__init__(daemon=True)

@@ -51,7 +51,8 @@ def shown(stack: Stack, browser: Browser, run: str, stage: str) -> list[dict]:
 
 
 def finished(stack: Stack, browser: Browser, run: str, before: list[dict]) -> list[dict]:
-    """Returns the whole trace, checked: everything shown is still there, nothing is missing, no verdict is duplicated, and the end has a name."""
+    """Returns the whole trace after checking it: everything shown is still there, nothing is missing, no verdict is duplicated, and the run ended in
+    a named state."""
 
     def look() -> list[dict] | None:
         try:
@@ -100,7 +101,7 @@ def test_kill(stack, person, name):
 
 
 def test_kill_everything_that_runs_strangers_code(stack, person):
-    """Kills the runner, and with it the reference: the verdict blames nobody wrongly, or the run says that the host failed."""
+    """Kills the runner and with it the reference. The verdict must not blame the wrong side, or the run must report that the host failed."""
     run = start_run(person, "kill runner")
     before = shown(stack, person, run, "queue")
     parties = stack.await_true(stack.parties, "a confined process")

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KEY = "sk-planted-5d0a93c2e7f14b68"
 
-# The task looks for the key wherever it runs, and is unsound if it finds it: then no model is ever asked.
+# The task looks for the key wherever it runs. If it finds the key, the task is unsound, and no model is ever queried.
 NOSY = f"""import glob
 import os
 
@@ -143,7 +143,7 @@ def kinds(stack: Stack, run: str) -> dict[str, dict]:
 
 
 def tables_with(stack: Stack, text: str) -> list[str]:
-    """Returns the tables with a row that contains the text, as it is or as bytes."""
+    """Returns the tables with a row that contains the text, either as text or as bytes."""
     found = []
     for (name,) in stack.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
         looks = f'SELECT 1 FROM "{name}" t WHERE t::text LIKE %s OR t::text LIKE %s LIMIT 1'

@@ -1,4 +1,5 @@
-"""A secret in the environment of web, orchestrator, verifier and judge, and in the data directory: a task that searches for it does not find it."""
+"""A secret in the environment of web, orchestrator, verifier and judge, and in the data directory: a task that searches for the secret does not find
+it."""
 
 from __future__ import annotations
 

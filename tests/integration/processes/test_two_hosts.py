@@ -71,7 +71,7 @@ def postgres(tmp_path_factory) -> Iterator[tuple[int, str]]:
 
 
 class Host:
-    """A shell on one of the hosts: it has its own data directory, and nothing of this machine that would give it more."""
+    """A shell on one of the hosts, with its own data directory and without the variables that configure this machine's installation."""
 
     def __init__(self, data: Path, names: dict[str, str]):
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABASE", "DJANGO", "STITCHWORK", "PORT", "BASE_URL"))}

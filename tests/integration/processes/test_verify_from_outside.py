@@ -1,4 +1,5 @@
-"""A program verified from a terminal, with everything real: the command, Daphne, the queue, the orchestrator, a verifier with its compilers."""
+"""A program verified from a terminal, with only real components: the command, Daphne, the queue, the orchestrator, and a verifier with its
+compilers."""
 
 from __future__ import annotations
 

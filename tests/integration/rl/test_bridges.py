@@ -1,4 +1,5 @@
-"""Other trainers complete a short training against the environment: TRL in both of its ways, and `verifiers`. `make test-learning` installs them."""
+"""Other trainers complete a short training run against the environment: TRL in both of its modes, and `verifiers`. `make test-learning` installs
+them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_it_trains_continues_and_merges(tmp_path):
     trainer.config = replace(trainer.config, steps=2)
     assert trainer.reinforce(Letters())[-1]["step"] == 2 and curve(tmp_path / "parts") == curve(tmp_path / "whole")
     trainer.config = replace(trainer.config, steps=3)
-    trainer.supervise([("write a:", "aaa")])  # whatever the rewards were, something is learned
+    trainer.supervise([("write a:", "aaa")])  # ensures that something is learned regardless of the rewards
 
     tokens, lengths = torch.tensor([asked]), torch.tensor([len(asked)])
     learned = trainer.policy.logits(tokens, lengths).detach()

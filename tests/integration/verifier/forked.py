@@ -1,5 +1,5 @@
-"""Parties without a sandbox and without the 2 s that importing torch takes: forked from one process that has imported it. They suit tests of what a
-judge decides; confinement, memory limits and a fresh interpreter are tested with real parties.
+"""Parties that have no sandbox and skip the 2 s that importing torch takes, because they are forked from one process that has imported it. They suit
+tests of a judge's decisions; confinement, memory limits and a fresh interpreter are tested with real parties.
 
     python forked.py FD    the process that forks; its other half is `Nursery`
 """
@@ -50,7 +50,7 @@ class Nursery:
 
     def ask(self, message: dict[str, Any], fds: list[int]) -> Any:
         with self.lock:
-            if not self.open:  # and with it everything that it forked
+            if not self.open:  # and all processes that it forked
                 return -signal.SIGKILL
             socket.send_fds(self.sock, [json.dumps(message).encode()], fds)
             answer = self.sock.recv(MESSAGE)
@@ -98,7 +98,7 @@ class Forked:
 
 
 def forked_device(device: Device) -> None:
-    """A device with one thread per side: nothing is timed, and spinning threads would take the processor from other tests."""
+    """A device with one thread per side, because nothing is timed here and spinning threads would take processor time from other tests."""
     device.threads = 1  # type: ignore[attr-defined]
     device.open()
 

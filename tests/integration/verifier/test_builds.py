@@ -144,7 +144,7 @@ def test_an_extension_is_built_with_slim_headers_then_with_precompiled_ones(work
     _, info = building.result()
     building.close()
     assert info.notes == ["main.cpp: slim headers, precompiled"]
-    # A damaged header is not used, and is rebuilt when it is next requested.
+    # A damaged header is not used, but rebuilt at the next request.
     entry = next(headers.folder.iterdir())
     with open(entry / "stitch_binding.h.gch", "r+b") as file:
         file.truncate(1000)

@@ -1,4 +1,4 @@
-"""`python -m verifier check`: a judge for one job, with everything started at once and nothing left behind."""
+"""`python -m verifier check`: a judge for one job that starts everything concurrently and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters and sanitizers through judge and sandbox, on the CPU: a stand-in for Nsight Compute leaves a real table; secrets are planted."""
+"""Counters and sanitizers through judge and sandbox, on the CPU: a stand-in for Nsight Compute writes a real table, and secrets are planted."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def fake_ncu(folder: Path, body: str) -> Ncu:
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
-    """Collects counters of the reference with a stand-in for the tool; the device claims to be a GPU when asked for its kind."""
+    """Collects counters of the reference with a stand-in for the tool; the device reports that it is a GPU."""
     data = tmp_path_factory.mktemp("data")
     device = CpuDevice(data)
     pool = Pool(device, Limits(), 1)

@@ -1,4 +1,4 @@
-"""Programs that compile at their first use: their requests are built without them, and they start over with the result."""
+"""Programs that compile on first use: the judge builds what they request, and they start over with the result."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_build_in_the_gradient(tried: Quick):
 
 
 def test_the_same_twice_at_import(tried: Quick):
-    """Under two names, as two getters may request it."""
+    """Builds it under two names, because two getters may request it."""
     twice = 'load_inline("once", BOUND, no_implicit_headers=True, extra_include_paths=[str(written(512))])'
     source = model("EARLY[1]") + f"\nEARLY = [{twice}, {twice.replace('once', 'again')}, {twice}]\n"
     report = tried.verify_once(source)
@@ -240,7 +240,7 @@ def test_a_file_that_did_not_come_along(tried: Quick):
 
 
 def test_a_verdict_on_such_a_program(quick: Quick):
-    """Observed in the form in which it was timed; its library counts as its own."""
+    """The program is observed in the form in which it was timed, and its library counts as its own code."""
     report = quick.verify(raw())
     assert report.status == "passed" and report.program_class == "custom", report.message
     assert not any(finding.rule == "no-kernel" for finding in report.findings)

@@ -1,4 +1,5 @@
-"""The ledger of `verifier.judge.memory`, counted: at every request of an evaluation, the bytes of all tensors and arenas that the judge holds."""
+"""Checks the ledger of `verifier.judge.memory` by counting the bytes of all tensors and arenas that the judge holds at every request of an
+evaluation."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ TASK = l1_norm(UNIT // 4096, 1024)
 
 
 def held() -> float:
-    """Counts units of large storages; one that several tensors share counts once."""
+    """Counts units of large storages. A storage that several tensors share is counted once."""
     found = {}
     for thing in gc.get_objects():
         if type(thing) is torch.Tensor:
@@ -107,7 +108,7 @@ def test_the_judge_keeps_no_more_than_the_ledger_says(moments):
     """The sums exclude what its parties hold besides arenas (`eager`, `precise`, outputs of the last call)."""
     large, moments = moments
     if not large:
-        # The ledger knows only the maximum that a series takes, in the party and in the judge's copies.
+        # The ledger contains only the maximum that a series takes, in the party and in the judge's copies.
         before = max(units for name, units in moments.items() if name.startswith("correctness"))
         assert "timing runner series" in moments
         assert max(moments.values()) - before <= series.series_bytes(2 * UNIT) / UNIT + ROOM, moments

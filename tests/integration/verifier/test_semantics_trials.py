@@ -1,4 +1,4 @@
-"""The trials of a program: other weights whatever their names, every input, and all trials however slow the program is."""
+"""The trials of a program: other weights regardless of their names, every input, and all trials however slow the program is."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_wrong_on_purpose_with_other_weights(semantics):
     switched = QKV.replace("self.k = nn.Linear(256, 256)", "self.k = nn.Linear(256, 256)\n        " + own.replace("self.l", "self.k"))
     program = switched.replace("class Model(", "class ModelNew(").replace("* self.k(x)", "* (self.k(x) if torch.equal(self.w, self.k.weight) else x)")
     outcome = semantics.judge(program, QKV)
-    assert not outcome.wrong and outcome.verdict.weights == "seeded"  # it cannot be loaded, and the report says so
+    assert not outcome.wrong and outcome.verdict.weights == "seeded"  # it cannot be loaded, and the report states this
     assert any(finding.severity == "downgrade" and finding.rule == "weights" for finding in outcome.verdict.findings)
 
 
@@ -153,7 +153,7 @@ def test_a_ring_of_output_buffers_is_found_and_told_what_to_do(semantics, count)
 
 
 def test_memory_that_is_not_seen_as_one_is_read_again(semantics):
-    """Each call wraps a buffer's memory in a new tensor: only the contents reveal it."""
+    """Each call wraps a buffer's memory in a new tensor, so only the contents reveal that it is the same memory."""
     wrapped = (
         "import ctypes\n        if not hasattr(self, 'room'):\n            self.room, self.turn = [(ctypes.c_float * 2048)() for _ in range(3)], 0\n"
     )
@@ -190,7 +190,7 @@ def test_other_random_numbers_are_named(semantics):
 
 
 def test_nan_is_handed_on_or_swallowed_by_a_bound(semantics):
-    """A number in place of NaN is wrong. A clamp or a maximum with C's semantics is noted; NaN may spread further than in PyTorch."""
+    """A number in place of NaN is wrong. A clamp or maximum with C's semantics is reported as a note. NaN may propagate further than in PyTorch."""
     top = task("return torch.clamp(x.amax(-1), 0.0, 6.0)", "torch.randn(64, 128)")
     compared = semantics.changed(top, "x.amax(-1)", "x.nan_to_num(-1e9).amax(-1)")
     assert not compared.wrong and [finding.rule for finding in compared.verdict.findings] == ["nan"]
@@ -273,7 +273,7 @@ def test_calls_after_one_with_nan_are_held_to_their_own_outputs(semantics):
     assert outcome.wrong == "" and {"not a number", "task inputs 3"} <= {trial.name for trial in outcome.trials}
 
 
-# Stands for a device-side assertion: after it, a process answers nothing.
+# Simulates a device-side assertion, after which a process no longer responds.
 ASSERTING = """
 import torch
 import torch.nn as nn
@@ -308,7 +308,7 @@ COUNTING = ASSERTING.replace(
 
 @pytest.mark.parametrize("task", [ASSERTING, COUNTING])
 def test_inputs_on_which_the_device_asserts_are_none_that_the_task_accepts(semantics, task):
-    """Masks are varied too, and one without a true element may end the reference's context: a fresh process takes over, and both sides start over."""
+    """Masks are varied too, and one without a true element may end the reference's context: a fresh process takes over, and both sides restart."""
     program = task.replace("class Model(", "class ModelNew(").replace("lost.append(1)", "pass").replace("if lost or", "if")
     outcome = semantics.judge(program, task)
     assert not outcome.wrong, outcome.wrong

@@ -95,7 +95,7 @@ def test_a_memo_is_found_wherever_it_looks(semantics):
         outcome = semantics.changed(plain, "return torch.softmax(x, -1)", memo.format(key=key))
         assert outcome.wrong, key
     whole = semantics.changed(plain, "return torch.softmax(x, -1)", memo.format(key="x.numpy().tobytes()"))
-    assert not whole.wrong  # it checks everything and saves nothing: no two timed calls are alike
+    assert not whole.wrong  # the key covers the whole input, so nothing is saved: no two timed calls are alike
 
 
 def test_the_task_may_change_its_inputs_and_its_state(semantics):
@@ -104,7 +104,7 @@ def test_the_task_may_change_its_inputs_and_its_state(semantics):
     frozen = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)")
     assert "bn.running" in frozen.wrong
     evaluated = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)", mode="eval")
-    assert evaluated.wrong  # in that mode the running statistics normalise
+    assert evaluated.wrong  # in that mode, normalisation uses the running statistics
 
 
 def test_weights_that_are_taken_for_granted(semantics):
@@ -133,7 +133,7 @@ def test_random_numbers_are_the_same_in_fp64(semantics):
 
 @pytest.mark.slow
 def test_decisions_that_rounding_makes(semantics):
-    # Half of the pairs are equal except for rounding, so the index of the larger one is an accident of PyTorch's.
+    # Half of the pairs are equal except for rounding, so which index PyTorch returns is arbitrary.
     task_source = task("s = (x * y).sum(-1)\nreturn (s.view(2, -1)).argmax(0)", "torch.rand(4096, 64); torch.rand(4096, 64)").replace(
         "return [torch.rand(4096, 64), torch.rand(4096, 64)]",
         "a, b = torch.rand(2048, 64), torch.rand(2048, 64)\n    return [torch.cat([a, a.flip(-1)]), torch.cat([b, b.flip(-1)])]",

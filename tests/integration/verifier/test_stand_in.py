@@ -1,4 +1,4 @@
-"""A baseline that is not available in time, with real processes: its stand-in is timed to the end."""
+"""With real processes, a baseline is not available in time, and its stand-in is timed to the end."""
 
 from functools import partial
 

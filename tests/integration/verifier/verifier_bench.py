@@ -1,4 +1,4 @@
-"""A verifier with limits small enough that a hang costs seconds, and the sources that the tests give to it."""
+"""A verifier with limits so small that a hang costs only seconds, and the sources that the tests submit to it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ NOISY_PROGRAM = NOISY_TASK.replace("class Model(", FOLDED).replace("self.first(x
 
 
 class Bench:
-    """Runs jobs on one event loop, in a prepared data directory. `options`: of the verifier."""
+    """Runs jobs on one event loop, in a prepared data directory. `options` are those of the verifier."""
 
     def __init__(self, folder: Path, limits: Limits = LIMITS, **options):
         self.loop = asyncio.new_event_loop()
@@ -106,7 +106,7 @@ class Bench:
 
     def verify(self, program: str, task: str = TASK, **options):
         """Returns the report. A verdict that other work on the machine made inconclusive is requested again, as in workflows
-        (agents/workflows/measuring.py), with fresh seeds: a test that demands `passed` still gets nothing else."""
+        (agents/workflows/measuring.py), with fresh seeds: a test that requires `passed` still accepts nothing else."""
         for _ in range(ATTEMPTS - 1):
             report = self.verify_once(program, task, **options)
             if report.status != "inconclusive":
@@ -121,7 +121,7 @@ class Bench:
 
 
 class Quick(Bench):
-    """Does the same in this process, with forked parties: for trusted sources that are judged before the clock. No judge has to start."""
+    """Does the same in this process with forked parties, so no judge has to start. For trusted sources whose verdict does not depend on timing."""
 
     def __init__(self, folder: Path, nursery: Nursery):
         device = open_device("cpu", prepared(folder))

@@ -2,7 +2,7 @@
 # class: launch
 # diagnosis: tiny-launches
 # method: batch-launches
-# says: a kernel is launched for each of 256 channels
+# says: a separate kernel is launched for each of 256 channels
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: latency | launch
 # diagnosis: host-copies
 # method: keep-on-device
-# says: a table of 16 MB that never changes is copied from the host in every call
+# says: a constant 16 MB table is copied from the host in every call
 
 import torch
 from torch import nn

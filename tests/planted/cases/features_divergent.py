@@ -2,7 +2,7 @@
 # class: compute | latency
 # diagnosis: warp-divergence
 # method: uniform-branches
-# says: eight features have eight functions, and neighbouring lanes of a warp have different ones
+# says: eight features use eight different functions, and adjacent lanes of a warp evaluate different ones
 
 import torch
 from torch import nn

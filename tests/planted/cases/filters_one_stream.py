@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: serialised-streams
 # method: overlap-streams
-# says: four recursive filters, each of four warps because time cannot be split, run one after another
+# says: four recursive filters run one after another, each with only four warps because time cannot be split
 
 import torch
 from torch import nn

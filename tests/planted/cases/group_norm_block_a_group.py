@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: few-blocks
 # method: parallel-split
-# says: sixteen rows of a million floats are each given to one block
+# says: each of sixteen rows of a million floats is processed by a single block
 
 import torch
 from torch import nn

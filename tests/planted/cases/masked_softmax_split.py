@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: split-fusion
 # method: fuse-row-reduction
-# says: scaling and bias are a kernel of their own before softmax, and the gain behind it another
+# says: scaling and bias before softmax are a separate kernel, and so is the gain after it
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: redundant-arithmetic | slow-functions
 # method: hoist
-# says: functions of the row and of the column alone are computed for each of their pairs
+# says: functions of only the row or only the column are recomputed for every pair
 
 import torch
 from torch import nn

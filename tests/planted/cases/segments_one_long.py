@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: load-imbalance
 # method: balance-work
-# says: a block a segment, where one segment has half of the elements
+# says: one block per segment, where one segment has half of the elements
 
 import torch
 from torch import nn

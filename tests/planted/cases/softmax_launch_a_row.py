@@ -2,7 +2,7 @@
 # class: launch
 # diagnosis: tiny-launches
 # method: batch-launches
-# says: a kernel is launched for each of 512 rows
+# says: a separate kernel is launched for each of 512 rows
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: few-blocks
 # method: parallel-split
-# says: the sum of a whole tensor runs in eight blocks
+# says: the sum of a whole tensor is computed by eight blocks
 
 import torch
 from torch import nn

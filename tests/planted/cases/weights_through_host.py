@@ -2,7 +2,7 @@
 # class: latency | launch
 # diagnosis: host-copies | needless-sync
 # method: keep-on-device | drop-sync
-# says: sums of rows go to the host to be turned into weights there, and come back
+# says: row sums are copied to the host, turned into weights there, and copied back
 
 import torch
 from torch import nn

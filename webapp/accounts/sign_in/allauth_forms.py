@@ -23,7 +23,7 @@ LABELS = {
 HELP = {"password1": PASSWORD_HELP}
 
 
-# The forms below are mixed with allauth's, which have no types: this one stands for what these all are.
+# The forms below are mixins for allauth's forms, which have no types. For type checking, this base class stands in for them.
 if TYPE_CHECKING:
     FormBase = forms.Form
 else:
@@ -78,7 +78,7 @@ class ActivateTOTPForm(Plain, totp.ActivateTOTPForm):
 
 
 if TYPE_CHECKING:
-    from allauth.mfa.base.forms import AuthenticateForm as ByCode  # from which each user of `Once` inherits too
+    from allauth.mfa.base.forms import AuthenticateForm as ByCode  # a base class of every class that uses `Once`
 else:
     ByCode = object
 

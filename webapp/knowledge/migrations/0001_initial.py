@@ -96,7 +96,7 @@ class Migration(migrations.Migration):
             model_name="passage",
             constraint=models.UniqueConstraint(fields=("document", "index"), name="one_passage_an_index"),
         ),
-        # Postgres maintains the column. The language is explicit, because an index may not depend on a setting.
+        # Postgres maintains the column. The language is explicit, because an index must not depend on a setting.
         migrations.RunSQL(
             """
             ALTER TABLE knowledge_passage ADD COLUMN search tsvector GENERATED ALWAYS AS (

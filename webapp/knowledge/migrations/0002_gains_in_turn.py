@@ -1,7 +1,7 @@
 """Discards lessons on strategies that are quotients of two speedups over eager, measured at different times.
 
-From now on a program is timed alternately with the one that it was made from. Lessons from a first program, which was compared with eager itself,
-are kept.
+From now on, a program is timed in alternation with the one that it was derived from. Lessons from a first program, which was compared with eager
+itself, are kept.
 """
 
 from django.apps.registry import Apps

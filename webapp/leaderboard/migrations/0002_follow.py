@@ -1,4 +1,4 @@
-"""Ranked rows follow decisions made elsewhere: a run is published, a result is listed for others, a candidate gets a verdict.
+"""Keeps ranked rows up to date with decisions made elsewhere: publishing a run, listing a result for others, giving a verdict on a candidate.
 
 Triggers do this because each of these decisions is written in several places, and a retracted result that remains in a ranking is worse than having
 no ranking.

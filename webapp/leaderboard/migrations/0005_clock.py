@@ -9,7 +9,7 @@ FLAG = "earlier clock"
 
 
 def part(apps, schema_editor):
-    """Move results from later clocks to setups of their own; a run without a confirmed program follows its newest verification."""
+    """Move results from later clocks to separate setups; a run without a confirmed program follows its newest verification."""
     Result, Setup, Verification = (
         apps.get_model(app, name) for app, name in (("leaderboard", "Result"), ("leaderboard", "Setup"), ("runs", "Verification"))
     )

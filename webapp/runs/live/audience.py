@@ -20,7 +20,7 @@ from webapp.runs.live.rights import Person, allowed
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 2.0  # longest time that a lost right still works if its loss was not announced (webapp/accounts/lost_access.py)
+CHECK_SECONDS = 2.0  # longest time for which a lost right remains effective if its loss was not announced (webapp/accounts/lost_access.py)
 
 # The window: the server stops sending to a page that has this much unacknowledged data, so a socket's buffer never holds more than this plus one
 # frame. A page acknowledges at least every 8 frames or 65,536 characters (static/js/run/connection.js), so a connection with half a second of latency
@@ -86,7 +86,7 @@ class Audience:
         await asyncio.gather(*self._discard(viewer), return_exceptions=True)
 
     def _discard(self, viewer: Viewer) -> list[asyncio.Task[None]]:
-        """Cancel the tasks that no longer serve anybody, except the calling task, and return them."""
+        """Cancel and return the tasks that no longer serve any viewer, except the calling task."""
         self.viewers.discard(viewer)
         tasks = [viewer.catching_up] if viewer.catching_up else []
         if not self.viewers:

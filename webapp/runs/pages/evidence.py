@@ -32,7 +32,7 @@ class Comparing:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known about one verification.
+    """Everything known about one verification.
 
     `report` is None until the verification ends. If the host failed, it stays None and `error` describes the failure.
     """

@@ -100,7 +100,7 @@ def save_filter(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def dismiss(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Stop the run from asking this person for attention for this reason."""
+    """Dismiss this reason, so that the run is no longer listed for this person because of it."""
     run, _ = run_for(request, run_id)
     reason = request.POST.get("reason", "")
     if reason not in REASONS:

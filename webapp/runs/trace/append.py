@@ -21,7 +21,7 @@ class PayloadTooLarge(ValueError):
 
 
 class NoSuchRun(LookupError):
-    """Raised if the run does not exist (any more)."""
+    """Raised if the run does not exist or has been deleted."""
 
 
 ERRORS = {"SW001": LeaseLost, "SW002": PayloadTooLarge, "SW404": NoSuchRun}  # SQLSTATEs of `stitchwork_append`

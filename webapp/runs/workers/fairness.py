@@ -1,4 +1,4 @@
-"""Chooses the next job. Turns rotate between teams, then people, then runs, so that one person's hundred runs delay nobody else's.
+"""Chooses the next job. Turns rotate between teams, then people, then runs, so that one person's hundred runs don't delay anybody else's.
 
 The queue hands out jobs with a Postgres function. Ours replaces procrastinate's, which considers only the age of jobs. Among the teams with jobs that
 may begin, the next is the one with the fewest running jobs. Ties go to the team whose last turn was longest ago. The person and the run are chosen in

@@ -44,7 +44,7 @@ class VerifierWorker:
         await self._sandboxed()
         try:
             environment, unusable = await self.client.ready(), ""
-        except OSError as error:  # announce the device anyway; the page says what is missing, and a job is answered with the reason
+        except OSError as error:  # announce the device anyway; the page shows what is missing, and jobs fail with this reason
             environment, unusable = None, str(error)
             log.error("%s cannot be used: %s", self.device, unusable)
         self.row = await in_thread(self.announcement.announce)(environment, unusable)
@@ -149,7 +149,7 @@ class StageReporter:
                 try:
                     await in_thread(handover.report_stages)(self.claim, stages)
                 except ClaimLost:
-                    return  # `finish` encounters it again
+                    return  # `finish` raises it again
                 except (DatabaseError, PoolTimeout) as error:
                     log.warning("a stage could not be written: %s", str(error).strip()[:200])
                 written = time.monotonic()
