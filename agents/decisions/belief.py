@@ -103,7 +103,7 @@ class Marks:
 
     @property
     def said(self) -> str:
-        """A sentence about the accuracy, or "" if nothing has been predicted yet."""
+        """Returns a sentence about the accuracy, or "" if nothing has been predicted yet."""
         if not self.predictions:
             return ""
         text = f"{self.within} of {self.predictions} gains fell into the interval predicted for {100 * COVERAGE:.0f} % of them"

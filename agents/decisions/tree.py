@@ -78,7 +78,7 @@ class Tree:
 
     @property
     def frontier(self) -> list[Node]:
-        """The nodes that can be tried now, in numerical order: open nodes whose parent has a program."""
+        """Returns the nodes that can be tried now, in numerical order: open nodes whose parent has a program."""
         ready = [node for node in self.open if node.parent is not None and self.nodes[node.parent].state == "done"]
         return sorted(ready, key=lambda node: node.number)
 

@@ -58,5 +58,5 @@ def shown(text: str) -> str:
 
 
 async def notes_for(span: Span, agent: Agent) -> str:
-    """Returns what people have written to this role since its last prompt, as a list. Each note is delivered once."""
+    """Returns the notes that people have written to this role since its last prompt, as a list. Each note is delivered once."""
     return "\n".join(f"- {note}" for note in await span.notes(agent))

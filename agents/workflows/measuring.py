@@ -1,4 +1,4 @@
-"""The steps with which every workflow begins and ends: they check whether the task is sound and how much a program really gains."""
+"""The first and last steps of every workflow, which check whether the task is sound and how much a program really gains."""
 
 from __future__ import annotations
 
