@@ -1,4 +1,4 @@
-"""Checks that a trace from elsewhere is valid, because a stranger may have written it or a disk may have lost half of it."""
+"""Checks that a trace from elsewhere is valid, because it may come from an untrusted author or be damaged."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ Run = Annotated[str, Field(description="Id of a run or verification.")]
 
 
 def build_server(connect: Connect, *, local: bool) -> MCPServer:
-    """`connect` gives the connection of a call; `local`: the server runs for one person on their machine, and may read the files they name."""
+    """`connect` returns the connection for a call. `local`: the server runs on the user's own machine and may read the files that the user names."""
     server = MCPServer("stitchwork", title="Stitchwork", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     tools = Tools(connect, local)
     for tool in (
@@ -190,7 +190,7 @@ class Tools:
 
 
 async def _asked(call: Any) -> Any:
-    """What the API refuses is told to the model as it is: where, what, and what to do."""
+    """Awaits the call, and passes the API's errors to the model unchanged: what failed, where, and what to do."""
     try:
         return await call
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""Experience that finished runs leave for later runs on the same device model: how well strategies met their expected gains, and tuned kernel numbers.
+"""Experience that finished runs leave for later runs on the same device model: how well strategies met expected gains, and tuned kernel numbers.
 
 Strategy records are kept by task, so that nothing from a benchmark's own tasks is used while that benchmark is being scored. A tuned number is the
 result of measuring one kernel. It is looked up by the kernel's text without the number, and applies wherever that kernel is generated.
