@@ -63,7 +63,7 @@ def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
 
 
 def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
-    """Captures and plans one task and generates its program, which is written to `folder`. `left`: (title, reason, floor in ms) of the groups that PyTorch
+    """Captures and plans one task, and writes its generated program to `folder`. `left`: (title, reason, floor in ms) of the groups that PyTorch
     computes."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     source, found = path.read_text(), {}
