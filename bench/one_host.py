@@ -116,7 +116,7 @@ class Pass:
             choice = re.search(rf'<input type="radio" name="device" value="{self.kind}"([^>]*)>(.*?)</label>', page, re.DOTALL)
             if choice and "disabled" not in choice[1] and "No verifier" not in choice[2]:
                 break
-            announced = choice is not None and "No verifier is online" in choice[2]  # the verifier cannot use its device; otherwise it would be online
+            announced = choice is not None and "No verifier is online" in choice[2]  # it cannot use its device, or it would be online
             if announced or time.monotonic() - began > ONLINE_SECONDS:
                 said = plain(" ".join(re.findall(r'class="body troubles[^"]*">(.*?)</div>', self.client.get("/devices/").text, re.DOTALL)))
                 raise Unexpected(f"no verifier for {self.arguments.device} came online; the page of devices says: {said[:600] or 'nothing'}")

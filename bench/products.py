@@ -1,6 +1,6 @@
 """Measures the compiler's own products, convolutions and pools, alone and tile by tile, against the library operator on the same tensors.
 
-    python bench/products.py prepare CHECKOUT --out CASES.json [--level 1] [--most 200] [--precision bf16]    (no GPU: captures, generates every variant)
+    python bench/products.py prepare CHECKOUT --out CASES.json [--level 1] [--most 200] [--precision bf16]    (no GPU: generates every variant)
     python bench/products.py run CASES.json --device cuda:0 --shard 1/4 --limit-seconds 420 --out PART.json [--resume]
     python bench/products.py table PART.json ... --out bench/results/products-h200.json
 

@@ -51,8 +51,8 @@ class Run:
 
 
 class BlindModels:
-    """Shows every role the first prompt that it ever received, so that every retry is made without evidence. The purpose of the request determines the
-    role."""
+    """Shows every role the first prompt that it ever received, so that every retry is made without evidence. The purpose of the request determines
+    the role."""
 
     def __init__(self, models: Models):
         self.models = models
