@@ -129,7 +129,7 @@ def amiss(waiting: Waiting, text: str) -> str:
 
 
 def form_of(waiting: Waiting) -> str:
-    """Returns the kind of reply that a request asks for ("plan", "program", ...), or "" if the kind is unknown. A request that is asked again names
+    """Returns the kind of reply that a request asks for ("plan", "program", ...), or "" if the kind is unknown. A repeated request names
     the kind explicitly."""
     purpose = waiting.request.purpose
     if purpose.endswith("/reply"):

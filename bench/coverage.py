@@ -1,4 +1,4 @@
-"""Surveys how much of KernelBench the built-in compiler captures, plans, prints for CUDA and compiles, and what is left to PyTorch and why.
+"""Surveys how much of KernelBench the built-in compiler captures, plans, turns into CUDA and compiles, and what is left to PyTorch and why.
 
 python bench/coverage.py CHECKOUT [--level 1] [--only NAME] [--precision bf16] [--jobs 2] [--compile] [--resume]
 

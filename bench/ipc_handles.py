@@ -1,4 +1,4 @@
-"""Tests which memory a modified CUDA IPC handle opens: only the block for which it was made, or other parties' blocks as well.
+"""Tests which memory a modified CUDA IPC handle opens: only its own block, or other parties' blocks as well.
 
     python bench/ipc_handles.py [--device 0] [--limit-seconds 60] [--shared] --out RESULT.json
 

@@ -100,7 +100,7 @@ def noting_pauses(sides: list[Side]) -> dict[int, list[int]]:
 def importing(count: int) -> Iterator[None]:
     """Runs `count` busy processes on this process's processors."""
     again = f"import os, subprocess, sys\nwhile os.getppid() == {os.getpid()}: subprocess.run([sys.executable, '-c', 'import torch'])"
-    command = [sys.executable, "-c", again]  # they end together with this process, however it ends
+    command = [sys.executable, "-c", again]  # they end together with this process, regardless of how it ends
     neighbours = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         yield

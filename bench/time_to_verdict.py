@@ -260,7 +260,7 @@ class Run:
                 seconds = time.monotonic() - begin
                 more = told(result.report.model_dump(mode="json")) if result.report else {"status": "failed", "detail": result.error}
                 self.add("warm" if number else "warm_first", number, seconds, **more)
-                await asyncio.sleep(3)  # spare processes start while nobody waits, as between the programs of a search
+                await asyncio.sleep(3)  # let spare processes start, as they do between the programs of a search
         finally:
             await verifier.close()
 

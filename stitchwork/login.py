@@ -44,7 +44,7 @@ def read_login() -> Login:
 
 
 def clean_url(text: str) -> str:
-    """Returns an installation's address in the form in which it is saved. Raises `NoLogin` if it is not an address."""
+    """Returns an installation's address in the form that is saved. Raises `NoLogin` if it is not an address."""
     parts = urlsplit(text.strip() if "://" in text else f"https://{text.strip()}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise NoLogin(f"{text!r} is no address: it looks like https://stitchwork.example.org")

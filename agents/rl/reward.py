@@ -41,7 +41,7 @@ class Scored:
         return self.reward is not None
 
     def line(self) -> str:
-        """Returns a single line of JSON, whatever the contents. Raises `ValueError` for NaN and for infinite numbers."""
+        """Returns a single line of JSON, regardless of the contents. Raises `ValueError` for NaN and for infinite numbers."""
         return json.dumps({"reward": self.reward, **self.components}, allow_nan=False, sort_keys=True)
 
 

@@ -84,7 +84,7 @@ def helper() -> str:
 
 
 def folded(source: str) -> str:
-    """Return a program in the form in which models see it."""
+    """Return a program in the form shown to models."""
     return source.replace(helper(), MARKER)
 
 

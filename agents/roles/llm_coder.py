@@ -1,4 +1,4 @@
-"""A Coder that asks a language model. It works on one program, step or method at a time, and it repairs programs based on the evidence.
+"""A Coder that uses a language model. It works on one program, step or method at a time, and it repairs programs based on the evidence.
 
 `pair` is the split from ECE1508's poster: a frontend agent that only makes the program correct, and a mid-end agent that only tunes a correct
 program, based on what the compiler and the hardware report. Both use prompts of the same profile.
@@ -79,7 +79,7 @@ class LlmCoder:
         )
 
     def _purpose(self, situation: Situation, parent: Attempt | None, advice: Advice | None) -> tuple[str, str | None]:
-        """Returns the prompt to use and the method that it asks for."""
+        """Returns the prompt to use and the method that it requests."""
         if parent is None:
             return ("frontend/translate" if self.pair else "coder/first"), None
         if not parent.passed:

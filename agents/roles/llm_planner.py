@@ -1,4 +1,4 @@
-"""A Planner that asks a language model for plans, new plans, ideas, crossovers, alignment, and scripts for a decision tree."""
+"""A Planner that uses a language model for plans, new plans, ideas, crossovers, alignment, and scripts for a decision tree."""
 
 from __future__ import annotations
 

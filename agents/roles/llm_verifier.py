@@ -1,4 +1,4 @@
-"""A Verifier that asks a language model. The model reads the deterministic diagnosis and its few figures, but never raw counters. It chooses one of
+"""A Verifier that uses a language model. The model reads the deterministic diagnosis and its few figures, but never raw counters. It chooses one of
 the methods that the rules allow, and a route. If its replies are unusable, the rules decide instead, so a bad diagnosis never ends a run."""
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: At
 
 
 async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: bool = True) -> None:
-    """Verify a recorded attempt, timed against the program from which it was made, and profile it if it passes."""
+    """Verify a recorded attempt, timed against its parent program, and profile it if it passes."""
     source = attempt.edit.source
     rival = attempt.base.edit.source if attempt.base is not None and attempt.base.edit.source != source else None
     attempt.report = await measure(span, source, attempt.number, "full" if only_one(run) else "quick", rival)

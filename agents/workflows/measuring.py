@@ -45,7 +45,7 @@ def describe_task(admission: Admission) -> str:
 
 
 async def measure(span: Span, source: str, number: int | None, tier: Tier, rival: str | None = None) -> Report:
-    """Verify a program, timed alternately with the one from which it was made (`rival`). An inconclusive measurement is repeated once with fresh
+    """Verify a program, timed alternately with its parent program (`rival`). An inconclusive measurement is repeated once with fresh
     seeds, after a wait if the host was busy. Without a `number`, the verdict belongs to no candidate and only compares two programs."""
     last = tier == "full"
     report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report

@@ -129,7 +129,7 @@ async def _side_by_side(tasks: Sequence[dict[str, Any]], done: set[str], one: Ca
 
 
 async def figures_of(client: Client) -> DeviceFigures:
-    """Returns the device for which the programs are written."""
+    """Returns the figures of the target device."""
     return DeviceFigures.of({**(await client.ready()).model_dump(mode="json"), **await client.figures()})
 
 

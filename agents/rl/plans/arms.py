@@ -119,7 +119,7 @@ def weighted(records: dict[str, Record]) -> dict[str, Record]:
 
 
 def strategy_of(search: Search, seen: Seen, place: int) -> str:
-    """Returns the strategy of the choice by which the target differs from its base."""
+    """Returns the strategy of the choice that distinguishes the target from its base."""
     base = seen.known[int(seen.bases[place])]
     changed = next(number for number, (a, b) in enumerate(zip(base, seen.targets[place], strict=True)) if a != b)
     return search.facts.choices[changed].strategy

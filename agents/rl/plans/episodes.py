@@ -138,7 +138,7 @@ def courses(table: Table) -> list[Course]:
     return [Course(landscape) for landscape in table.landscapes if PASSED in landscape.status]
 
 
-# Kinds of tasks, determined by the first matching word in their names. A policy is tested on a kind from which it has seen no task.
+# Kinds of tasks, determined by the first matching word in their names. A policy is tested on a kind that did not occur in its training.
 KINDS = (
     ("scan", ("cumsum", "cumprod", "scan")), ("softmax", ("softmax", "cross_entropy", "kl_")), ("norm", ("norm",)),
     ("sums", ("sum", "variance", "mse", "mean", "cosine")), ("network", ("mlp", "lstm", "gru", "attention", "transformer")),
