@@ -92,7 +92,7 @@ class Tools:
     async def explain_report(
         self, run: Run, ctx: Context, candidate: Annotated[int | None, Field(description="Number of a candidate; default: the best.")] = None
     ) -> str:
-        """Return the evidence behind a verdict: times against each baseline, kernels by time, compiled resources, correctness, findings with lines."""
+        """Return the evidence behind a verdict: times against each baseline, kernels by time, resources, correctness, findings with lines."""
         async with self._api(ctx) as api:
             number = candidate or (await _asked(api.get(f"/runs/{_id(run)}")))["best_candidate"] or 1
             return report_text(await _asked(api.get(f"/runs/{_id(run)}/candidates/{number}/report")))
