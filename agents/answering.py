@@ -114,8 +114,8 @@ def why_not_waiting(directory: Path, events: list[Event], wanted: str, waiting: 
 
 
 def amiss(waiting: Waiting, text: str) -> str:
-    """Explains in one sentence why a text cannot be the reply to a request. Returns "" if it can. The run itself reports any other error and asks
-    again."""
+    """Explains in one sentence why a text cannot be the reply to a request. Returns "" if it can. The run itself reports any other error and repeats
+    the request."""
     if not text.strip():
         return "The reply is empty: send the model's answer."
     wanted = form_of(waiting)
@@ -129,7 +129,7 @@ def amiss(waiting: Waiting, text: str) -> str:
 
 
 def form_of(waiting: Waiting) -> str:
-    """Returns the kind of reply that a request asks for ("plan", "program", ...), or "" if the kind is unknown. A request that is asked again names
+    """Returns the kind of reply that a request asks for ("plan", "program", ...), or "" if the kind is unknown. A repeated request names
     the kind explicitly."""
     purpose = waiting.request.purpose
     if purpose.endswith("/reply"):

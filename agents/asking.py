@@ -26,7 +26,7 @@ NO_MODELS = "set up a profile (`python -m agents llm check` says how), or start 
 async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request) -> Reply:
     """Returns the reply for `key`: from the journal if it is recorded there, otherwise from the model.
 
-    A `ModelFailure` never escapes from this function. Instead the run pauses with the failure as its reason, and it asks the model again when a
+    A `ModelFailure` never escapes from this function. Instead the run pauses with the failure as its reason, and it calls the model again when a
     person resumes the run. Raises `OutOfBudget` before a call, never in the middle of one.
     """
     run = span.run
@@ -170,7 +170,7 @@ class Streamed:
             self._writer.result()
 
     async def replace(self, text: str) -> None:
-        """Make the trace contain exactly this text, whatever was streamed before."""
+        """Make the trace contain exactly this text, regardless of what was streamed before."""
         await self._stop()
         self.text = text
         await self._write()

@@ -143,7 +143,7 @@ class Ledger:
 
     @ACCOUNTS.on(RunForked)
     def _forked(self, event: Event, p: RunForked) -> None:
-        """Work that the parent's workers had in progress is charged to the parent run."""
+        """Drops work that the parent's workers had in progress, which is charged to the parent run."""
         self._asked.clear()
         self._held.clear()
 

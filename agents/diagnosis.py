@@ -20,11 +20,11 @@ from verifier.report import Report
 __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect", "diagnose"]
 
 SHOWN_METHODS = 10
-SHORT_US = 20.0  # a kernel below it is short enough that its launch and drain matter
+SHORT_US = 20.0  # below this duration, a kernel's launch and drain matter
 TENTH, VISIBLE = 0.1, 0.01  # shares of the device's time
 STREAMING = (30.0, 85.0)  # per cent of DRAM's peak between which more loads in flight help
 LARGEST_ELEMENT = 4  # bytes
-PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention|flash", re.IGNORECASE)  # in names of libraries' kernels
+PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention|flash", re.IGNORECASE)  # in the names of library kernels
 MOVED = re.compile(r"mem(?:cpy|set)|\[CUDA mem", re.IGNORECASE)
 STRUCTURES = (
     *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product"),
@@ -119,7 +119,7 @@ def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
 
 
 def runs(profile: Profile) -> list[tuple[KernelProfile, float]]:
-    """Return the kernels of a call, each with how often it runs. Copies and fills are no kernels."""
+    """Return the kernels of a call, each with how often it runs. Copies and fills do not count as kernels."""
     return [(kernel, kernel.calls / max(profile.iterations, 1)) for kernel in profile.kernels if not MOVED.match(kernel.name)]
 
 
@@ -148,8 +148,8 @@ def _registers_alone(profile: Profile | None, ceilings: Ceilings) -> bool | None
 
 def allowed(facts: Facts) -> list[str]:
     """Return the methods that the catalogue allows, in this order: methods that fix a named fault, in the order of the faults; methods that reduce
-    host work, if the device waits for the host (regardless of the class); and methods that address the bottleneck class. Where the device waits for
-    the host only a little, methods that reduce host work come last, but are never left out."""
+    host work, if the device waits for the host (regardless of the class); and methods that address the bottleneck class. If the device
+    rarely waits for the host, methods that reduce host work come last, but are never left out."""
     operators = facts.structure.operators if facts.structure is not None else None
     fitting = [strategy for strategy in CATALOGUE if strategy.refuses(facts) is None and strategy.meets(operators)]
     curing = [strategy for fault in facts.faults for strategy in fitting if fault in strategy.cures and strategy.cures_when(facts)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compiler import Group
     from verifier.graph import Capture
 
-SMALL = 0.2  # share of the time to move data below which arithmetic is not worth a word
+SMALL = 0.2  # share of the data movement time below which arithmetic is not mentioned
 _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b")
 LOOPS = ("pool", "scan", "order")  # families of kernels without products
 STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
@@ -91,7 +91,7 @@ def operations(compiled: Compiled, capture: Capture) -> int | None:
 
 
 def steps_text(dependent_steps: int) -> str:
-    """Says what the floor does not count."""
+    """Returns a note on what the floor does not count."""
     if not dependent_steps:
         return (
             "It counts bytes and products alone, in this arithmetic and as the task's operators stand (a cheaper split or less work goes below it): "

@@ -97,7 +97,7 @@ def _artefacts(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def write_trace(folder: Path, events: Sequence[Event], artefacts: Iterator[tuple[str, bytes]] | Sequence[tuple[str, bytes]]) -> None:
-    """Write a trace directory from which `read_trace` reads the same content. The directory must not contain a trace yet."""
+    """Write a trace directory that `read_trace` reads back unchanged. The directory must not contain a trace yet."""
     if (folder / TRACE).exists():
         raise FileExistsError(f"{folder} already holds a trace")
     (folder / ARTEFACTS).mkdir(parents=True, exist_ok=True)

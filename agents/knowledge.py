@@ -127,7 +127,7 @@ def words(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """Only strips plurals. That is enough for a folder, and it never conflates different words."""
+    """Strips plural endings only, which is enough for a folder and never conflates different words."""
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
 

@@ -15,7 +15,7 @@ COMPILER = "built-in"  # the recipient of notes to any role that the compiler pl
 
 
 class Notes:
-    """This is a projection of the trace: `note.added` adds a note, and `llm.requested` (or the effect "notes") marks it as delivered to a role.
+    """A projection of the trace: `note.added` adds a note, and `llm.requested` (or the effect "notes") marks it as delivered to a role.
 
     A request that gets no answer does not use up a note: it is sent again with the same key and the same notes.
     """

@@ -1,8 +1,8 @@
 """Notes that the built-in compiler follows. It does not read prose: a line of a note is an order in one of three forms, or it has no effect.
 
     skip cuda-graph, row-cache        these strategies are no longer tried from here on
-    only try block-size               no strategy but these is tried from here on
-    allow row-cache    /  allow all   takes back what was skipped, and an "only" along with it
+    only try block-size               only these strategies are tried from here on
+    allow row-cache    /  allow all   cancels what was skipped, and any "only"
 
 Strategies that the best program already uses stay. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a kernel.
 """

@@ -98,7 +98,7 @@ class SpanRow(BaseModel):
 
 
 class UsageRow(BaseModel):
-    """What one role used of one profile."""
+    """One role's usage of one profile."""
 
     profile: str
     role: str
@@ -216,7 +216,7 @@ def _resumed(s: Summary, event: Event, p: RunResumed) -> None:
 
 @ROWS.on(RunForked)
 def _forked(s: Summary, event: Event, p: RunForked) -> None:
-    """The parent's settings and limits end here, and so do the jobs that its verifiers had in progress."""
+    """Ends the parent's settings and limits, and the jobs that its verifiers had in progress."""
     s.state, s.pause, s.forked, s.inherited = "running", None, p, dict(s.spent)
     s.started = RunStarted.model_validate({**s.started.written(), **p.settings})
     s.limits = s.started.budget if "budget" in p.settings else s.limits

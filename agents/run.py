@@ -81,12 +81,12 @@ class Engine:
         program_source: str | None = None,  # workflow "verify"
         models: ModelPort | None = None,
         # What to do while the run is paused: wait until a person resumes it; return if it needs a model or a person ("stop"); or return for any
-        # pause, whoever caused it, once no call is in flight ("leave").
+        # pause, regardless of its cause, once no call is in flight ("leave").
         on_pause: Literal["wait", "stop", "leave"] = "wait",
         library: Library | None = None,  # documents that a diagnosis may consult
         inspirations: Inspirations | None = None,  # lessons from earlier runs
-        experience: ExperiencePort | None = None,  # what earlier runs on the same device recorded: how promises were kept, and kernel numbers
-        split: Split | None = None,  # benchmark that is being scored, from which nothing may be recalled; null: only this task
+        experience: ExperiencePort | None = None,  # strategy records and kernel numbers from earlier runs on the same device
+        split: Split | None = None,  # benchmark that is being scored, so nothing from it may be recalled; null: only this task
     ):
         self.journal, self.verifier, self._settings = journal, verifier, settings
         self._former: list[tuple[int, Settings]] = []  # earlier settings of a forked run, each with the seq of the fork that ended them
@@ -333,7 +333,7 @@ class Engine:
             await self.hold(f"the next step needs {self.settings.device}: {why}", "device", hint)
 
     async def _pause(self, payload: RunPaused, *, leave: bool = False) -> None:
-        async with self._pausing:  # the trace records it only once, however many workers stop here
+        async with self._pausing:  # the trace records it only once, regardless of how many workers stop here
             if self._running.is_set():
                 return
             if self.summary.state != "paused":

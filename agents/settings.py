@@ -1,4 +1,4 @@
-"""How a run is to be done. A person chooses these settings at submission, and they are recorded in `run.started`. They can only change in a fork of
+"""The settings of a run. A person chooses them at submission, and they are recorded in `run.started`. They can only change in a fork of
 the run."""
 
 from __future__ import annotations

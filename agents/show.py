@@ -133,7 +133,7 @@ SOLVED = ("improved", "matched")
 
 
 def cost_of(summaries: Sequence[Summary]) -> str:
-    """Model cost per solved task: total spending divided by the number of runs that ended with a passing program. "~" marks estimates."""
+    """Returns the model cost per solved task: total spending divided by the number of runs that ended with a passing program. "~" marks estimates."""
     rows = [row for summary in summaries for row in summary.usage]
     solved = sum(summary.outcome in SOLVED for summary in summaries)
     tokens = sum(row.input_tokens + row.output_tokens for row in rows)

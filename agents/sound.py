@@ -1,4 +1,4 @@
-"""Checks that a trace from elsewhere is valid, because a stranger may have written it or a disk may have lost half of it."""
+"""Checks that a trace from elsewhere is valid, because it may come from an untrusted author or be damaged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check(events: Sequence[Event], *more: Callable[[Event], object]) -> Summary:
     for event in events:
         with told(f"line {event.seq} of {TRACE}: this does not match {event.kind} says"):
             _plain(event)
-            event.body.written()  # also for kinds of events from which no row is made
+            event.body.written()  # also for kinds of events that produce no row
             apply(summary, event)
             show.line(event)
             for one in more:

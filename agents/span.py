@@ -156,8 +156,8 @@ class Span:
         return await ask(self, self.key(), agent, profile, request)
 
     async def notes(self, agent: Agent) -> list[str]:
-        """Return what people have written to that agent since its last prompt, for prompts that have a dedicated place for it. Each note is delivered
-        once: `ask` adds only the notes that were not taken here."""
+        """Return people's notes to that agent since its last prompt, for prompts that have a dedicated place for them. Each note is delivered once:
+        `ask` adds only the notes that were not taken here."""
         key = self.key()
         recorded = self.run.replay.effects.get(key)
         if recorded is None:
@@ -227,7 +227,7 @@ class Span:
             raise
 
     async def room_for(self, number: int) -> None:
-        """Refuse a program before anybody is asked for it, if the program budget has no room. Like any other refusal, this is an effect."""
+        """Refuse a program before it is requested, if the program budget has no room. Like any other refusal, this is an effect."""
         key, most = f"{self.path}#room", self.run.ledger.limits.candidates
         if (refused := self.run.replay.effects.get(key)) is not None:
             raise OutOfBudget(refused.value["unit"], refused.value["spent"], refused.value["limit"])
@@ -308,7 +308,7 @@ class Span:
             error = error[:2000]
             if not error:
                 return done
-            if job.kind == "profile":  # a profile is useful, but no run ends because it is missing
+            if job.kind == "profile":  # a profile is useful, but a missing one does not end the run
                 kept = "the run goes on without this profile"
                 await self.emit(Failure(message=f"no profile: {error}", where=self.path, kept=kept))
                 return done

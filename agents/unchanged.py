@@ -1,4 +1,4 @@
-"""Detects a program that is just the task handed back, that is, the same code apart from names, comments, docstrings and annotations."""
+"""Detects a program that merely returns the task, that is, the same code apart from names, comments, docstrings and annotations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def unchanged(task: str, program: str) -> bool:
-    """Returns whether the program is the task handed back. Returns False if one of them cannot be read."""
+    """Returns whether the program is the unchanged task. Returns False if one of them cannot be parsed."""
     try:
         told = _described(ast.parse(program), "ModelNew")
         return bool(told) and told == _described(ast.parse(task), "Model")
@@ -18,7 +18,7 @@ def unchanged(task: str, program: str) -> bool:
 
 
 def _described(module: ast.Module, entry: str) -> list[str]:
-    """Returns the entry's class and everything in the module that it needs, in the order in which it is needed."""
+    """Returns the entry's class and everything in the module that it needs, in the order of first use."""
     known = _definitions(module)
     entry = _meant(known, entry)
     names: dict[str, str] = {entry: "entry"}

@@ -22,7 +22,7 @@ class WayRow(BaseModel):
 
     @property
     def stands(self) -> str:
-        """The way's state in a word or two."""
+        """Returns the way's state in a word or two."""
         return "leads" if self.leads else "ended" if self.ended else "goes on"
 
 

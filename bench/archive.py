@@ -43,7 +43,7 @@ ENDING = "_solution.py.txt"
 UNAUDITED = "unaudited"
 # All clean runs of the deck that the named list leaves out. The hacks were published for another deck with the same references.
 DRAW = "clean=18,reward_hack=10,unaudited=5,interesting=2,rubric_leak=1,bug=1,contamination=1,fail=1,harness_limited=1"
-# A problem's sizes come from its reference. If those would be gigabytes that a CPU takes minutes to draw, this names a shape of `shapes.py` instead.
+# A problem's sizes come from its reference. If those would be gigabytes, which take a CPU minutes to draw, this names a shape of `shapes.py`.
 SHAPES = {"06_sonic_moe_swiglu": 1}
 PRECISIONS = {"fp32": "fp32-strict"}  # precisions of individual problems; all others use bf16
 AGAIN = ("error", "infrastructure_error", "inconclusive")  # verdicts after which a program is tried again when `judge` is called again

@@ -31,7 +31,7 @@ def loaded(path: Path, name: str) -> Any:
 
 
 def loops(task: Path, program: Path, device: str) -> dict[str, dict[str, float]]:
-    """Times the program and eager in this process with loops like a user's."""
+    """Times the program and eager in this process with simple loops, as a user would write them."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False

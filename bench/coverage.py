@@ -1,4 +1,4 @@
-"""Surveys how much of KernelBench the built-in compiler captures, plans, prints for CUDA and compiles, and what is left to PyTorch and why.
+"""Surveys how much of KernelBench the built-in compiler captures, plans, turns into CUDA and compiles, and what is left to PyTorch and why.
 
 python bench/coverage.py CHECKOUT [--level 1] [--only NAME] [--precision bf16] [--jobs 2] [--compile] [--resume]
 
@@ -63,7 +63,7 @@ def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
 
 
 def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
-    """Captures, plans and prints one task; the program is written to `folder`. `left`: (title, reason, floor in ms) of the groups that PyTorch
+    """Captures and plans one task, and writes its generated program to `folder`. `left`: (title, reason, floor in ms) of the groups that PyTorch
     computes."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     source, found = path.read_text(), {}
@@ -96,7 +96,7 @@ def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
 
 
 def compiled_for_cuda(captured: Capture, source: str, precision: str, program: Path) -> dict[str, Any]:
-    """Plans and prints a capture that has a graph; the program is written to `program`."""
+    """Plans a capture that has a graph and generates its program, which is written to `program`."""
     found: dict[str, Any] = {}
     plan = make_plan(captured, source, DeviceFigures.h200(), precision)
     found["planned"], found["why"] = not plan.reason, plan.reason

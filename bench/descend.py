@@ -4,7 +4,7 @@ Reports the fraction of the best speed that descent reaches, and the fraction of
 
     python bench/descend.py                                  the measured tables in bench/results, all kernels, seeds 1 to 5
     python bench/descend.py --table FILE --seeds 1-20
-    python bench/descend.py --synthetic --results /tmp/x.json   trying it out on made-up landscapes; the result says so
+    python bench/descend.py --synthetic --results /tmp/x.json   tries it on synthetic landscapes; the result says so
 
 There are two questions for each kernel. *workflow*: `descend` as a user runs it, from the task, over structures and numbers, with a budget of at most
 a third of the programs that exhaustive search measures. *numbers*: only the descent, over the numbers of the best structure, starting from the
@@ -133,7 +133,7 @@ async def only_numbers(knobs: list[Knob], table: dict[tuple[int, ...], tuple[int
         return seen[program]
 
     start = {knob.name: knob.value for knob in knobs}
-    limit = len({program for program, _ in table.values()}) // SHARE - 1  # the starting point counts as a measurement too
+    limit = len({program for program, _ in table.values()}) // SHARE - 1  # the starting point also counts as a measurement
     found = await descend(knobs, await measure(start), measure, limit)
     reached = table.get(tuple(found[knob.name] for knob in knobs), (-1, 0.0))[1]
     return reached / max(speed for _, speed in table.values()), len(seen)

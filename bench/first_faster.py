@@ -116,7 +116,7 @@ async def sample(arguments: argparse.Namespace, result: dict[str, Any], drawn_it
                 break
             row = await measured(item, verifier, min(arguments.task_seconds, left))
             if row["first_faster_s"] is None and not row["ended"] and left < arguments.task_seconds:
-                break  # cut off by the end of the session and not by its own limit
+                break  # cut off by the end of the session, not by its own limit
             result["rows"][item.key] = row
             result["summary"] = summary(result["rows"], result["sets"])
             arguments.out.write_text(json.dumps(result, indent=1) + "\n")

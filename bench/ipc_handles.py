@@ -1,4 +1,4 @@
-"""Tests which memory a modified CUDA IPC handle opens: only the block for which it was made, or other parties' blocks as well.
+"""Tests which memory a modified CUDA IPC handle opens: only its own block, or other parties' blocks as well.
 
     python bench/ipc_handles.py [--device 0] [--limit-seconds 60] [--shared] --out RESULT.json
 
@@ -56,7 +56,7 @@ def extent(pointer: int) -> tuple[int, int]:
 
 
 def holder(device: int, handle: bytes, pipe: Connection) -> None:
-    """The victim: holds its block open until it is told to end."""
+    """Acts as the victim: keeps its block open until it receives a request to end."""
     cuda_driver.use_primary_context(device)
     pointer = cuda_driver.import_memory(handle)
     pipe.send(read(pointer, MARK))
@@ -147,7 +147,7 @@ def main() -> int:
             try:
                 number, what, outcome, detail = pipe.recv()
             except EOFError:
-                if ready and done < len(left):  # its guess ended it
+                if ready and done < len(left):  # the guess ended the process
                     counts[f"{left[done][0]}: ended the process"] += 1
                     done += 1
                 break

@@ -203,7 +203,7 @@ def summary(rows: list[dict[str, Any]], wanted: int, seconds: float) -> str:
 def merged(arguments: argparse.Namespace) -> int:
     parts = [json.loads(path.read_text()) for path in arguments.merge]
     found: dict[str, dict[str, Any]] = {}
-    for row in (row for part in parts for row in part["rows"]):  # later parts win unless an earlier one has a good row of the task
+    for row in (row for part in parts for row in part["rows"]):  # later parts take precedence unless an earlier one has a good row for the task
         if row["ok"] or not found.get(row["task"], row)["ok"]:
             found[row["task"]] = row
     rows = sorted(found.values(), key=lambda row: _order(row["task"]))
@@ -246,7 +246,7 @@ def main() -> int:
     tasks = sorted((f"{path.parent.name}/{path.name}" for level in levels for path in level.glob("*.py")), key=_order)
     tasks = [task for task in tasks if re.search(arguments.only, task)]
     sizes = json.loads((ROOT / "bench" / "kernelbench-sizes.json").read_text())
-    tasks.sort(key=lambda task: -sum(sizes.get(task, {}).values()))  # so that every shard gets its share of the large tasks
+    tasks.sort(key=lambda task: -sum(sizes.get(task, {}).values()))  # distribute the large tasks evenly over the shards
     index, count = (int(part) for part in arguments.shard.split("/"))
     tasks = tasks[index - 1 :: count]
     series = Series(arguments)

@@ -56,7 +56,7 @@ def nbytes(value: Any) -> int:
 
 
 def measure(path: Path, device: str = "meta") -> dict[str, int]:
-    """Measures a task. Propagates whatever the task raises. A few tasks read tensor values, which do not exist here."""
+    """Measures a task. Propagates any exception of the task. A few tasks read tensor values, which do not exist here."""
     spec = importlib.util.spec_from_file_location("task", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -3,7 +3,7 @@
     python bench/landscapes.py --devices cuda:0,cuda:1 --keep DIR --limit-seconds 280 --confirm-seconds 260   everything in one command
     python bench/landscapes.py --device cuda:0 --shard 0/4 --keep DIR --limit-seconds 280                     one shard; again: it continues
     python bench/landscapes.py --device cuda:0 --shard 0/4 --keep DIR --confirm-seconds 260 --only-confirm    its sample through the verifier
-    python bench/landscapes.py --keep DIR --merge                                                             the parts as one table
+    python bench/landscapes.py --keep DIR --merge                                                             merges the parts into one table
     python bench/landscapes.py --device cpu --keep DIR --tasks softmax,swiglu --wanted 24 --most 96           trying it out
     python bench/landscapes.py --device cuda:0 --facts FACTS.json --keep DIR --compile-only                   no GPU: kernels for a GPU host's DIR
 
@@ -111,7 +111,7 @@ def one_shard(arguments: argparse.Namespace) -> int:
             arguments.limit_seconds = seconds
             return [sys.executable, __file__, *passed_on(arguments, arguments.device, arguments.shard), "--measuring"]
 
-        shard.flying.unlink(missing_ok=True)  # left over from an interrupted survey, whose programs did no harm
+        shard.flying.unlink(missing_ok=True)  # left over from an interrupted survey, in which no program crashed
         code = restarted(command, shard.flying, arguments.limit_seconds)
     if arguments.confirm_seconds and shard.out.exists():
         asyncio.run(confirm(shard, arguments.confirm_seconds))
@@ -160,7 +160,7 @@ def sample(landscape: Landscape) -> list[tuple[int, str]]:
 
 
 async def confirm(shard: Shard, seconds: float) -> None:
-    """Verifies the sample's programs in the same way as a user's until the time is up, and writes the result after every program."""
+    """Verifies the sample's programs like those of a user until the time is up, and writes the result after every program."""
     from verifier.client import Verifier
     from verifier.jobs import VerifyJob
 
@@ -190,7 +190,7 @@ async def confirm(shard: Shard, seconds: float) -> None:
 
 
 def programs_of(subject: Subject, landscape: Landscape, shard: Shard) -> list[tuple[str, int, str, str]]:
-    """Returns the sample of one task with its programs printed again; they must equal the measured ones."""
+    """Returns the sample of one task with its programs generated again; they must equal the measured ones."""
     prepared = prepare(subject, shard.figures(), shard.wanted, shard.most)
     if prepared.space.program != landscape.program:
         raise LandscapeError(f"{subject.name} has other programs than when it was measured: measure it again")
@@ -209,8 +209,7 @@ def compared(landscape: Landscape, index: int, why: str, result) -> dict:
 
 
 def agreement(table: Table) -> dict:
-    """Returns how well the table and the verifier agree on times, and on speedups, in which everything that all programs of a task have in common
-    cancels."""
+    """Returns how well the table and the verifier agree on times, and on speedups, in which factors common to all programs of a task cancel."""
     rows = [entry for landscape in table.landscapes for entry in landscape.confirmed]
     timed = [entry for entry in rows if entry.get("ratio")]
     said = {"programs": len(rows), "passed": sum(entry["status"] == "passed" for entry in rows), "statuses": {}}

@@ -1,6 +1,6 @@
-"""Times printed programs of KernelBench tasks against the unchanged model: median time of each, bytes over time, and distance from eager's result.
+"""Times generated programs of KernelBench tasks against the unchanged model: median time of each, bytes over time, and distance from eager's result.
 
-    python bench/coverage.py CHECKOUT --level 1 --programs FOLDER --out COVERAGE.json    (no GPU: prints the programs)
+    python bench/coverage.py CHECKOUT --level 1 --programs FOLDER --out COVERAGE.json    (no GPU: generates the programs)
     python bench/level1_kernels.py build FOLDER ... --libraries LIBRARIES                (no GPU: compiles their kernels for sm_90)
     python bench/level1_kernels.py run CHECKOUT FOLDER ... --libraries LIBRARIES --device cuda:0 --limit-seconds 120 --out RESULTS.json [--resume]
 

@@ -29,7 +29,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
-PIECES = 50  # number of pieces in which a reply arrives
+PIECES = 50  # number of pieces per reply
 PATIENCE = 1800.0
 MEMORY_MB, SLOWEST = 600, 2.0  # the required limits
 

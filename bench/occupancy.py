@@ -3,7 +3,7 @@
     python bench/occupancy.py --out FILE.json [--every 0.5]      until SIGTERM or SIGINT
 
 Records processor time by kind of process (a process that begins and ends between two samples is missed), the host's load over time, and the fractions
-of time in which a judge had the device to itself (`measuring`), waited for others to stop (`draining`), or nobody asked for the device (`free`),
+of time in which a judge had the device to itself (`measuring`), waited for others to stop (`draining`), or no judge requested the device (`free`),
 according to the lock files of `judge/gate.py`. `memory`: MiB of GPU memory reported by nvidia-smi, every two seconds, for each of a sweep's workers
 (by data folder) including all its child processes. Nothing is stopped, and no process is queried.
 """

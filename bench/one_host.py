@@ -1,4 +1,4 @@
-"""Tests everything on one host, from a submitted model to a row on the leaderboard, as a person's browser sees it.
+"""Tests everything on one host, from a submitted model to a row on the leaderboard, through the same requests as a browser.
 
     python bench/one_host.py [--device cuda:0] [--example rms_norm] [--budget-candidates 4] [--limit-seconds 480] --out RESULT.json [--keep FOLDER]
 
@@ -37,7 +37,7 @@ from web_client import Client, Unexpected, plain  # noqa: E402
 from verifier.jobs import JobResult  # noqa: E402
 from verifier.profiling.timeline import KINDS, Timeline  # noqa: E402
 
-ONLINE_SECONDS = 180.0  # a verifier announces itself after it has examined its device and run the doctor
+ONLINE_SECONDS = 180.0  # a verifier registers only after it has examined its device and run the doctor
 AFTER_RUN_SECONDS = 40.0  # time reserved for the pages and for stopping
 
 
@@ -116,7 +116,7 @@ class Pass:
             choice = re.search(rf'<input type="radio" name="device" value="{self.kind}"([^>]*)>(.*?)</label>', page, re.DOTALL)
             if choice and "disabled" not in choice[1] and "No verifier" not in choice[2]:
                 break
-            announced = choice is not None and "No verifier is online" in choice[2]  # it cannot use its device; otherwise it would be online
+            announced = choice is not None and "No verifier is online" in choice[2]  # it cannot use its device, or it would be online
             if announced or time.monotonic() - began > ONLINE_SECONDS:
                 said = plain(" ".join(re.findall(r'class="body troubles[^"]*">(.*?)</div>', self.client.get("/devices/").text, re.DOTALL)))
                 raise Unexpected(f"no verifier for {self.arguments.device} came online; the page of devices says: {said[:600] or 'nothing'}")

@@ -63,7 +63,7 @@ class StandInProcess:
         return self.process.stdout.readline().decode(errors="replace")
 
     def summary(self) -> dict[str, Any]:
-        """Ends the process. Returns what the stand-in was asked, and how it answered."""
+        """Ends the process. Returns the requests that the stand-in received, and how it answered."""
         requests = [json.loads(line) for line in self.stop().splitlines() if line.startswith("{")]
         return {"requests": len(requests), "faults": dict(Counter(entry["fault"].partition(":")[0] or "none" for entry in requests))}
 
@@ -102,7 +102,7 @@ class Suite(Pass):
                 self.start()
                 self.solve()
             finally:
-                self.result["model"] = model.summary()  # stopped first, because any process that still runs when the host stops counts as left behind
+                self.result["model"] = model.summary()  # stopped first, because any process still running when the host stops counts as left behind
                 left = self.host.stop()
             if left:
                 raise Unexpected(f"{len(left)} processes were left behind: {', '.join(left)[:300]}")
@@ -218,7 +218,7 @@ class Following:
         self.events: list[dict[str, Any]] = []
 
     def look(self) -> bool:
-        """Reads new events. Returns whether the run has finished. A paused run would wait for a person, and there is none here."""
+        """Reads new events. Returns whether the run has finished. A paused run would wait for a person, which is not possible here."""
         while True:
             since = str(self.events[-1]["seq"] if self.events else 0)
             try:

@@ -1,4 +1,4 @@
-"""The cases of products.py: the product families that KernelBench tasks need, with the printed source of every variant. Needs no GPU."""
+"""The cases of products.py: the product families that KernelBench tasks need, with the generated source of every variant. Needs no GPU."""
 
 # sandboxed: `prepare` imports tasks; run it where KernelBench itself may run
 

@@ -1,6 +1,6 @@
 """Measures the compiler's own products, convolutions and pools, alone and tile by tile, against the library operator on the same tensors.
 
-    python bench/products.py prepare CHECKOUT --out CASES.json [--level 1] [--most 200] [--precision bf16]    (no GPU: captures, prints every variant)
+    python bench/products.py prepare CHECKOUT --out CASES.json [--level 1] [--most 200] [--precision bf16]    (no GPU: generates every variant)
     python bench/products.py run CASES.json --device cuda:0 --shard 1/4 --limit-seconds 420 --out PART.json [--resume]
     python bench/products.py table PART.json ... --out bench/results/products-h200.json
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
                 break
             try:
                 found = measure(case, {variant: library.result() for variant, library in libraries.items()}, arguments.device)
-            except Exception as error:  # the error concerns one case, and the next one may succeed
+            except Exception as error:  # the error affects one case, and the next one may succeed
                 found = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
             done.append({"name": name_of(case), "tasks": case["tasks"], "flops": case["flops"], **found})
             arguments.out.write_text(json.dumps({**head, "cases": done}, indent=1))

@@ -1,4 +1,4 @@
-"""Tests models such as users bring: every file of a folder is read, captured, compiled for the CPU and compared with eager PyTorch.
+"""Tests models like those of users: every file of a folder is read, captured, compiled for the CPU and compared with eager PyTorch.
 
 python bench/reports.py FOLDER [--only NAME] [--seconds 240] [--json] [--out FILE]
 

@@ -41,7 +41,7 @@ FAULTS = (*CONTENT, "server-error", "rate-limited", "connection-reset", "truncat
 
 
 class SameModel:
-    """A model that repeats its reply to a request; `asked` lists every request that was sent in this session."""
+    """A model that repeats its reply to a repeated request; `asked` lists every request sent in this session."""
 
     def __init__(self, models: Models, said: dict[str, Reply]):
         self.models, self.said = models, said

@@ -29,7 +29,7 @@ from verifier.devices.cuda_driver import Nvml, driver, facts  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 from verifier.limits import GIB, Limits  # noqa: E402
 
-NOISE = 16 << 20  # how much the driver's own figure fluctuates on an idle GPU
+NOISE = 16 << 20  # fluctuation of the driver's own figure on an idle GPU
 PATIENCE = 3.0  # seconds until a killed process has left the process table
 OVERALL = {"cpu": 300.0, "cuda": 100.0}  # time limit of one verification; if it takes longer, the verifier itself hangs
 OTHERS = (
@@ -153,7 +153,7 @@ class Series:
         before, judge = self.memory.free(), self.verifier.judge_pid
         begin = time.monotonic()
         tries = []
-        # A verdict that the machine was too busy is neither wrong nor right, so that program is measured once more.
+        # A verdict that the machine was too busy is inconclusive, so that program is measured once more.
         for _ in range(2):
             try:
                 result = await self._verify(case)
@@ -194,7 +194,7 @@ class Series:
         interpreter."""
         judge = self.verifier.judge_pid
         if judge is None:
-            return 0  # it has just ended, so its leftovers are counted at the end
+            return 0  # the judge has just ended, so any leftovers are counted at the end
         allowed = 3 * (self.spares + OTHERS)
         deadline = time.monotonic() + PATIENCE
         while (count := len(below(judge) | in_groups(judge))) > allowed and time.monotonic() < deadline:

@@ -6,11 +6,11 @@ The same model is measured as eager and as the program, each in several fresh pr
 
 Any gain of a program on its own task is a measurement error. There are two ways to measure. `watched` works like the judge: half of the programs are
 paused while others are timed, and are checked before. Half of the eager processes are treated the same way, which separates the effect of the role
-from that of watching. `plain` uses a random order and watches nobody. With `--beside N` there are two more ways, both `watched` while N processes are
-busy on the judge's processors, as those of other judges would be (`STITCH_STILL=device`). In `beside`, they import torch repeatedly; in `compiling`,
-they hold a device context and run torch.compile without their permits. FILE receives the result of each way as soon as it is measured. Prints one
-line per kind: microseconds per call relative to an eager process that is not watched, with the standard error over processes, the variation between
-calls and between processes, and the slowdown of calls just after a pause.
+from that of watching. `plain` uses a random order and watches no process. With `--beside N` there are two more ways, both `watched` while N processes
+are busy on the judge's processors, as those of other judges would be (`STITCH_STILL=device`). In `beside`, they import torch repeatedly; in
+`compiling`, they hold a device context and run torch.compile without their permits. FILE receives the result of each way as soon as it is measured.
+Prints one line per kind: microseconds per call relative to an eager process that is not watched, with the standard error over processes, the
+variation between calls and between processes, and the slowdown of calls just after a pause.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def noting_pauses(sides: list[Side]) -> dict[int, list[int]]:
 def importing(count: int) -> Iterator[None]:
     """Runs `count` busy processes on this process's processors."""
     again = f"import os, subprocess, sys\nwhile os.getppid() == {os.getpid()}: subprocess.run([sys.executable, '-c', 'import torch'])"
-    command = [sys.executable, "-c", again]  # they end together with this process, however it ends
+    command = [sys.executable, "-c", again]  # they end together with this process, regardless of how it ends
     neighbours = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         yield

@@ -4,8 +4,8 @@
                             [--shard 0/1] [--limit-seconds S] [--out bench/results/arena-standin-cpu.json] [--keep DIR]
 
 Each run has at most 12 model requests, retries included, and ends at the first program that measures faster than eager, or when the requests are
-spent. It succeeds if a program of the model passes confirmation in tier full. The control shows every role its first prompt again and again, so that
-no evidence reaches it. The result is written after each run, and an interrupted series resumes where it stopped. A run is repeated if its last
+spent. It succeeds if a program of the model passes confirmation in tier full. The control always shows every role its first prompt, so that no
+evidence reaches it. The result is written after each run, and an interrupted series resumes where it stopped. A run is repeated if its last
 verdict only says that the machine was too busy, or if it did not end because of load from others. With --workers each worker has its own cores,
 verifier and stand-in.
 """
@@ -133,7 +133,7 @@ def rows_of(runs: list[Run], series: Series, limit: float) -> Iterator[dict[str,
 def work(number: int, series: Series, tasks: Any, results: Any, deadline: float | None) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: if a series is killed, it leaves no process running
     os.sched_setaffinity(0, series.cores[number])
-    # Verifiers of one device pause for each other through lock files in this folder, but these have separate processors.
+    # Verifiers of one device pause for each other through lock files in this folder; these workers need not, as they have separate processors.
     own = Path(series.folder) / f".tmp-{number}"
     own.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = str(own)

@@ -7,7 +7,7 @@ Another process holds all viewers, each with its own websocket; they acknowledge
 time from its `at`, which the database records before the commit, until the viewer has received the frame. Both clocks are this machine's. There are
 two measurements: with the viewers alone, and with one additional viewer that never acknowledges. Nothing is parsed during the measurement: frames are
 kept and read afterwards. All four parties share the machine's processors, and `cpu_seconds` says how much each of them used. `viewers` and `writer`
-are the benchmark's own share.
+are the benchmark's own processes.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class ModelNew(nn.Module):
 
 
 class Run:
-    """One series, whose result is on disk."""
+    """One series, whose result is stored on disk."""
 
     def __init__(self, arguments: argparse.Namespace):
         self.device: str = arguments.device
@@ -171,7 +171,7 @@ class Run:
         self.out: Path = arguments.out
         self.cuda = self.device != "cpu"
         self.scratch = Path(tempfile.mkdtemp(prefix="time-to-verdict-"))
-        self.stamp = int(time.time()) % 1_000_000  # names differ from those of every earlier series
+        self.stamp = int(time.time()) % 1_000_000  # makes names differ from those of every earlier series
         (self.scratch / "task.py").write_text(TASK)
         try:
             self.result: dict[str, Any] = json.loads(self.out.read_text())
@@ -260,7 +260,7 @@ class Run:
                 seconds = time.monotonic() - begin
                 more = told(result.report.model_dump(mode="json")) if result.report else {"status": "failed", "detail": result.error}
                 self.add("warm" if number else "warm_first", number, seconds, **more)
-                await asyncio.sleep(3)  # spare processes start while nobody waits, as between the programs of a search
+                await asyncio.sleep(3)  # let spare processes start, as they do between the programs of a search
         finally:
             await verifier.close()
 

@@ -28,7 +28,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), *map(str, (ROOT / ".venv").glob("triton-*.*.?"))]  # scripts/triton puts it there
+sys.path[:0] = [str(ROOT), *map(str, (ROOT / ".venv").glob("triton-*.*.?"))]  # scripts/triton installs it there
 
 import triton  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
@@ -105,7 +105,7 @@ def check(source: str, program: str, name: str, say: Callable[[str], None]) -> l
         begun = time.perf_counter()
         try:
             uses, registers, stack = built(kernel, args, kwargs)
-        except Exception as error:  # the finding
+        except Exception as error:  # the error is itself the finding
             problems.append(f"{kernel.__name__}: {type(error).__name__}: {str(error)[-400:]}")
             continue
         say(f"    {kernel.__name__}: {registers} registers, {stack} B stack, {uses} ({time.perf_counter() - begun:.1f} s)")

@@ -3,8 +3,8 @@
     STITCH_TURNS=/tmp/turns OUT=/tmp/out bench/sitting.sh sweep
     python bench/turns.py /tmp/turns [--out FILE.json]
 
-For each device, it reports fractions of the time from the first turn to the last: somebody measures; somebody has the turn and waits for the others
-to release the device (`closing`) or for the device to become idle (`resting`); nobody wants to measure. It then lists the parts of turns with many
+For each device, it reports fractions of the time from the first turn to the last: a judge measures; a judge has the turn and waits for the others
+to release the device (`closing`) or for the device to become idle (`resting`); no judge wants to measure. It then lists the parts of turns with many
 calls, the overhead of a call beyond its own time, the requests that were in flight longest when another judge's turn had come, and those that took
 longest overall.
 """

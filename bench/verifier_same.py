@@ -2,7 +2,7 @@
 
     python bench/verifier_same.py [--device cpu] [--repeats 3] [--tier quick] --out RESULT.json TASK.py [TASK.py ...]
 
-An identical program must not be called faster; the fraction of intervals that miss 1.0 is the verifier's own error.
+An identical program must not be reported as faster; the fraction of intervals that miss 1.0 is the verifier's own error.
 """
 
 from __future__ import annotations

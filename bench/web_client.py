@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 PATIENCE = 60.0  # maximum seconds for one page while the machine compiles
-LOOK_SECONDS = 1.0  # maximum silence on the socket before the caller is asked whether to continue
+LOOK_SECONDS = 1.0  # maximum silence on the socket before the caller decides whether to continue
 
 
 class Unexpected(RuntimeError):
@@ -79,7 +79,7 @@ class Client:
     def follow(self, run: str, take: Callable[[dict[str, Any]], None], go_on: Callable[[], None]) -> dict[str, int]:
         """Passes every event of the run to `take`, in order, until `run.finished`. `go_on` is called at least once a second, and raises to stop.
 
-        Returns how many frames and connections were needed. A broken connection is reopened at the last event that was seen.
+        Returns how many frames and connections were needed. A broken connection is reopened after the last event received.
         """
         cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in self.http.cookies.jar)
         seen = frames = connections = 0

@@ -1,4 +1,4 @@
-"""Calls of the API over HTTP, with its errors as sentences."""
+"""Calls the API over HTTP and turns its errors into sentences."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stitchwork.login import Login
 Json = dict[str, Any]
 
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
-STREAM_TIMEOUT = httpx.Timeout(10.0, read=45.0)  # the server says something every 15 s
+STREAM_TIMEOUT = httpx.Timeout(10.0, read=45.0)  # the server sends something every 15 s
 TRIES = 4
 LONGEST_WAIT = 60.0
 AGENT = f"stitchwork/{__version__}"
 
 
 class ApiError(Exception):
-    """What the server refused, or that it could not be reached. `str` says what, where and what to do."""
+    """Raised if the server refused a request or could not be reached. `str` says what failed, where, and what to do."""
 
     def __init__(self, message: str, status: int | None = None, problem: Json | None = None):
         super().__init__(message)
@@ -55,7 +55,7 @@ def _place(fault: Json) -> str:
 
 
 class Api:
-    """A connection to one installation. Reading is tried again where the network fails; creating carries a key, so trying again creates once."""
+    """A connection to one installation. Reads are retried if the network fails. Create requests carry a key, so they can be retried too."""
 
     def __init__(self, login: Login, transport: httpx.BaseTransport | None = None):
         self.login = login
@@ -74,7 +74,7 @@ class Api:
         return self._send("GET", path).content
 
     def pages(self, path: str, name: str, most: int, **query: Any) -> list[Json]:
-        """Up to `most` rows of a list with cursors."""
+        """Returns up to `most` rows of a paginated list."""
         rows: list[Json] = []
         cursor = None
         while len(rows) < most:
@@ -87,7 +87,7 @@ class Api:
 
     @contextmanager
     def stream(self, path: str, after: int) -> Iterator[Iterator[str]]:
-        """Lines of an event stream; raises `httpx.TransportError` where the connection breaks, `ApiError` where the server refuses."""
+        """Yields the lines of an event stream. Raises `httpx.TransportError` if the connection breaks and `ApiError` if the server refuses."""
         with self._http.stream("GET", path, headers={"Last-Event-ID": str(after), "Accept": "text/event-stream"}, timeout=STREAM_TIMEOUT) as response:
             if response.status_code != 200:
                 response.read()
@@ -114,7 +114,7 @@ class Api:
 
 
 def retry_after(response: httpx.Response) -> float | None:
-    """Seconds to wait before the same call again: of a limit, or of a server that is being started anew."""
+    """Returns the number of seconds to wait before repeating the call, because of a rate limit or a server that is restarting."""
     if response.status_code not in (429, 502, 503, 504):
         return None
     try:

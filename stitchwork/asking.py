@@ -1,4 +1,4 @@
-"""Calls of the API from asynchronous code: what the tools for coding agents use."""
+"""Calls the API from asynchronous code; used by the tools for coding agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 class AsyncApi:
-    """One installation, asked with one token."""
+    """An asynchronous connection to one installation, with one token."""
 
     def __init__(self, url: str, authorization: str, transport: httpx.AsyncBaseTransport | None = None):
         self.url = url

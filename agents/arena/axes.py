@@ -18,7 +18,7 @@ from compiler.kernel.fuse import build
 from compiler.kernel.shape import Shape, shape_of
 from compiler.planning.knobs import Number, numbers, rank
 
-GROUPS = 3  # how many own kernels have their choices varied: those that move the most bytes
+GROUPS = 3  # number of generated kernels whose choices are varied: those that move the most bytes
 
 # Each row is (name, values, catalogue strategy, kernel styles that it can change); an empty last field means all styles. A number that stands for a
 # strategy carries the strategy's name.
@@ -48,7 +48,7 @@ CPU: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("leave-to-library", (0, 1), "leave-to-library", ()),
 )
 STRATEGIES = ("parallel-split", "row-cache", "non-temporal-stores", "leave-to-library", "cuda-graph")  # the rest are numbers
-# Numbers for the kernels that families print (products, convolutions, pools, scans over time), named as in `compiler.planning.knobs`.
+# Numbers for the kernels that families generate (products, convolutions, pools, scans over time), named as in `compiler.planning.knobs`.
 FAMILIES = {
     "tile": "register-blocking", "stages": "software-pipeline", "split": "split-k", "strip": "work-per-thread", "warps": "block-size",
     "window-threads": "block-size", "direct": "tile-reuse",
@@ -134,7 +134,7 @@ def around(number: Number) -> list[int]:
 
 
 def shapes_of(plan: CompilerPlan, groups: list[str]) -> dict[str, Shape]:
-    """Returns how the kernels of fused loops run. Groups whose kernels a family prints have no such style."""
+    """Returns how the kernels of fused loops run. Groups whose kernels a family generates have no such style."""
     found: dict[str, Shape] = {}
     if plan.graph is None:
         return found
@@ -158,7 +158,7 @@ def options_at(axes: tuple[Axis, ...] | list[Axis], values: tuple[int, ...]) -> 
 
 
 class Printed:
-    """Caches programs by the choices that differ from the compiler's own, so trying another axis only prints programs that are new."""
+    """Caches programs by the choices that differ from the compiler's own, so trying another axis only generates programs that are new."""
 
     def __init__(self, plan: CompilerPlan, task_source: str):
         self.plan, self.task_source = plan, task_source

@@ -44,7 +44,7 @@ class Axis:
 
 @dataclass
 class Landscape:
-    """The landscape of one task. Each column has one entry per point. If a point's program was already printed for an earlier point, its entry
+    """The landscape of one task. Each column has one entry per point. If a point's program is the same as an earlier point's, its entry
     repeats that program's figures."""
 
     name: str
@@ -94,7 +94,7 @@ class Landscape:
 
     @cached_property
     def best(self) -> int:
-        """The index of the fastest correct program."""
+        """Returns the index of the fastest correct program."""
         passed = [(us, index) for index, (us, status) in enumerate(zip(self.us, self.status, strict=True)) if status == PASSED and us]
         if not passed:
             raise LandscapeError(f"landscape {self.name}: no program passed")
@@ -117,7 +117,7 @@ class Landscape:
 
     @property
     def measured(self) -> int:
-        """The number of distinct programs that have a verdict."""
+        """Returns the number of distinct programs that have a verdict."""
         return len({number for number, status in zip(self.program, self.status, strict=True) if STATUSES[status] != "not_measured"})
 
     def speedup(self, index: int) -> float:

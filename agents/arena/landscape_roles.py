@@ -31,7 +31,7 @@ ANSWERS = {
 
 
 class Player:
-    """State shared by the three roles. `asks`: if set, a model plays this role. Otherwise the role is built in: it costs nothing and makes none of a
+    """State shared by the three roles. `asks`: if set, a model plays this role. Otherwise the role is built in, costs nothing, and makes none of a
     model's errors."""
 
     name = PROFILE
@@ -269,5 +269,5 @@ def _named(axis: Axis, value: int) -> str:
 
 
 def cast(hand: Hand, models: Sequence[Role]) -> Roles:
-    """`models`: the roles that ask the simulated model. The compiler plays the others at no cost and without a model's errors."""
+    """`models`: the roles played by the simulated model. The compiler plays the others at no cost and without a model's errors."""
     return Roles(LandscapePlanner(hand, "planner" in models), LandscapeCoder(hand, "coder" in models), LandscapeVerifier(hand, "judge" in models))

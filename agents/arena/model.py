@@ -49,7 +49,7 @@ QUALITIES = {
 
 
 class PlayedModel:
-    """A `ModelPort` with empty replies, because the roles in `landscape_roles` already know what to say. Usage and cost are drawn at random."""
+    """A `ModelPort` with empty replies, because the roles in `landscape_roles` produce the content. Usage and cost are drawn at random."""
 
     def __init__(self, quality: Quality, seed: int):
         self.quality, self._draw = quality, random.Random(seed * 2 + 1)
@@ -107,7 +107,7 @@ class Hand:
         self._programs: dict[int, bool] = {}
 
     def draw(self) -> random.Random:
-        """Returns the run's only random stream. Workflows ask for the same things in the same order every time, so the whole run is deterministic."""
+        """Returns the run's only random stream. Workflows make the same requests in the same order every time, so the whole run is deterministic."""
         return self._draw
 
     def fault(self, point: int) -> str:

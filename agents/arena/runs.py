@@ -47,7 +47,7 @@ class Contest:
 
     @property
     def split(self) -> Split:
-        """The tasks of a contest are being scored, so nothing learned on one task may help with another."""
+        """Returns the tasks of the contest. They are being scored, so nothing learned on one task may help with another."""
         return Split(tasks=frozenset(sha256(source) for source in self.tasks.values()))
 
     def plain(self) -> dict[str, Any]:
@@ -62,8 +62,8 @@ class Contest:
 async def run_all(
     contest: Contest, out: Path, client: Client, models: ModelPort | None, learn_from: Path | None, on_row: Callable[[list[Row], list[str]], None]
 ) -> tuple[list[Row], list[str]]:
-    """Returns a row for each run that has ended and a line for each paused run. The outer loop is over seeds, so an interrupted contest has still
-    compared all workflows."""
+    """Returns a row for each run that has ended and a line for each paused run. The outer loop is over seeds, so even an interrupted contest
+    has compared all workflows."""
     rows: list[Row] = []
     waiting: list[str] = []
     for seed in contest.seeds:

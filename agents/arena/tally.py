@@ -1,4 +1,4 @@
-"""Sums over many plays. A race's table and explanation are made from them, so a hundred thousand curves need not be kept."""
+"""Sums over many plays. A race's table and explanation are derived from them, so a hundred thousand curves need not be kept."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from agents.strategies.ledger import PRIOR, Record
 SPREAD = 0.6  # standard deviation of the kept share from try to try
 WEIGHT = 2.0  # weight, in tries, of the mean over all strategies when it is added to a strategy's own tries
 NOISE = 0.02  # standard deviation of the noise in the logarithm of a measured gain
-NO_PROMISE = 1.15  # promise that is assumed for a node without one
+NO_PROMISE = 1.15  # promise assumed for a node without one
 COVERAGE = 0.8  # nominal coverage of a predicted interval
 Z = 1.2816  # distance from the mean to each end of that interval, in standard deviations
 
@@ -103,7 +103,7 @@ class Marks:
 
     @property
     def said(self) -> str:
-        """A sentence about the accuracy, or "" if nothing has been predicted yet."""
+        """Returns a sentence about the accuracy, or "" if nothing has been predicted yet."""
         if not self.predictions:
             return ""
         text = f"{self.within} of {self.predictions} gains fell into the interval predicted for {100 * COVERAGE:.0f} % of them"

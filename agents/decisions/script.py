@@ -2,7 +2,7 @@
 the script is kept.
 
 The rest is kept because a script costs a model call, its operations are mostly independent, and a single mistake should not discard good ideas.
-Operations that depend on an omitted one are left out too. A script for another revision is refused entirely because it refers to a different tree.
+Operations that depend on an omitted one are left out too. A script for another revision is rejected entirely because it refers to a different tree.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Edited:
 
 
 class _Waits(Exception):
-    """Raised if the operation needs a node that another operation of the script has yet to add."""
+    """Raised if the operation needs a node that another operation of the script has not added yet."""
 
 
 def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edited:

@@ -31,7 +31,7 @@ class Node:
     state: State = "open"
     tries: int = 0  # attempts so far: programs, and replies that led to no result
     candidate: int | None = None  # number of its program; null for the root, which has the task's original model
-    failed: int | None = None  # number of its last incorrect program, from which a repair starts
+    failed: int | None = None  # number of its last incorrect program, where a repair starts
     diagnosis: str = ""  # diagnosis of its last program
     predicted: Belief | None = None  # gain that was predicted for its last attempt
 
@@ -78,7 +78,7 @@ class Tree:
 
     @property
     def frontier(self) -> list[Node]:
-        """The nodes that can be tried now, in numerical order: open nodes whose parent has a program."""
+        """Returns the nodes that can be tried now, in numerical order: open nodes whose parent has a program."""
         ready = [node for node in self.open if node.parent is not None and self.nodes[node.parent].state == "done"]
         return sorted(ready, key=lambda node: node.number)
 

@@ -15,7 +15,7 @@ from agents.payloads import TreeChanged, TreeMarks, TreeNode
 from verifier.report import Interval
 
 LONGEST_TITLE = 90  # in characters, for lists of many nodes
-SPARE = 256  # bytes reserved in an event for what is added when the attempt ends
+SPARE = 256  # bytes reserved in an event for the data that is added when the attempt ends
 MOST_SENTENCES, LONGEST_SENTENCE, LONGEST_REASON = 6, 200, 1000
 
 
@@ -30,7 +30,7 @@ class Program:
 
 @dataclass(frozen=True)
 class View:
-    """`beliefs`: what is believed about open nodes. `programs`: the programs of finished nodes. `why`: the reason for editing the tree now."""
+    """`beliefs`: the beliefs about open nodes. `programs`: the programs of finished nodes. `why`: the reason for editing the tree now."""
 
     tree: Tree
     beliefs: Mapping[str, Belief] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def _node(view: View, node: Node, before: Belief | None) -> TreeNode:
 
 
 def fitting(nodes: Sequence[TreeNode], room: int) -> list[TreeNode]:
-    """As many nodes as fit. Closed leaves are dropped first, starting with the slowest, because nothing depends on them."""
+    """Returns as many nodes as fit. Closed leaves are dropped first, starting with the slowest, because nothing depends on them."""
     kept = list(nodes)
     size = {node.id: _bytes(node) for node in kept}
     while sum(size[node.id] for node in kept) > room:

@@ -1,4 +1,4 @@
-"""A reply while it arrives: its text, reasoning, end and cost."""
+"""A reply as it arrives: its text, reasoning, end and cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair in a JSON escap
 
 @dataclass
 class Answer:
-    """A dialect fills it in, piece by piece. `ended`: the protocol's own end marker was seen, so nothing follows."""
+    """A reply that a dialect fills in piece by piece. `ended`: the protocol's own end marker has arrived, so nothing follows."""
 
     finish: FinishReason | None = None
     model: str = ""

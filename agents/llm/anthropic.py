@@ -47,7 +47,7 @@ class Anthropic:
         return body | self.profile.body
 
     def adapt(self, status: int, error: Mapping[str, Any] | str) -> bool:
-        """Leaves out the temperature if the server refused it once; newer models do not accept one."""
+        """Leaves out the temperature once the server has rejected it; newer models do not accept one."""
         if status == 400 and "temperature" in str(error) and not self._temperature_refused:
             self._temperature_refused = True
             return True

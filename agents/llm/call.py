@@ -113,7 +113,7 @@ class Call:
         await self._pass(self.answer.close())
 
     async def _pieces(self, response: httpx.Response) -> AsyncGenerator[bytes]:
-        """Yields the body as it arrives. Once the reply is complete, it is no error if a server keeps the connection open or drops it."""
+        """Yields the body as it arrives. Once the reply is complete, the server may keep the connection open or drop it; neither is an error."""
         pieces = response.aiter_bytes()  # closed with the response
         while True:
             finished = self.answer.finish is not None
@@ -144,7 +144,7 @@ class Call:
 
 
 class Body:
-    """A body, classified by its content and not by its content type: events, one JSON object, or a page for people."""
+    """A body, classified by its content rather than its content type: events, one JSON object, or a page for people."""
 
     def __init__(self) -> None:
         self.kind = ""  # "events", "json" or "page"; empty until a character has arrived
@@ -174,7 +174,7 @@ class Body:
 
 class Passing:
     """Forwards deltas. After a retry the text starts over, so only text beyond what was already forwarded is new. If the text differs, nothing is
-    forwarded until the full reply is there."""
+    forwarded until the reply is complete."""
 
     def __init__(self, on_delta: OnDelta):
         self._on_delta = on_delta
@@ -203,12 +203,12 @@ class Passing:
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Created only once, because reading the certificates takes tens of milliseconds."""
+    """Returns the TLS context, which is created only once because reading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
 def server_of(address: str) -> str:
-    """Host and port."""
+    """Returns host and port."""
     return urlsplit(address).netloc
 
 

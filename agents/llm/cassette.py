@@ -42,8 +42,8 @@ class Exchange(BaseModel):
 
 
 def fingerprint(request: Request) -> str:
-    """Return the parts that decide whether two requests are equal: messages, length and temperature. The purpose is not among them because it is
-    never sent."""
+    """Return the parts that determine whether two requests are equal: messages, length and temperature. The purpose is excluded because it is never
+    sent."""
     asked = request.model_dump(include={"messages", "max_tokens", "temperature"})
     return hashlib.sha256(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
@@ -65,7 +65,7 @@ class Cassette:
         if state == self._state:
             return
         exchanges = read_cassette(self.path)
-        if exchanges[: len(self.exchanges)] != self.exchanges:  # this is a different recording and not a longer version of the same one
+        if exchanges[: len(self.exchanges)] != self.exchanges:  # this is a different recording, not a longer version of the same one
             self._used.clear()
         self.exchanges, self._state = exchanges, state
         self._by_request.clear()

@@ -35,7 +35,7 @@ class Trial(BaseModel):
 
     profile: str
     kind: str
-    model: str = ""  # model name that the server reports
+    model: str = ""  # model name reported by the server
     ok: bool
     first_seconds: float | None = None  # time to the first piece of text or reasoning
     seconds: float | None = None

@@ -1,11 +1,11 @@
-"""The ways in which a model can fail to answer. Each failure tells a person what to do about it."""
+"""The ways in which a model can fail to answer. Each failure includes advice on what to do about it."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 FailureKind = Literal[
-    "configuration",  # no such profile, no key, or an unusable profile; asking again does not help
+    "configuration",  # no such profile, no key, or an unusable profile; retrying does not help
     "refused",  # the server refuses the request or the key (4xx except 408, 409, 425, 429)
     "too-long",  # prompt and reply together exceed the model's context
     "busy",  # 429 or overload that persists after all retries

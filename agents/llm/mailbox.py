@@ -72,7 +72,7 @@ def waiting_for(profile: str, request: Request, *, key: str, run: str) -> Waitin
 async def ask(
     store: MailboxStore, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]], wait: bool = True
 ) -> Reply:
-    """Wait for as long as it takes until a person has replied. If the call is cancelled, the request is withdrawn. If `wait` is off and there is no
+    """Wait indefinitely until a person has replied. If the call is cancelled, the request is withdrawn. If `wait` is off and there is no
     reply yet, the request stays in the mailbox and `Asked` is raised."""
     waiting = waiting_for(profile, request, key=key, run=run)
     try:

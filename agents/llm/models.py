@@ -68,8 +68,8 @@ class Models:
         return profile in self.profiles()
 
     def keeps(self, profile: str) -> bool:
-        """Returns whether a request to this profile keeps waiting for its reply even if the run is interrupted. Such a request is never sent again in
-        a different form."""
+        """Returns whether a request to this profile keeps waiting for its reply even if the run is interrupted. Such a request is never resent in a
+        different form."""
         return isinstance(self.profiles().get(profile), MailboxProfile)
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:

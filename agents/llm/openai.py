@@ -54,7 +54,7 @@ class OpenAI:
         return {name: value for name, value in body.items() if name not in self.left_out}
 
     def adapt(self, status: int, error: Mapping[str, Any] | str) -> bool:
-        """Returns whether a refusal names a field that can be renamed or left out; if so, the next body is changed accordingly."""
+        """Returns whether an error names a field that can be renamed or left out; if so, the next body is changed accordingly."""
         if status not in (400, 422):
             return False
         inner = error.get("error", error) if isinstance(error, Mapping) else {}

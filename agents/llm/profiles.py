@@ -24,7 +24,7 @@ from agents.llm.messages import Usage
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-RESERVED = ("built-in", "landscape")  # values that can take the place of a profile, for a role or in the arena
+RESERVED = ("built-in", "landscape")  # values that may be given instead of a profile, for a role or in the arena
 
 
 class ProfilesUnusable(ValueError):
@@ -69,7 +69,7 @@ class ServerProfile(_Table):
     kind: str
     base_url: str
     model: str = Field(min_length=1)
-    api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")  # null: the server asks for no key
+    api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")  # null: the server requires no key
     temperature: float | None = Field(default=None, ge=0)
     max_tokens: int | None = Field(default=None, ge=1)  # upper limit for the length of a reply, even if a request asks for more
     context_tokens: int | None = Field(default=None, ge=1)  # limit for prompt and reply together; null: only the server knows it
@@ -124,7 +124,7 @@ class MailboxProfile(_Table):
 
 
 class CassetteProfile(_Table):
-    """A recording. `record`: the profile that is asked for anything that the recording lacks; its replies are appended to the file."""
+    """A recording. `record`: the profile used for requests that the recording lacks; its replies are appended to the file."""
 
     kind: Literal["cassette"]
     file: str = Field(min_length=1)  # relative to the profiles file
@@ -241,7 +241,7 @@ def _cause(found: Any, table: dict[str, Any], path: list[str], kind: Any) -> str
         return f"there is no such key; {f'did you mean {close[0]}?' if close else 'leave it out (there are ' + ', '.join(known) + ')'}"
     if found["type"] == "value_error":
         return f"it {str(found['ctx']['error'])}"
-    if key == "api_key_env":  # somebody may have entered the key itself here
+    if key == "api_key_env":  # the user may have entered the key itself here
         return "it must be the name of an environment variable (letters, digits, underscores), not the key"
     said = found["msg"][0].lower() + found["msg"][1:]
     value = found.get("input")

@@ -1,7 +1,7 @@
-"""Experience that finished runs leave for later runs on the same device model: how well strategies kept their promises, and tuned numbers of kernels.
+"""Experience that finished runs leave for later runs on the same device model: how well strategies met expected gains, and tuned kernel numbers.
 
 Strategy records are kept by task, so that nothing from a benchmark's own tasks is used while that benchmark is being scored. A tuned number is the
-result of measuring one kernel. It is looked up by the kernel's text without the number, and applies wherever that kernel is printed.
+result of measuring one kernel. It is looked up by the kernel's text without the number, and applies wherever that kernel is generated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agents.span import Span
 
 Numbers = dict[str, int]  # numbers by knob
-SIDE_BY_SIDE = 2  # a program and its parent are timed alternately; earlier, each was timed against eager separately
+SIDE_BY_SIDE = 2  # a program and its parent are timed alternately; previously, each was timed separately against eager
 MOST_KERNELS = 5000  # maximum number of kernels per device; the oldest are dropped
 
 
@@ -51,7 +51,7 @@ class ExperiencePort(Protocol):
 
 
 async def recall(span: Span, situation: Situation, device_model: str, kernels: Callable[[], Iterable[str]]) -> Recalled:
-    """Recalls experience as an effect of `span`, so that a resumed run sees the same experience. The result is empty if no port is connected.
+    """Recalls experience as an effect of `span`, so a resumed run gets the same experience. The result is empty if no port is connected.
     `kernels`: fingerprints of the task's kernels."""
     port = span.run.experience
     if port is None:
@@ -97,7 +97,7 @@ class FolderExperience:
             yield
 
     def _read(self, device_model: str) -> Experience:
-        """Reads the experience. If the file does not exist or is damaged, the result is empty, because the file is only a memory. Strategy gains that
+        """Reads the experience. If the file does not exist or is damaged, the result is empty, because runs can do without it. Strategy gains that
         were measured with an earlier method are discarded; tuned kernel numbers are kept."""
         try:
             known = Experience.model_validate(json.loads(self._path(device_model).read_text()))

@@ -90,7 +90,7 @@ class Inspirations(Protocol):
 
 
 async def recall(span: Span, situation: Situation) -> list[Inspiration]:
-    """Returns what earlier runs can teach about this task, as an effect of `span`, or an empty list if no source is connected."""
+    """Returns the inspirations from earlier runs for this task, as an effect of `span`, or an empty list if no source is connected."""
     port = span.run.inspirations
     if port is None:
         return []
@@ -105,7 +105,7 @@ async def recall(span: Span, situation: Situation) -> list[Inspiration]:
 
 
 def operators_of(situation: Situation) -> list[str]:
-    """Returns the task's operators as plans word them, and which operator follows which."""
+    """Returns the task's operators under the names that plans use, and which operator follows which."""
     return signature(situation.capture.graph if situation.capture else None)
 
 

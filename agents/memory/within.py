@@ -1,7 +1,7 @@
-"""Memory within a run: the errors that occurred, the methods that were tried and how they worked out, and the best program of each line of descent.
+"""Memory within a run: the errors that occurred, the methods that were tried and their results, and the best program of each line of descent.
 
 It is a pure function of the situation and therefore needs no journal. Digests are deliberately short, because a model that is given everything tends
-to repeat it (KernelMem separates attempts from repairs for the same reason; the reflexion lists come from AutoKernel and KernelAgent).
+to repeat earlier attempts (KernelMem separates attempts from repairs for the same reason; the reflexion lists come from AutoKernel and KernelAgent).
 """
 
 from __future__ import annotations

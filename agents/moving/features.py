@@ -1,7 +1,7 @@
 """Expresses the state of a search as numbers that have the same meaning on every task, so that what was learned on some tasks applies to others.
 
 `look` returns a row for every legal move. A move sets one choice of one of the fastest programs to another value. A move is not legal if it leads to
-a closed point, that is, one that was already tried or that prints a program already tried. The only input is `agents.moving.known.Search`, which
+a closed point, that is, one that was already tried or that generates a program already tried. The only input is `agents.moving.known.Search`, which
 holds nothing but measurements.
 """
 

@@ -1,4 +1,4 @@
-"""What a search over a program's choices knows: the choices, a few figures from the plan, and the programs that it has measured. Nothing else.
+"""What a search over a program's choices knows: the choices, a few figures from the plan, and the programs that it has measured.
 
 A *choice* is a strategy that is off or on, or a number with several possible values; a *point* holds, for every choice, an index into its values.
 """
@@ -70,10 +70,10 @@ class Search:
     facts: Facts
     budget: int
     tried: list[Tried] = field(default_factory=list)
-    closed: set[int] = field(default_factory=set)  # marks of points that need no measurement, because they were tried or print a program that was
+    closed: set[int] = field(default_factory=set)  # marks of points that need no measurement: they, or points with the same program, were tried
 
     def add(self, tried: Tried, alike: Iterable[int] = ()) -> None:
-        """Add a program. `alike`: marks of the points that are known to print the same program."""
+        """Add a program. `alike`: marks of the points that are known to generate the same program."""
         self.tried.append(tried)
         self.closed.add(self.facts.mark(tried.point))
         self.closed.update(alike)

@@ -1,8 +1,7 @@
 """Connects the environment to other trainers: both of TRL's reward interfaces, a taskset for Prime Intellect's `verifiers` (v1), and Harbor's task
 folders.
 
-All three use the server (`python -m agents.rl serve`), so they judge programs in the same way. The first two import the package that they need only
-on demand.
+All three use the server (`python -m agents.rl serve`), so they judge programs in the same way. The first two import their package only on demand.
 """
 
 from __future__ import annotations

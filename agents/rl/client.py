@@ -13,7 +13,7 @@ ANSWER_SECONDS = 1800.0  # a verification in tier full takes minutes on a busy h
 
 
 class Refused(RuntimeError):
-    """Raised if the server refused the request and gave a reason; asking again would not help."""
+    """Raised if the server refused the request and gave a reason; retrying would not help."""
 
 
 class EnvironmentClient:

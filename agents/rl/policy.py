@@ -249,7 +249,7 @@ def adapt(module: nn.Module, rank: int, alpha: float, seed: int = 0) -> None:
 
 @contextmanager
 def unadapted(module: nn.Module) -> Iterator[None]:
-    """The policy as it was before training, which serves as the reference of a KL term."""
+    """Restores the policy as it was before training, within the block; it serves as the reference of a KL term."""
     layers = [layer for layer in module.modules() if isinstance(layer, Adapted)]
     for layer in layers:
         layer.on = False

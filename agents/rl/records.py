@@ -1,5 +1,5 @@
-"""Files that a training run leaves in its folder for people and pages: `run.json` (what is trained, how, and for which team), `metrics.jsonl` (one
-line per step) and `rollouts.jsonl` (one line per reply). The Learning page (`webapp/learning`) reads only these three files."""
+"""The files that a training run leaves in its folder for people and pages: `run.json` (what is trained, how, and for which team), `metrics.jsonl`
+(one line per step) and `rollouts.jsonl` (one line per reply). The Learning page (`webapp/learning`) reads only these three files."""
 
 from __future__ import annotations
 

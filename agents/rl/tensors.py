@@ -1,4 +1,4 @@
-"""Tensors on disk without pickle: numpy arrays next to JSON. Reading such a file never runs code, whoever wrote it."""
+"""Tensors on disk without pickle: numpy arrays next to JSON. Reading such a file never runs code, regardless of who wrote it."""
 
 from __future__ import annotations
 

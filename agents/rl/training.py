@@ -1,4 +1,4 @@
-"""Supervised training and GRPO in plain PyTorch, short enough to be read in one sitting.
+"""Supervised training and GRPO in plain PyTorch, short enough to read in one sitting.
 
 GRPO here means the following. Replies to the same prompt form a group. A sample's advantage is its return relative to the mean of the others at the
 same turn (leave one out). The objective is the clipped one with the wider upper bound (0.2/0.28, arXiv 2503.14476), averaged over the tokens of the
@@ -123,7 +123,7 @@ class Sample:
 @dataclass
 class Trainer:
     """Trains in `folder` and writes `metrics.jsonl` with one line per step, `rollouts.jsonl` with one line per sample, `checkpoint.npz`, and
-    `run.json` with `about` (the model's name, where it runs, and the team that may see the rollouts). Continues from what it finds there."""
+    `run.json` with `about` (the model's name, where it runs, and the team that may see the rollouts). Resumes from the files it finds there."""
 
     policy: Policy
     config: Config
@@ -191,7 +191,7 @@ class Trainer:
         return {"loss": loss, "norm": self._descend(), "tokens": total}
 
     def rollouts(self, problems: Problems) -> list[Sample]:
-        """`prompts` groups of episodes. Programs are verified while those of the next group are being written, and the order of writing is fixed."""
+        """Runs `prompts` groups of episodes. Programs are verified while the next group's are generated; the order of generation is fixed."""
         c = self.config
         samples: list[Sample] = []
         with ThreadPoolExecutor(c.at_once) as pool:
@@ -215,7 +215,7 @@ class Trainer:
         return samples
 
     def _written(self, turn: int, due: Sequence[tuple[int, dict[str, Any]]]) -> Iterator[tuple[Sample, str]]:
-        """Yields a reply to each pending prompt, together with its episode. Equal prompts in a group are answered together."""
+        """Yields a reply to each pending prompt, together with its episode. Identical prompts in a group are sampled in one batch."""
         for group in dict.fromkeys(group for group, _ in due):
             mine = [seen for its, seen in due if its == group]
             for text in dict.fromkeys(seen["prompt"] for seen in mine):

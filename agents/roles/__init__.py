@@ -15,7 +15,7 @@ BUILT_IN = "built-in"
 
 
 def roles_for(settings: Settings, models: ModelPort | None = None) -> Roles:
-    """Returns the roles that the settings name. An impossible combination ends the run with a sentence that explains why."""
+    """Returns the roles that the settings name. An invalid combination ends the run with an explanation."""
     problem = impossible(settings, models)
     if problem:
         raise Ended("failed", problem)

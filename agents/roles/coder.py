@@ -1,4 +1,4 @@
-"""The built-in Coder, which uses the compiler to print programs. A move changes its options; a repair leaves suspicious groups to PyTorch."""
+"""The built-in Coder, which uses the compiler to generate programs. A move changes its options; a repair leaves suspicious groups to PyTorch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BuiltInCoder:
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
         compiled: Compiled = situation.planned.data
-        if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote it before a fork of the run
+        if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote it before the run was forked
             options = first_options(compiled, situation.planned.payload)
             first = [*first_words(compiled)]
             if launch_bound(compiled.plan) and not situation.orders.refuses(GRAPH) and not options.on(GRAPH):
@@ -134,8 +134,8 @@ def left_out(options: Options, group: str) -> bool:
 
 
 def suspects(compiled: Compiled, groups: list[str], report: Report | None) -> list[str]:
-    """Returns the suspicious groups: first those that a report names, then those with the most operators, because they offer the most opportunities
-    for errors."""
+    """Returns the suspicious groups: first those that a report names, then those with the most operators, because they are the most likely to
+    contain errors."""
     text = report.model_dump_json(include={"message", "problems", "stages", "trials", "build"}) if report else ""
     operators = {group.id: len(group.operators) for group in compiled.plan.groups}
     return sorted(groups, key=lambda g: (g not in text, -operators[g], g))

@@ -31,7 +31,7 @@ class Compiled:
 
     @property
     def left(self) -> str:
-        """A sentence that says which part of the model is not compiled, and why, or "" if all of it is compiled."""
+        """Returns a sentence that says which part of the model is not compiled, and why, or "" if all of it is compiled."""
         if why := self.plan.why_none:
             return f"Nothing is compiled: {why}."
         return f"Left in Python, because it cannot be captured: {'; '.join(self.plan.left)}."[:1500] if self.plan.left else ""

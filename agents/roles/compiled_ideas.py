@@ -99,7 +99,7 @@ def kept(situation: Situation, choices: Choices) -> Choices:
 
 
 def align(situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
-    """Returns the choices with which the surviving program was printed, that is, without what a repair removed and with tuned numbers."""
+    """Returns the choices with which the surviving program was generated: without those that a repair removed, and with tuned numbers."""
     return idea_of(situation.planned.data, choices_of(attempt.edit.options), attempt.speedup.ratio if attempt.passed else None, (idea.number,))
 
 
@@ -116,7 +116,7 @@ def realised(idea: Idea, base: Options) -> Options:
 
 
 def choices_of(options: Options | None) -> Choices:
-    """Returns where these options differ from the compiler's own."""
+    """Returns the choices in which these options differ from the compiler's own."""
     found: Choices = {}
     if options is None:
         return found

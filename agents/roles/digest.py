@@ -1,4 +1,4 @@
-"""States the known facts in words, at a length that a model can use: figures are summarised, raw counters are left out, and evidence comes with its
+"""Describes the known facts at a length that a model can use: figures are summarised, raw counters are left out, and evidence includes its
 location."""
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from verifier.profiling.diagnosing.task_facts import task_facts
 from verifier.profiling.own_kernels import base_name
 from verifier.task import TensorSpec
 
-MOST_GROUPS = 24  # groups, or kinds of equal groups
-EXPLAINED = 8  # operators that say what a group computes
-FEW = 8  # names that stand in a line
+MOST_GROUPS = 24  # maximum number of groups, or of kinds of equal groups
+EXPLAINED = 8  # maximum number of operators listed to explain a group
+FEW = 8  # maximum number of names in a line
 MEASURED = ("time a call", "time over floor", "share of ")  # already shown next to a diagnosis, so not repeated
-SAID_IN_TEXT = {  # evidence that the sentence of the class gives already
+SAID_IN_TEXT = {  # evidence that the sentence of the class already gives
     "memory": ("least traffic,",), "compute": ("the task's arithmetic,",), "latency": ("least traffic,", "the task's arithmetic,"),
 }  # fmt: skip
 GRADES = {"counters": "counters", "timeline": "a timeline", "static": "compiled code and the clock"}
-SHOWN_EVIDENCE = 4  # lines of a diagnosis; more figures lead to worse decisions (KernelPro)
+SHOWN_EVIDENCE = 4  # maximum number of lines of a diagnosis; more figures lead to worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 MODES = {
     "train": "train: the model as its constructor leaves it, in training mode; batch norm takes the batch's statistics, dropout drops",
@@ -44,7 +44,7 @@ FLAGS = {
     "trivial": "trivial: a guess without the work (zeros, a mean, an input as it is) comes within the bound, so its result stays out of rankings",
     "stochastic": "stochastic: its results depend on random numbers, which have to be PyTorch's",
 }
-# Why a step's contract excludes a strategy: words in the contract, and the strategies whose how-to contradicts them.
+# Words in a step's contract, and the strategies whose how-to contradicts them.
 CONTRADICTED: tuple[tuple[str, frozenset[str]], ...] = (
     (r"\b(?:no|without|never)\b[^.;]*\b(?:cuda )?graphs?\b", frozenset({"cuda-graph"})),
     (
@@ -142,7 +142,7 @@ def tensor_cores(figures: DeviceFigures) -> str:
 
 
 def arch_text(figures: DeviceFigures) -> str:
-    """Returns the target architecture for device code, and what it rules out."""
+    """Returns the target architecture for device code, and the features that it lacks."""
     if figures.capability is None:
         return "native, without fast-math; further flags are the third argument of `stitch_build`"
     major, minor = figures.capability
@@ -189,7 +189,7 @@ def profile_text(profile: Profile | None) -> str:
 
 
 def floors_text(compiled: Compiled, situation: Situation) -> str:
-    """Returns the minimum cost of each operator group when it is fused, and the data that it moves when its operators run separately."""
+    """Returns the minimum cost of each operator group when fused, and the data that it moves when its operators run separately."""
     plan, capture = compiled.plan, situation.capture
     lines = []
     if capture is not None and (capture.bytes_min or capture.flops):
@@ -219,7 +219,7 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """Returns names as a list, only the first few of many."""
+    """Returns the names as a list, shortened to the first few if there are many."""
     if len(names) <= FEW:
         return ", ".join(names)
     return f"{', '.join(names[: FEW - 1])} and {len(names) - FEW + 1} more"
@@ -227,7 +227,7 @@ def some(names: Sequence[str]) -> str:
 
 def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None = None, *, written: bool = False) -> list[Strategy]:
     """Returns the strategies that may be planned, that is, those that apply to the device, the language and the task's `operators`, and that are not
-    forbidden. Strategies that cure a fault are left out until that fault is found, and those that mend a kernel until a program is `written`."""
+    forbidden. Strategies that cure a fault are left out until that fault is found, and those that repair a kernel until a program is `written`."""
     fitting = [s for s in CATALOGUE if not s.only_cures and (written or not s.mends) and getattr(s, language) and s.refuses(facts) is None]
     return [s for s in fitting if s.meets(operators)]
 
@@ -259,7 +259,7 @@ def plan_text(payload: dict[str, Any]) -> str:
 
 
 def _alike(steps: Sequence[dict[str, Any]], compiled: Compiled | None) -> list[tuple[str, Any, Any, str]]:
-    """Returns ids, space, title and floor of steps, in order. Steps that agree in all but their ids are one entry."""
+    """Returns ids, space, title and floor of steps, in order. Steps that differ only in their ids share one entry."""
     found: dict[tuple[Any, Any, str], list[str]] = {}
     for step in steps:
         floor = floor_of_step(compiled, step) if compiled is not None else None
@@ -281,7 +281,7 @@ def step_text(step: dict[str, Any] | None, compiled: Compiled | None = None) -> 
 
 
 def _explained(operators: Any, compiled: Compiled | None) -> Any:
-    """Returns a step's operators, with what each group computes after a bare id: who reads a step alone does not see the groups."""
+    """Returns a step's operators, and explains each bare group id, because a prompt with a single step does not list the groups."""
     if compiled is None or not isinstance(operators, list):
         return operators
     kinds = {group.id: ", ".join(dict.fromkeys(group.kinds[:EXPLAINED])) for group in compiled.plan.groups}
@@ -305,7 +305,7 @@ def program_text(source: str) -> str:
 
 
 def shown_program(attempt: Attempt, wanted: str = "") -> Shortened:
-    """Returns a correct program as it is shown: a long one without the kernels that take least time and that `wanted` does not name."""
+    """Returns a correct program in the form shown to models: a long one omits the kernels that take the least time, unless `wanted` names them."""
     times: dict[str, float] = {}
     for kernel in attempt.report.kernels if attempt.report is not None else []:
         name = base_name(kernel.name).rsplit("::", 1)[-1]
@@ -314,7 +314,7 @@ def shown_program(attempt: Attempt, wanted: str = "") -> Shortened:
 
 
 def shown_text(shown: Shortened, edits: bool = True) -> str:
-    """`edits`: the reader changes the program, rather than only reading it."""
+    """`edits`: whether the reader will edit the program or only read it."""
     text = fenced(shown.text, "python")
     return f"{shown.note(edits)}\n\n{text}" if shown.bodies else text
 
@@ -334,14 +334,13 @@ def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
 
 
 def _without_message(found: Diagnosis) -> str:
-    """Returns a defect's text without the verdict's message, which stands with the evidence of every request about a program that did not pass."""
+    """Returns a defect's text without the verdict's message, because every request about a failed program already includes it as evidence."""
     message = next((evidence.means for evidence in found.evidence if evidence.figure == "status"), "")
     return " ".join(found.text.replace(message, " ").split()) if message else found.text
 
 
 def _further(found: Diagnosis) -> Iterator[str]:
-    """Yields the faults that the sentence of the class leaves out, because methods against them are offered too. Kernels with the same fault share a
-    line."""
+    """Yields the faults that the sentence of the class omits, because remedies for them are offered too. Kernels with the same fault share a line."""
     time_us = next((evidence.value for evidence in found.evidence if evidence.figure == "time a call"), None)
     if not isinstance(time_us, (int, float)) or not time_us:
         return
@@ -379,7 +378,7 @@ def documents_text(passages: Sequence[Passage]) -> str:
 
 
 def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
-    """Returns what the profile of the reference shows before any program exists."""
+    """Returns the facts that the profile of the reference provides before any program exists."""
     profile = situation.reference
     time_us = profile.wall_us_per_iteration if profile else None
     busy, launches = (profile.device_busy, profile.launches_per_iteration) if profile else (None, None)

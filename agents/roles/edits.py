@@ -1,8 +1,8 @@
 """Reads a coder's reply as a program: either one whole file, or search/replace blocks that are applied exactly. A block that does not apply is
-refused, and its location is named.
+rejected, and the error gives its location.
 
-Programs are shown to models without the text of the build helper (`folded`) and put together again here (`unfolded`), because it is forty lines long
-and no model should have to copy it.
+Models see programs without the text of the build helper (`folded`), which is restored here (`unfolded`), because it is forty lines long and no model
+should have to copy it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def helper() -> str:
 
 
 def folded(source: str) -> str:
-    """Return a program in the form in which models see it."""
+    """Return a program in the form shown to models."""
     return source.replace(helper(), MARKER)
 
 
@@ -164,7 +164,7 @@ def find_file(reply: Reply) -> str:
 
 
 def wrong_class(source: str) -> None:
-    """Refuse the source, and name the classes that were found instead."""
+    """Reject the source, and name the classes that were found instead."""
     classes = re.findall(r"^class\s+(\w+)", source, re.MULTILINE)
     if "Model" in classes:
         raise Refused("The fence defines `Model`, which is the reference and may not be edited: the program defines `class ModelNew`.")
@@ -218,8 +218,8 @@ def find_swaps(text: str) -> list[Swap]:
 
 
 def apply(swaps: list[Swap], program: str, task_source: str) -> str:
-    """Apply all blocks in sequence; each must match exactly one place. If any block does not fit, apply none and report the reason for each one that
-    failed."""
+    """Apply all blocks in sequence; each must match exactly one place. If any block does not match, apply none, and report the reason for each
+    mismatch."""
     problems: list[str] = []
     for number, swap in enumerate(swaps, start=1):
         if not swap.search.strip():

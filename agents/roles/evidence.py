@@ -1,4 +1,4 @@
-"""Explains why a program did not pass, in the form that its author needs: what happened, where, and which source lines are involved."""
+"""Explains to a program's author why it did not pass: what happened, where, and which source lines are involved."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def chances(left: int) -> str:
 
 
 def shown(text: str) -> str:
-    """Returns a reply in the form in which its author sees it again. The result is never empty, because servers refuse empty messages."""
+    """Returns a reply in the form shown to its author again. The result is never empty, because servers refuse empty messages."""
     if not text.strip():
         return "(an empty reply)"
     if len(text) <= SHOWN_REPLY:
@@ -58,5 +58,5 @@ def shown(text: str) -> str:
 
 
 async def notes_for(span: Span, agent: Agent) -> str:
-    """Returns what people have written to this role since its last prompt, as a list. Each note is delivered once."""
+    """Returns the notes that people have written to this role since its last prompt, as a list. Each note is delivered once."""
     return "\n".join(f"- {note}" for note in await span.notes(agent))

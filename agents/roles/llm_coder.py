@@ -1,4 +1,4 @@
-"""A Coder that asks a language model. It works on one program, step or method at a time, and it repairs programs based on the evidence.
+"""A Coder that uses a language model. It works on one program, step or method at a time, and it repairs programs based on the evidence.
 
 `pair` is the split from ECE1508's poster: a frontend agent that only makes the program correct, and a mid-end agent that only tunes a correct
 program, based on what the compiler and the hardware report. Both use prompts of the same profile.
@@ -79,7 +79,7 @@ class LlmCoder:
         )
 
     def _purpose(self, situation: Situation, parent: Attempt | None, advice: Advice | None) -> tuple[str, str | None]:
-        """Returns the prompt to use and the method that it asks for."""
+        """Returns the prompt to use and the method that it requests."""
         if parent is None:
             return ("frontend/translate" if self.pair else "coder/first"), None
         if not parent.passed:
@@ -92,7 +92,7 @@ class LlmCoder:
 
     @staticmethod
     def _step(situation: Situation, parent: Attempt | None) -> str:
-        """Returns what the program should achieve now: the plan's step, the idea that it realises, or all steps together."""
+        """Returns the current goal for the program: the plan's step, the idea that it implements, or all steps together."""
         compiled: Compiled = situation.planned.data
         if situation.step is not None:
             return digest.step_text(situation.step, compiled)
@@ -174,7 +174,7 @@ class LlmCoder:
 
 
 def compiler_began(attempt: Attempt) -> bool:
-    """Returns whether the compiler wrote the program or the one that it was made from, so that the plan's steps are groups that exist already."""
+    """Returns whether the compiler wrote the program or its parent, in which case the plan's steps are groups that already exist."""
     current: Attempt | None = attempt
     while current is not None:
         if current.edit.options is not None:
@@ -184,19 +184,18 @@ def compiler_began(attempt: Attempt) -> bool:
 
 
 def ordered(advice: Advice) -> bool:
-    """Returns whether the Verifier agent described in words what the method should change. That text is then shown with the method, and nowhere
-    else."""
+    """Returns whether the Verifier agent described in words what the method should change. If so, that text is shown only with the method."""
     return bool(advice.method) and isinstance(advice.move, str) and bool(advice.move)
 
 
 def order(advice: Advice | None) -> str:
-    """Returns the Verifier agent's words on what to change; empty if there are none."""
+    """Returns the Verifier agent's description of the change; empty if there is none."""
     return advice.move if advice is not None and isinstance(advice.move, str) else ""
 
 
 def method_text(chosen: Sequence[Strategy], method: str | None, advice: Advice | None) -> str:
-    """Returns one method or several together: with the order where there is one, which has weighed what rules a method out, and else with the
-    expected gain and with what rules each out."""
+    """Returns the text of one or more methods. If there is an order, it is included; its author has already considered what rules out a method.
+    Otherwise, the expected gain of each method and the conditions that rule it out are included."""
     if not chosen:
         return method or (advice.reason if advice else "") or "Whatever the diagnosis speaks for."
     if advice is not None and ordered(advice):

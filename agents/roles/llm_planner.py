@@ -1,4 +1,4 @@
-"""A Planner that asks a language model for plans, new plans, ideas, crossovers, alignment, and scripts for a decision tree."""
+"""A Planner that uses a language model for plans, new plans, ideas, crossovers, alignment, and scripts for a decision tree."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def steps_of(situation: Situation) -> list[dict[str, Any]]:
 
 
 def taught(situation: Situation) -> str:
-    """Return the memory of this run, including replies that contained no program."""
+    """Return what was learned in this run, including from replies that contained no program."""
     memory = Memory.of(situation)
     parts = [memory.digest("planner"), memory.digest("coder")]
     if situation.refusals:
@@ -184,7 +184,7 @@ def fitting(plan: PlanReply) -> PlanReply:
     while len(json.dumps(plan.model_dump())) > MAX_PAYLOAD_BYTES - 1024:
         step, name = max(((s, n) for s in plan.steps for n in TEXTS), key=lambda place: len(getattr(*place)))
         text = getattr(step, name)
-        if len(text) <= SHORTEST_TEXT:  # the plan is too long for another reason than its texts
+        if len(text) <= SHORTEST_TEXT:  # the texts are not the reason why the plan is too long
             longest = max(plan.steps, key=lambda s: len(s.operators))
             longest.operators = longest.operators[: max(len(longest.operators) // 2, 1)]
         else:
@@ -193,7 +193,7 @@ def fitting(plan: PlanReply) -> PlanReply:
 
 
 def best_text(best: Attempt, situation: Situation) -> str:
-    """Return the best program with its measurements, and the changes to it that were tried without gain."""
+    """Return the best program with its measurements, and the changes to it that brought no gain."""
     parts = [
         measured.measured_text(best, situation),
         measured.resources_text(best, situation.planned.data.figures if situation.plan is not None else None),
@@ -217,7 +217,7 @@ def read_idea(reply: Reply, allowed: Sequence[Strategy]) -> IdeaReply:
 
 
 def known_names(names: Sequence[str], allowed: Sequence[Strategy], where: str) -> None:
-    """Refuse strategies that are not in the catalogue. A strategy that exists but is unsuitable at this point is the author's responsibility."""
+    """Reject strategies that are not in the catalogue. Whether an existing strategy is suitable at this point is not checked."""
     catalogue = {strategy.name for strategy in CATALOGUE}
     unknown = [name for name in names if name not in catalogue]
     if unknown:

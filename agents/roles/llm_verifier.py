@@ -1,5 +1,5 @@
-"""A Verifier that asks a language model. The model reads the deterministic diagnosis and its few figures, but never raw counters. It chooses one of
-the methods that the rules allow, and a route. If its replies cannot be used, the rules decide instead, so no run is lost because of a diagnosis."""
+"""A Verifier that uses a language model. The model reads the deterministic diagnosis and its few figures, but never raw counters. It chooses one of
+the methods that the rules allow, and a route. If its replies are unusable, the rules decide instead, so a bad diagnosis never ends a run."""
 
 from __future__ import annotations
 

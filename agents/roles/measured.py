@@ -28,10 +28,10 @@ from verifier.report import Report
 
 TOP_KERNELS = 8
 TIMED_KERNELS = 16  # number of kernels whose times are shown
-SHOWN_LOSSES = 4  # number of programs shown that came after the best one and are not better
+SHOWN_LOSSES = 4  # maximum number of later, no better programs that are shown
 LOST_LINES = 120  # number of diff lines shown between the best program and the last one that was not better
 LONGEST_NAME = 100
-BANDWIDTHS = {  # a memory's throughput counters as percentages of its peak, first found first used
+BANDWIDTHS = {  # throughput counters of each memory, in percent of its peak; the first one found is used
     "DRAM": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", counters.DRAM_SHARE),
     "L2": (counters.L2_SHARE,),
     "L1 and shared memory": (counters.L1_SHARE,),
@@ -44,7 +44,7 @@ PIPES = {
     "special functions (xu)": counters.PIPE["xu"],
     "fp64": counters.PIPE["fp64"],
 }
-STALLS = {  # what Nsight Compute's names of the reasons mean
+STALLS = {  # meanings of Nsight Compute's stall reasons
     "barrier": "other warps of the block, at a barrier",
     "branch_resolving": "the target of a branch",
     "dispatch_stall": "the dispatcher",
@@ -63,9 +63,9 @@ STALLS = {  # what Nsight Compute's names of the reasons mean
     "gmma": "a product of wgmma",
     "wait": "the fixed latency of their own last instruction",
 }
-SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # share of the device's time from which a kernel of the program, or of a library, is described
+SHORTEST_OWN, SHORTEST_COUNTED = 0.015, 0.05  # minimum share of device time for describing one of the program's kernels, and one of a library
 SHOWN_STALLS, SHOWN_PIPES = 3, 2
-CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # how Nsight Compute prints a template's integer
+CAST = re.compile(r"\((?:unsigned )?(?:int|long|short)\)(?=\d)")  # how Nsight Compute prints integer template arguments
 ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w*::")
 
 
@@ -83,7 +83,7 @@ def short_name(name: str) -> str:
     while len(plain) > LONGEST_NAME and re.search(r"<[^<>]*>", plain):
         plain = re.sub(r"<[^<>]*>", "", plain)
     if len(plain) > LONGEST_NAME and 0 < (opened := plain.find("<")) < LONGEST_NAME:
-        plain = plain[:opened]  # a bracket that nothing closes, in a name that was recorded cut
+        plain = plain[:opened]  # an unclosed bracket, because the recorded name was truncated
     return plain[:LONGEST_NAME] or name[:LONGEST_NAME]
 
 
@@ -94,7 +94,7 @@ def verdict_text(report: Report) -> str:
 
 
 def eager_text(situation: Situation) -> str:
-    """Returns the time of eager PyTorch, with its noise, to which everything here is compared, or "" if it is unknown."""
+    """Returns the time of eager PyTorch, with its noise, which is the basis of all comparisons here, or "" if it is unknown."""
     found = [c for a in situation.attempts if a.passed and (c := a.verdict.against("eager")) is not None]
     if not found:
         known = situation.admission.eager_ms if situation.admission is not None else None
@@ -133,7 +133,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
 
 
 def _other_recording(report: Report, profile: Profile | None) -> Iterator[str]:
-    """Yields why the kernels' times add up to another sum than the device time above, if they visibly do."""
+    """Yields why the sum of the kernels' times differs from the device time above, if the difference is visible."""
     spent, total_us = call_time(report, profile), 1e3 * sum(kernel.ms for kernel in report.kernels)
     if spent is not None and total_us and abs(total_us / spent.device_us - 1) >= 0.01:
         yield f"These times add up to {duration(total_us / 1e3)}: they are from another recording than the device time above."
@@ -231,7 +231,7 @@ def worth_a_line(kernel: KernelProfile) -> bool:
 
 
 def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
-    """Yields what the figures of these kernels mean, once for all of them."""
+    """Yields the meaning of the figures of these kernels, once for all of them."""
     if any(kernel.metrics for kernel in kernels):
         yield (
             "Bandwidths and pipes are percentages of their own peaks, while the kernel ran alone under the profiler. Asynchronous copies are no "
@@ -244,7 +244,7 @@ def _legend(kernels: Sequence[KernelProfile]) -> Iterator[str]:
 
 
 def _waits(kernel: KernelProfile) -> list[tuple[str, float]]:
-    """Returns the main reasons for which warps of a kernel wait. A warp that issues or that is ready while another one issues does not wait."""
+    """Returns the main reasons why a kernel's warps stall. A warp that issues, or that is ready while another one issues, is not stalled."""
     return [(name, share) for name, share in kernel.stalls.items() if name not in ("selected", "not_selected") and share >= 0.005][:SHOWN_STALLS]
 
 
@@ -302,7 +302,7 @@ def _stalls(kernel: KernelProfile) -> str:
 
 def compiled_figures(row: Mapping[str, int | float | str], used_local: float | None = None) -> list[str]:
     """Describes a kernel's row in `BuildInfo.resources`: registers, local memory, shared memory. `used_local` is the number of accesses to local
-    memory that the profiler saw; null if it did not look."""
+    memory that the profiler counted; null if it did not count them."""
     if "registers" not in row:
         return []
     spilled = [f"{row[name]} bytes {way}" for name, way in (("spill_load_bytes", "loaded"), ("spill_store_bytes", "stored")) if row.get(name)]
@@ -322,7 +322,7 @@ def compiled_figures(row: Mapping[str, int | float | str], used_local: float | N
 
 
 def lost_text(base: Attempt, situation: Situation) -> str:
-    """Returns what was tried on a program without improving it, why that failed, and what the last such attempt changed."""
+    """Returns the attempts that did not improve a program, why they failed, and what the last one changed."""
     lost = [a for a in situation.attempts if a.number > base.number and a.report is not None and a is not base]
     lines = [f"- candidate {a.number}{f' ({a.edit.strategy})' if a.edit.strategy else ''}: {why_lost(a)} It was to: {a.edit.changes}" for a in lost]
     if not lost:

@@ -1,4 +1,4 @@
-"""How the built-in roles handle notes: at sequential points of a workflow they look for orders, and they report which ones they follow."""
+"""Handles notes for the built-in roles: at sequential points of a workflow they check for orders, and they report which ones they follow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from agents.span import Span
 
 
 async def heed(span: Span, situation: Situation, speaker: Agent) -> None:
-    """Reads what people have ordered since the last time. Parallel workers must not call this, because the result would depend on which of them came
-    first."""
+    """Reads the orders that people have given since the last call. Parallel workers must not call this, because the result would depend on their
+    timing."""
     roles, said = compiled(span.run.settings), []
     for note in await span.orders(roles) if roles else ():
         done = [situation.orders.obey(order) for order in found(note["text"])]

@@ -1,4 +1,4 @@
-"""The probable gains of moves and tree nodes: their promises, adjusted by how well their strategies kept earlier promises."""
+"""The probable gains of moves and tree nodes: their promised gains, adjusted by how well their strategies kept earlier promises."""
 
 from __future__ import annotations
 

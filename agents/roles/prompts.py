@@ -11,8 +11,9 @@
     # User
     ...{{#notes}} this is left out where `notes` is empty {{/notes}}...
 
-A file must use exactly the variables that it declares, including those of its parts, and a caller must pass exactly those. Anything else is an error
-before a model is asked. Variables are substituted in a single pass over the file's own text, so a value that looks like a variable is left unchanged.
+A file must use exactly the variables that it declares, including those of its parts, and a caller must pass exactly those. Anything else raises an
+error before the model is called. Variables are substituted in a single pass over the file's own text, so a value that looks like a variable is left
+unchanged.
 """
 
 from __future__ import annotations

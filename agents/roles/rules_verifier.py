@@ -15,7 +15,7 @@ from agents.stopping import families_to_leave, family
 from agents.strategies import by_name, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
-SPARE_CALLS = 10  # calls left in the budget; with fewer than these and nothing correct yet, the coder gets all of them
+SPARE_CALLS = 10  # if fewer calls than this are left and no program is correct yet, the coder gets all of them
 EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence already says what is wrong
 
 
@@ -52,7 +52,7 @@ def by_rules(situation: Situation, attempt: Attempt) -> Advice:
 
 
 def unmeasured(attempt: Attempt) -> bool:
-    """Returns whether the program's results are correct but its timing means nothing because the machine was too busy."""
+    """Returns whether the program's results are correct but its timing is meaningless because the machine was too busy."""
     return attempt.report is not None and attempt.report.status == "inconclusive"
 
 
@@ -67,7 +67,7 @@ def diagnosed(situation: Situation, attempt: Attempt) -> Diagnosis:
 
 def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
     """Returns the methods that the diagnosis allows, without those that failed at this point and, on a plateau, without the families that brought no
-    gain. Methods that only tune a settled structure wait until another one was tried, unless there is no other."""
+    gain. Methods that only tune a settled structure wait until another structure has been tried, if there is one."""
     if found.bottleneck == "none":
         return []
     memory, left = Memory.of(situation), families_to_leave(situation)
@@ -124,6 +124,6 @@ def plain_enough(situation: Situation, attempt: Attempt) -> bool:
 
 
 def scarce(run: Engine, situation: Situation) -> bool:
-    """Returns whether so few calls are left, with no program passed yet, that neither a judgement nor a new plan is worth a call."""
+    """Returns whether no program has passed yet and too few calls are left to spend one on a judgement or a new plan."""
     limit, spent = run.ledger.limits.calls, run.ledger.spent.calls
     return situation.best is None and limit is not None and limit - spent < SPARE_CALLS

@@ -1,8 +1,8 @@
-"""Long programs as models see them: kernels that a change hardly touches are left out, named, and put back into the reply.
+"""Shortens long programs for models: kernels that a change is unlikely to affect are replaced by markers, which are expanded again in the reply.
 
-A model that reads a finished program of two hundred kilobytes pays for every kernel, while most of the device's time is in a few. One line stands
-for what is left out; what it computes and how it is called stays in sight (the comment above it, the call in `forward`). A reply that keeps the line
-keeps the kernels; one that removes them removes one line instead of copying hundreds.
+A model that reads a finished program of two hundred kilobytes pays for every kernel, although a few of them take most of the device time. A one-line
+marker replaces what is left out; its purpose and its call remain visible (the comment above it, the call in `forward`). A reply that keeps the marker
+keeps the kernels. To remove them, it removes that one line.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-ROOM = 36_000  # characters of a program that are shown; shorter ones are shown whole
-WORTH = 400  # characters of a body; leaving out less would save nothing
-HEAVY = 0.4  # share of the time: the kernels that take it together are shown unless a program is longer than `PATIENT` times the room
+ROOM = 36_000  # maximum number of characters shown; shorter programs are shown whole
+WORTH = 400  # minimum number of characters in a body; leaving out less would save nothing
+HEAVY = 0.4  # the slowest kernels that make up this share of the time are shown, unless a program is longer than `PATIENT` times the room
 PATIENT = 2
 
 _KERNEL = re.compile(
@@ -32,7 +32,7 @@ _KEPT = re.compile(r"^[ \t]*// \(kept: (?P<id>\w+), [^\n]*\)[ \t]*$\n?", re.MULT
 
 @dataclass(frozen=True)
 class Piece:
-    """Text of a program that may be left out, with the kernels in it."""
+    """A part of a program's text that may be left out, with the kernels that it contains."""
 
     name: str
     begin: int
@@ -52,17 +52,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class Shortened:
-    """A program's text as shown. `bodies`: what was left out, by the name in its marker."""
+    """A program's text as shown. `bodies`: the parts left out, by the name in their markers."""
 
     text: str
     bodies: Mapping[str, str] = field(default_factory=dict)
 
     def restored(self, written: str) -> str:
-        """Return a text with every marker replaced by the body that it stands for. Raises `KeyError` with the name of an unknown one."""
+        """Return a text with every marker replaced by its body. Raises `KeyError` with the name of an unknown marker."""
         return _KEPT.sub(lambda found: self.bodies[found["id"]], written)
 
     def note(self, edits: bool = True) -> str:
-        """Describe the markers to the one who edits the program, or who only reads it; empty if nothing was left out."""
+        """Explain the markers to a reader who edits the program, or who only reads it. Empty if nothing was left out."""
         if not self.bodies:
             return ""
         what = (
@@ -78,9 +78,9 @@ class Shortened:
 
 
 def shortened(program: str, times: Mapping[str, float], wanted: str = "", room: int = ROOM) -> Shortened:
-    """Return a program within about `room` characters: the kernels with the least time are left out first, those whose names stand in `wanted` (an
-    order) last. Helpers that nothing shown uses follow; the kernels with the most time stay. `times`: device time by kernel name, in any unit; a
-    kernel that is not there counts as 0."""
+    """Shorten a program to about `room` characters. The kernels with the least time are left out first, and those named in `wanted` (an order) last.
+    Helpers that are no longer used by the remaining text are also left out; the slowest kernels stay. `times`: device time by kernel name, in any
+    unit; a missing kernel counts as 0."""
     named = set(re.findall(r"\w+", wanted))
     order = sorted(_pieces(program), key=lambda piece: (piece.meant(named), _time(piece, times), -piece.size))
     heavy = _heavy(order, times)
@@ -99,7 +99,7 @@ def _time(piece: Piece, times: Mapping[str, float]) -> float:
 
 
 def _heavy(pieces: Sequence[Piece], times: Mapping[str, float]) -> list[Piece]:
-    """Return the pieces with the most time that together take the share `HEAVY` of it."""
+    """Return the slowest pieces that together take the share `HEAVY` of the time."""
     found: list[Piece] = []
     left = HEAVY * sum(_time(piece, times) for piece in pieces)
     for piece in sorted(pieces, key=lambda piece: -_time(piece, times)):
@@ -111,7 +111,7 @@ def _heavy(pieces: Sequence[Piece], times: Mapping[str, float]) -> list[Piece]:
 
 
 def _taken(pieces: Sequence[Piece], excess: int) -> list[Piece]:
-    """Return the first pieces whose sizes make up for the excess."""
+    """Return as many of the first pieces as are needed to remove the excess."""
     found: list[Piece] = []
     for piece in pieces:
         if excess <= 0:
@@ -130,11 +130,11 @@ def _without(program: str, pieces: Sequence[Piece]) -> str:
 
 
 def _unused_helpers(program: str, left_out: Sequence[Piece]) -> list[Piece]:
-    """Return the structs and device functions that nothing shown uses any more, helpers of helpers included."""
+    """Return the structs and device functions that the remaining text no longer uses, including helpers of helpers."""
     helpers: list[Piece] = []
     for found in _HELPER.finditer(program):
         close = _closing(program, found.end() - 1)
-        if close is not None and program[close - 1] == "\n":  # a body of several lines
+        if close is not None and program[close - 1] == "\n":  # a multi-line body
             name, line_end = found["struct"] or found["function"], program.find("\n", close) + 1
             helpers.append(Piece(name, found.start(), line_end or len(program), (name,)))
     helpers = [helper for helper in helpers if all(helper.end <= piece.begin or piece.end <= helper.begin for piece in left_out)]
@@ -150,7 +150,7 @@ def _unused_helpers(program: str, left_out: Sequence[Piece]) -> list[Piece]:
 
 
 def _closing(program: str, opening: int) -> int | None:
-    """Return the position of the brace that closes the one at `opening`, or null."""
+    """Return the position of the brace that matches the one at `opening`, or null."""
     depth = 0
     for found in re.compile(r"[{}]").finditer(program, opening):
         depth += 1 if found[0] == "{" else -1
@@ -168,8 +168,8 @@ def _without_markers(text: str) -> str:
 
 
 def _pieces(program: str) -> list[Piece]:
-    """Return what may be left out: the kernels of a host function with the function itself, or the body of a kernel that has none. Only text whose
-    closing brace stands at the beginning of a line is recognised."""
+    """Return the pieces that may be left out: a host function together with its kernels, or the body of a kernel without a host function. Text is
+    recognised only if its closing brace is at the beginning of a line."""
     kernels = [(found, close.start()) for found in _KERNEL.finditer(program) if (close := _END.search(program, found.end())) is not None]
     pieces: list[Piece] = []
     hosted: set[int] = set()
@@ -189,6 +189,6 @@ def _pieces(program: str) -> list[Piece]:
 
 
 def _below_title(program: str, begin: int) -> int:
-    """Return where the comment above a kernel goes on after its first line, which says what the kernel computes and stays in sight."""
+    """Return the position after the first line of the comment above a kernel. That line says what the kernel computes and remains visible."""
     comment = _COMMENTS.search(program, max(begin - 2000, 0), begin)
     return comment.start() + len(comment[0].split("\n", 1)[0]) + 1 if comment is not None else begin

@@ -1,4 +1,4 @@
-"""The data on which roles work and which they exchange."""
+"""The data that roles work on and exchange."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Idea:
     idea."""
 
     title: str
-    text: str  # a paragraph that says what to do, in which order, and why it should pay off
+    text: str  # a paragraph that says what to do, in what order, and why it should pay off
     strategies: tuple[str, ...] = ()  # catalogue names, if the idea names any
     expected: float | None = None  # speedup over eager
     parents: tuple[int, ...] = ()  # numbers of the ideas from which it was made
@@ -70,7 +70,7 @@ class Edit:
     strategy: str = ""
     step: str = ""
     options: Any = None
-    idea: Idea | None = None  # the idea that the program realises
+    idea: Idea | None = None  # the idea that the program implements
     author: str = ""  # the profile and its model; "" means the workflow itself
     way: int | None = None  # the way to which it belongs, in a workflow with several parallel ways
 
@@ -124,7 +124,7 @@ class Attempt:
     realises: int | None = None  # seq of the decision that asked for this program
     expected: float | None = None  # speedup over the parent that the advice had promised
     base: Attempt | None = None  # the nearest ancestor that passed; the verdict timed both alternately
-    against: Against | None = None  # an earlier program of another line that was timed together with this one; if set, it determines the level
+    against: Against | None = None  # an earlier program of another line, timed together with this one; if set, it determines the level
 
     @property
     def passed(self) -> bool:
@@ -254,7 +254,7 @@ class Verifier(Protocol):
         """Diagnose `attempt` and choose a route: repair it, improve the best attempt so far, or stop."""
 
     def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
-        """Return the same kind of advice from rules alone, immediately and without asking anybody or writing to the trace."""
+        """Return the same kind of advice from rules alone, immediately, without calling a model or writing to the trace."""
 
 
 @dataclass(frozen=True)

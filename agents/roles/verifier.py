@@ -52,7 +52,7 @@ class BuiltInVerifier:
         """Returns the permitted moves on the best program, and the reasons why others are refused. Moves are ordered by probable gain; if gains are
         equal, those that address the program's bottleneck come first."""
         best, compiled = required(situation.best, "no program has passed"), situation.planned.data
-        if best.edit.options is None:  # a fork replaced a model by the compiler
+        if best.edit.options is None:  # the run was forked, and the compiler replaced a model
             return [], [f"candidate {best.number} is not the compiler's, which can only move what it printed"]
         tried = {a.edit.options.model_dump_json() for a in situation.attempts if a.edit.options is not None}
         facts, left = facts_of(situation, best, of_best, compiled), families_to_leave(situation)

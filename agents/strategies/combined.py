@@ -18,7 +18,7 @@ def parts(name: str) -> tuple[str, ...]:
 
 
 def strategies_of(name: str) -> list[Strategy]:
-    """Returns the catalogue strategies for which a name or a combination stands."""
+    """Returns the catalogue strategies that a name or a combination stands for."""
     return [strategy for part in parts(name) if (strategy := by_name(part)) is not None]
 
 

@@ -1,4 +1,4 @@
-"""Vetoes by structure: why a strategy cannot fit a task's shapes or a program's kernels, in the words of its own `Not for`.
+"""Structural vetoes: why a strategy does not fit a task's shapes or a program's kernels, worded like its own `Not for`.
 
 Unknown facts never veto.
 """
@@ -10,32 +10,32 @@ from collections.abc import Callable
 from agents.strategies.strategy import Facts
 from verifier.profiling.diagnosing.structure import Row
 
-TILE = 128  # side of the tiles by which a product fills a device
-DEEP = 4  # K over the smaller of M and N from which a split of K pays
-LONG_ROW = 4096  # elements of a row below which a second reduction costs more than it saves
-WARP_ROW = 2048  # elements of a row that the registers of a warp hold
-SORTED_ROW = 2048  # elements of a row that a sorting network handles
-MATRIX_BYTES = 1 << 20  # a matrix below which a launch costs more than its product with a vector
+TILE = 128  # tile size used to estimate whether a product fills the device
+DEEP = 4  # minimum ratio of K to the smaller of M and N at which splitting K pays off
+LONG_ROW = 4096  # row length below which a second reduction costs more than it saves
+WARP_ROW = 2048  # maximum row length that fits in the registers of a warp
+SORTED_ROW = 2048  # maximum row length that a sorting network handles
+MATRIX_BYTES = 1 << 20  # size of a matrix below which a launch costs more than its product with a vector
 SPLIT_FLOPS = 10**9
 FLOAT = 4  # bytes
-STEPPED = 4  # steps of a recurrence over kernels from which the steps run within kernels
+STEPPED = 4  # ratio of a recurrence's steps to kernels above which the steps must run inside the kernels
 MOSTLY_OWN = 0.5
 
-ROW, ROW_ELEMENTS = 32, 1 << 16  # a row, and all rows together, below which a reduction is not worth a method
+ROW, ROW_ELEMENTS = 32, 1 << 16  # minimum elements of a row, and of all rows together, for a reduction to be worth a method
 NORMALISING = ("norm", "softmax", "logsumexp", "var", "std")  # reductions that read a row more than once
-LAUNCH_US, WORTH = 5.0, 0.03  # the most that a launch costs, and the share of a call below which a gain is not told from noise
+LAUNCH_US, WORTH = 5.0, 0.03  # maximum cost of a launch, and share of a call below which a gain cannot be distinguished from noise
 SMALL_GAP = 0.01  # share of a call
 
 Veto = Callable[[Facts], str | None]
 
 
 def every(*vetoes: Veto) -> Veto:
-    """Combines vetoes: the first one that objects counts."""
+    """Combines vetoes; the first objection is used."""
     return lambda facts: next((why for veto in vetoes if (why := veto(facts)) is not None), None)
 
 
 def deep_products(facts: Facts) -> str | None:
-    """Vetoes split-k unless a product has few tiles and is deep."""
+    """Vetoes split-k unless a product has few tiles and a large K."""
     products = facts.structure.products if facts.structure is not None else None
     if products is None or not facts.units:
         return None
@@ -54,7 +54,7 @@ def long_rows(facts: Facts) -> str | None:
 
 
 def groups(facts: Facts) -> str | None:
-    """Vetoes a grouped product where nothing is grouped."""
+    """Vetoes a grouped product if there are no groups."""
     return (
         "no products of different or data-dependent sizes are independent of each other" if facts.structure and not facts.structure.groups else None
     )
@@ -70,7 +70,7 @@ def rows_exceed_fast_memory(facts: Facts) -> str | None:
 
 
 def rows_fit_fast_memory(facts: Facts) -> str | None:
-    """Vetoes a row cache where no row is read more than once, or none fits."""
+    """Vetoes a row cache if no row is read more than once, or if none fits."""
     if facts.reductions is False:
         return "nothing reduces over rows"
     rows = _worth(facts)
@@ -81,7 +81,7 @@ def rows_fit_fast_memory(facts: Facts) -> str | None:
 
 
 def short_rows(facts: Facts) -> str | None:
-    """Vetoes a warp a row where rows are long, or too few to matter."""
+    """Vetoes one warp per row if rows are long, or too few to matter."""
     rows = _worth(facts)
     return (
         "no reduction of some size has rows that fit in the registers of a warp"
@@ -106,7 +106,7 @@ def sorted_rows(facts: Facts) -> str | None:
 
 
 def vectors(facts: Facts) -> str | None:
-    """Vetoes a matrix-vector kernel where no operand is a single row or column, or the matrix is small."""
+    """Vetoes a matrix-vector kernel if no operand is a single row or column, or if the matrix is small."""
     products = facts.structure.products if facts.structure is not None else None
     if products is None:
         return None
@@ -156,7 +156,7 @@ def functions(facts: Facts) -> str | None:
 
 
 def recurs(facts: Facts) -> str | None:
-    """Vetoes a persistent recurrence where nothing recurs, or where the program's own kernels already run many steps each."""
+    """Vetoes a persistent recurrence if there is no recurrence, or if each of the program's own kernels already runs many steps."""
     if facts.dependent_steps is None:
         return None
     if not facts.dependent_steps:
@@ -176,7 +176,7 @@ def several_kernels(facts: Facts) -> str | None:
 
 
 def own_kernels_in_a_row(facts: Facts) -> str | None:
-    """Vetoes overlapping launches where few follow each other, or the call is long."""
+    """Vetoes overlapping launches if few launches follow each other, or if the call is long."""
     if facts.own_kernels is not None and facts.program_us and facts.own_kernels * LAUNCH_US < WORTH * facts.program_us:
         return "launches take too small a share of the call"
     return "fewer than two own kernels run in a call" if facts.own_kernels is not None and facts.own_kernels < 2 else None
@@ -187,7 +187,7 @@ def short_kernels(facts: Facts) -> str | None:
 
 
 def gaps_between(facts: Facts) -> str | None:
-    """Vetoes a CUDA graph where launches leave no gap. It does not shorten what the host does before the first one."""
+    """Vetoes a CUDA graph if there are no gaps between launches. A graph does not shorten the host work before the first launch."""
     return "the device does not wait between launches" if facts.gap_share is not None and facts.gap_share < SMALL_GAP else None
 
 

@@ -59,7 +59,7 @@ class Entry(BaseModel):
     high: float | None = None
     bottleneck: str = ""  # bottleneck of the parent program, from its diagnosis
     before: str = ""  # sha of the parent program's artefact
-    offered: bool = False  # whether an earlier request in this run had shown what past runs gained with the strategy
+    offered: bool = False  # whether an earlier request in this run showed what past runs gained with the strategy
     speedup: float | None = None  # speedup over eager
     outcome: Outcome = "not measured"
     confirmed: bool = False  # whether the run's result, confirmed in tier full, is this program or was made from it
@@ -89,7 +89,7 @@ def entries(events: Iterable[Event]) -> list[Entry]:
 
 
 class Tried(Protocol):
-    """What a score needs to know of one use: a ledger's entry, or a row of the database."""
+    """The data that a score needs about one use: an entry of a ledger, or a database row."""
 
     @property
     def outcome(self) -> str: ...
@@ -112,7 +112,7 @@ def score(of: Iterable[Tried]) -> Score:
     )
 
 
-PRIOR = 2.0  # number of tries with an exactly kept promise that every strategy starts with
+PRIOR = 2.0  # number of tries, with promises kept exactly, with which every strategy starts
 MOST_KEPT = 1.5  # upper limit for the share of a promise that a single lucky try counts for
 
 
@@ -125,7 +125,7 @@ class Record(BaseModel):
 
     @property
     def trust(self) -> float:
-        """1 means that gains were as promised, and 0 that no gains were realised."""
+        """Returns 1 if gains were as promised, and 0 if no gains were realised."""
         return (self.kept + PRIOR) / (self.tried + PRIOR)
 
     def likely(self, expected: float) -> float:

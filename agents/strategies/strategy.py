@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from agents.strategies.how_to import how_tos
 from verifier.profiling.diagnosing.structure import Structure
 
-HOST_SETS_THE_PACE = 0.2  # share of a call in which the device waits for the host; from here on, host work is worth a method in any class
-HOST_IS_WORTH_A_METHOD = 0.03  # share of a call; a smaller gain is not told from noise
+HOST_SETS_THE_PACE = 0.2  # share of a call in which the device waits for the host, above which host work is worth a method in any class
+HOST_IS_WORTH_A_METHOD = 0.03  # share of a call; a smaller gain cannot be distinguished from noise
 BOTTLENECKS = ("memory", "compute", "latency", "launch", "occupancy", "defect", "none")
 
 
@@ -35,25 +35,25 @@ class Facts:
     capability: tuple[int, int] | None = None  # compute capability
     on_tensor_cores: bool | None = None  # the slowest own kernel uses tensor cores
     scores: bool | None = None  # a softmax lies between two products
-    registers_alone: bool | None = None  # registers, and no other resource, bound the resident blocks of the slowest own kernel
+    registers_alone: bool | None = None  # only registers limit the resident blocks of the slowest own kernel
     registers: int | None = None  # registers per thread in the slowest own kernel
     structure: Structure | None = None  # shapes of the task's products, rows and sorts
     functions: bool | None = None  # the task has transcendental functions
     largest_bytes: int | None = None  # the task's largest tensor
-    dependent_steps: int | None = None  # steps of a recurrence that follow each other
+    dependent_steps: int | None = None  # number of sequential steps of a recurrence
     units: int = 0  # multiprocessors or threads; 0 means unknown
     cache_bytes: int = 0  # the cache that all units share; 0 means unknown
     unit_cache_bytes: int = 0  # shared memory of a multiprocessor; 0 means unknown
-    kernels: float | None = None  # kernels that run in a call, those inside a CUDA graph included
-    own_kernels: float | None = None  # of those, the program's own
-    short_kernels: float | None = None  # of those, the ones too short to fill a launch's latency
+    kernels: float | None = None  # kernels per call, including those inside a CUDA graph
+    own_kernels: float | None = None  # those that are the program's own
+    short_kernels: float | None = None  # those that are too short to hide launch latency
     library_products: bool | None = None  # a library computes a product
     gap_share: float | None = None  # share of a call in which the device waits between pieces of work
     slowest_blocks: int | None = None  # blocks of the slowest own kernel's grid
-    slowest_waves: float | None = None  # of its blocks over those that can be resident at once
-    quiet_memory: bool | None = None  # no kernel that takes a tenth of the device's time or more uses DRAM much
-    streams: bool | None = None  # a kernel that takes a tenth of the device's time or more uses DRAM much, but is not at its ceiling
-    waits: float | None = None  # times that the host waits for the device within a call
+    slowest_waves: float | None = None  # its number of blocks divided by the number that can be resident simultaneously
+    quiet_memory: bool | None = None  # no kernel with at least a tenth of the device time uses much DRAM bandwidth
+    streams: bool | None = None  # a kernel with at least a tenth of the device time uses much DRAM bandwidth but is below its ceiling
+    waits: float | None = None  # number of times per call that the host waits for the device
     faults: tuple[str, ...] = ()  # faults that the diagnosis names, most expensive first
 
     @property
@@ -67,7 +67,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Strategy:
-    """`when` states the condition under which the strategy pays off; `veto` returns a sentence that says what forbids it, or null."""
+    """`when` states the condition under which the strategy pays off; `veto` returns the reason why it is not allowed, or null."""
 
     name: str
     title: str
@@ -82,8 +82,8 @@ class Strategy:
     cures: tuple[str, ...] = ()  # names of the diagnosed faults that the strategy fixes
     cures_when: Callable[[Facts], bool] = lambda facts: True  # decides which of several cures for a fault fits
     only_cures: bool = False  # useful only if its fault was diagnosed
-    finishes: bool = False  # tunes a structure that is settled, so that it waits until a method was tried
-    mends: bool = False  # changes a kernel that exists, so that no plan can choose it before there is a program
+    finishes: bool = False  # tunes a settled structure, so it waits until another method was tried
+    mends: bool = False  # changes an existing kernel, so no plan can choose it before there is a program
     needs: str = ""  # a pattern that one of the task's operators must match; "" if it fits any task
 
     def meets(self, operators: Collection[str] | None) -> bool:

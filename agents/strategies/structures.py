@@ -9,7 +9,7 @@ from agents.strategies.strategy import Facts, Strategy
 HOPPER = (9, 0)
 AMPERE = (8, 0)
 NEAR_VENDOR = 1.5  # a vendor's product is not replaced if its time is below this multiple of the floor
-SCATTERS = r"index_add|index add|index_put|index_reduce|scatter_add|scatter_reduce|segment|embedding_bag|bincount"  # sums at positions that data give
+SCATTERS = r"index_add|index add|index_put|index_reduce|scatter_add|scatter_reduce|segment|embedding_bag|bincount"  # sums at data-dependent positions
 MANY_REGISTERS = 96  # registers per thread above which they limit the number of resident warps
 
 

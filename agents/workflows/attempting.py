@@ -14,14 +14,14 @@ from agents.workflows.measuring import measure, verdict
 from verifier.jobs import KernelProfile, Profile
 from verifier.report import Report
 
-MOST_GROUPS = 64  # number of plan groups in an event: those that take longest
+MOST_GROUPS = 64  # maximum number of plan groups in an event; the slowest are kept
 
 Stopping = Callable[[Engine, Situation, Advice], Advice]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What came out of one attempt. `attempt` is null if the coder's replies contained no program that could be verified."""
+    """The result of one attempt. `attempt` is null if the coder's replies contained no program that could be verified."""
 
     attempt: Attempt | None
     advice: Advice
@@ -44,7 +44,7 @@ async def attempt_once(
     stopping: Stopping | None = None,
 ) -> Turn | None:
     """Write one candidate as advised and decide what comes next. Returns null if the coder has nothing left to write. Raises `OutOfBudget` before
-    anybody is asked for a program that the budget does not allow."""
+    requesting a program that the budget does not allow."""
     async with run.span(path, f"Candidate {next_number(situation)}", "coder") as span:
         await span.room_for(next_number(situation))
         try:
@@ -85,7 +85,7 @@ async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: At
 
 
 async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: bool = True) -> None:
-    """Verify a recorded attempt, timed against the program from which it was made, and profile it if it passes."""
+    """Verify a recorded attempt, timed against its parent program, and profile it if it passes."""
     source = attempt.edit.source
     rival = attempt.base.edit.source if attempt.base is not None and attempt.base.edit.source != source else None
     attempt.report = await measure(span, source, attempt.number, "full" if only_one(run) else "quick", rival)
@@ -106,14 +106,14 @@ def only_one(run: Engine) -> bool:
 
 
 async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:
-    """Return a recorded profile of the attempt's program or, if profiling is off in the settings, what its verdict observed in one call."""
+    """Return a recorded profile of the attempt's program or, if profiling is off in the settings, what the verifier observed in one call."""
     if run.settings.profiles == "all":
         return (await span.profile(attempt.edit.source, attempt.number)).result.profile
     return observed(attempt.verdict)
 
 
 def observed(report: Report) -> Profile | None:
-    """Return a profile built from the kernels that the verifier saw in its observed call: launches, times and shares, but no gaps."""
+    """Return a profile built from the kernels that the verifier recorded in its observed call: launches, times and shares, but no gaps."""
     if not report.kernels or report.timing is None:
         return None
     cuda = report.environment.device.startswith("cuda")  # a CPU has no launches and is always busy
@@ -164,7 +164,7 @@ async def advise(
 
 
 def cited(advice: Advice) -> dict[str, list[DocumentRef]]:
-    """The document passages that the diagnosis used, if any."""
+    """Return the document passages that the diagnosis used, if any."""
     return {"documents": [DocumentRef(id=p.id, title=p.title) for p in advice.documents]} if advice.documents else {}
 
 

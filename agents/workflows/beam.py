@@ -49,7 +49,7 @@ def places_for(budget: Budget, workers: int) -> int:
 
 @dataclass
 class ByRules:
-    """Handles failures without a judge by passing the report's own words back to the coder."""
+    """Handles failures without a judge by passing the report's text back to the coder."""
 
     verifier: Verifier
     name: str = "rules"
@@ -69,14 +69,14 @@ class Beam:
     ideas: Ideas = field(default_factory=Ideas)
     fresh: list[Idea] = field(default_factory=list)  # ideas that no way has tried yet
     asked: int = 0  # how often the planner has been asked for ideas
-    more: bool = True  # whether the planner may have more ideas
+    more: bool = True  # whether the planner might have more ideas
     ways: list[Way] = field(default_factory=list)  # active ways, ordered by number
     opened: int = 0
     round: int = 0
     barren: int = 0  # rounds in a row without a program
     leader: Attempt | None = None  # the best across all ways
     leads: int | None = None  # number of the way to which the leader belongs
-    trailed: set[tuple[int, int]] = field(default_factory=set)  # programs that were not faster than a leader in a joint measurement, with that leader
+    trailed: set[tuple[int, int]] = field(default_factory=set)  # (program, leader) pairs in which the program was not faster in a joint measurement
 
     @property
     def places(self) -> int:

@@ -1,5 +1,5 @@
-"""The end of every workflow: the winner is measured again before it becomes the result. The exception is a run's only program, which cannot win by
-luck."""
+"""The end of every workflow: the winner is measured again before it becomes the result. The exception is a run's only program, because there is no
+selection that could favour a lucky measurement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compiler.planning.tuned import fingerprints, tuned_by
 from verifier.report import Report
 from verifier.source import sha256
 
-MAX_CONFIRMED = 3  # number of winners that are tried in tier full before the run gives up
+MAX_CONFIRMED = 3  # maximum number of winners tried in tier full before the run gives up
 
 
 async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -> Finish:

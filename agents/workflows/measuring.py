@@ -1,4 +1,4 @@
-"""The steps with which every workflow begins and ends: they check whether the task is sound and how much a program really gains."""
+"""The first and last steps of every workflow, which check whether the task is sound and how much a program really gains."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def describe_task(admission: Admission) -> str:
 
 
 async def measure(span: Span, source: str, number: int | None, tier: Tier, rival: str | None = None) -> Report:
-    """Verify a program, timed alternately with the one from which it was made (`rival`). An inconclusive measurement is repeated once with fresh
+    """Verify a program, timed alternately with its parent program (`rival`). An inconclusive measurement is repeated once with fresh
     seeds, after a wait if the host was busy. Without a `number`, the verdict belongs to no candidate and only compares two programs."""
     last = tier == "full"
     report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report

@@ -1,4 +1,4 @@
-"""The frame around every search: the preparation before it, and what is done with its result."""
+"""The frame around every search: the preparation before it, and the processing of its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Search = Callable[[Engine, Situation, Roles], Awaitable[str]]
 
 
 async def solve(run: Engine, search: Search, *, tune_last: bool = True) -> Finish:
-    """The order is admission, graph, profile and plan; then the search, which returns why it ended; then number tuning and confirmation of the
+    """Runs admission, graph, profile and plan, then the search, which returns why it ended, and finally number tuning and confirmation of the
     winner."""
     roles = run.cast()
     situation = Situation(run.task_source, run.task_name, run.settings)

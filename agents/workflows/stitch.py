@@ -2,8 +2,8 @@
 
 Taken from the paper (arXiv 2603.02637): the three roles, the profile before the plan, one step or one method per round, and the Verifier's routes
 (repair, optimise, next step, re-plan, stop). Taken from its repository: at most two new plans. Our own additions: every change starts from the best
-correct program, repairs are limited and then lead elsewhere, stopping rules show their figures, and the winner is confirmed in tier full with fresh
-seeds.
+correct program, repairs are limited before the search moves on, stopping rules show their figures, and the winner is confirmed in tier full with
+fresh seeds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from agents.workflows.descending import descend_last
 from agents.workflows.measuring import admit, verdict
 from agents.workflows.understanding import plan, understand
 
-MAX_REPAIRS = 5  # number of repairs in a row if there is nothing else left to do
-FEWER_REPAIRS = 3  # number of repairs if there is an alternative, that is, a new plan or a correct program to continue from
+MAX_REPAIRS = 5  # maximum number of repairs in a row if there is no alternative
+FEWER_REPAIRS = 3  # maximum if there is an alternative: a new plan, or a correct program to continue from
 MAX_REPLANS = 2
 
 
@@ -154,7 +154,7 @@ class Search:
         return FEWER_REPAIRS if another_way else MAX_REPAIRS
 
     def _way_round(self) -> str:
-        """Decides what follows if repairs did not help: a reason to stop, or none if the advice leads elsewhere."""
+        """Decides how to continue if repairs did not help. Returns a reason to stop, or "" if the advice offers another route."""
         said = f"{self.repairs - 1} repairs in a row did not help"
         if not self.guided:
             return said
@@ -207,7 +207,7 @@ class Search:
 
 
 async def compiled_edit(span: Span, situation: Situation) -> Edit:
-    """Returns the built-in coder's first program, which is based on the compiler's own plan, whoever wrote the run's plan."""
+    """Returns the built-in coder's first program, which is based on the compiler's own plan regardless of who wrote the run's plan."""
     plan = situation.planned
     by_compiler = replace(situation, plan=replace(plan, payload=payload_of(plan.data, plan.floor_ms)))
     return required(await BuiltInCoder().write(span, by_compiler, None, None), "the compiler prints a first program for every plan")

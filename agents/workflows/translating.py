@@ -21,7 +21,7 @@ async def translate(
 ) -> list[Attempt]:
     """Return the programs made from the idea, starting from its parent's program: the translation and at most `repairs` repairs. The last one counts.
 
-    Workers call this concurrently. The coder sees only the attempts that had ended before any worker began (`seen`) and this worker's own, so its
+    Workers call this concurrently. The coder sees only this worker's own attempts and those that had ended before any worker began (`seen`), so its
     output does not depend on which worker is faster.
     """
     view = replace(situation, attempts=list(seen), refusals=[])
@@ -71,7 +71,7 @@ async def _candidate(
 
 
 def to_repair(attempt: Attempt) -> Advice:
-    """Return advice for an error fixer: the report's own words, without involving a judge."""
+    """Return advice for an error fixer: the report's text, without a judge."""
     return Advice(defect(attempt.verdict), "repair", f"Candidate {attempt.number} did not pass.")
 
 

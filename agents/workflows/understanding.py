@@ -10,7 +10,7 @@ from agents.span import Ended
 
 
 async def understand(run: Engine, situation: Situation) -> None:
-    """Capture the graph and the profile of the reference; planners see nothing else of how a task behaves."""
+    """Capture the graph and the profile of the reference, which are the only information that planners get about a task's behaviour."""
     async with run.span("capture", "Capture the graph", "verifier") as span:
         capture = (await span.capture()).result.capture
         if capture is None:

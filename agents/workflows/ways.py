@@ -13,7 +13,7 @@ REPAIRS = 3  # repairs in a row
 
 @dataclass
 class Way:
-    """`view`: the run as the roles of this way see it, that is, its own line and what others tried on the program from which it continues."""
+    """`view`: the run as seen by the roles of this way: its own line, and others' attempts on the program that it continues from."""
 
     number: int
     view: Situation
@@ -42,7 +42,7 @@ class Way:
         return f"Way {self.number}: {does}"[:200]
 
     def take(self, attempt: Attempt) -> None:
-        """Takes in a measured program of this way."""
+        """Updates the state with a measured program of this way."""
         before = self.best
         self.view.attempts.append(attempt)
         self.idea = self.advice = self.decision = None
@@ -65,7 +65,7 @@ class Way:
             self.view.attempts.append(other)
 
     def lose(self) -> None:
-        """Records a turn that produced nothing from which to continue."""
+        """Records a turn that produced no program to continue from."""
         self.idea = self.advice = self.decision = self.failed = None
         self.repairs, self.lost = 0, self.lost + 1
 
@@ -76,7 +76,7 @@ class Way:
 
 
 class Turns:
-    """Ways write concurrently but are processed in numerical order, so programs get the same numbers whichever way answers first."""
+    """Processes ways, which write concurrently, in numerical order, so programs get the same numbers regardless of which way answers first."""
 
     def __init__(self, ways: list[Way]):
         self._over = {way.number: asyncio.Event() for way in ways}
@@ -98,7 +98,7 @@ def line_of(situation: Situation, program: Attempt) -> list[Attempt]:
 
 
 def ancestors_of(situation: Situation, program: Attempt) -> set[int]:
-    """Returns the numbers of the programs from which it was made, excluding its own number."""
+    """Returns the numbers of the program's ancestors, excluding its own number."""
     parents = {attempt.number: attempt.parent for attempt in situation.attempts}
     found: set[int] = set()
     at = program.parent

@@ -1,8 +1,8 @@
-"""K-Search's world model with earned beliefs: a model edits a decision tree with scripts, and a rule chooses what is tried next.
+"""K-Search's world model with beliefs based on evidence: a model edits a decision tree with scripts, and a rule chooses what to try next.
 
 Taken from the paper and its code (arXiv 2602.19128): open nodes of a tree are ideas and closed ones are programs, edit scripts are strictly
 validated, nodes are chosen without a model, and the tree is edited when it offers too little to choose from. Our own additions: models never assign
-scores. The expected gain of a node follows from how well its strategies kept such promises, both in earlier runs and in this one
+scores. The expected gain of a node follows from how well its strategies met their expected gains, both in earlier runs and in this one
 (`agents.decisions.belief`). The next node is chosen by Thompson sampling. A failed node stays open with its diagnosis for two more attempts, and the
 tree is edited before the last one. Every prediction is compared with the result.
 """
@@ -32,7 +32,7 @@ from agents.workflows.attempting import settle, try_edit, unusable
 from agents.workflows.solving import solve
 from agents.workflows.translating import realise, to_repair
 
-READY = 2  # number of nodes that can be tried; with only one there is nothing to choose from
+READY = 2  # minimum number of nodes that can be tried; with only one, there is no choice
 PATIENCE = 20  # number of programs without a gain after which the search is on a plateau, as in `branch`
 SILENT = 6  # maximum number of attempts in a row without any program
 BARREN = 2  # after this many edits in a row that changed nothing, no more are requested while something can be tried
@@ -130,7 +130,7 @@ class Search:
             return None
 
     async def remember(self, span: Span) -> None:
-        """Looks up how well strategies kept their promises in earlier runs, if the planner has not done so already."""
+        """Looks up how well strategies met their expected gains in earlier runs, if the planner has not done so already."""
         if self.edits > 1 or self.run.experience is None or self.situation.records:
             return
         device = await span.effect("device", self.run.describe_device)

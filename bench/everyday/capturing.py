@@ -1,6 +1,6 @@
 """Surveys each task without a GPU: how far it is captured, which groups get generated kernels, and the seconds to a program.
 
-Each task runs in a separate process with a time limit; tensors are real, and small enough for a host. Programs are printed for an H200 and not run.
+Each task runs in a separate process with a time limit; tensors are real, and small enough for a host. Programs are generated for an H200 but not run.
 """
 
 # sandboxed: imports tasks of this repository
@@ -31,7 +31,7 @@ LINES = 4  # number of entries of `left` that are shown on a line
 
 
 def run(only: list[str], seconds: float, out: Path, resume: bool) -> int:
-    """Surveys the tasks whose names contain one of `only`; each row is on disk before the next one begins."""
+    """Surveys the tasks whose names contain one of `only`; each row is written to disk before the next one begins."""
     results: dict[str, dict[str, Any]] = json.loads(out.read_text()) if out.exists() and (resume or only) else {}
     programs = ROOT / ".data" / "everyday" / "captured"
     programs.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def answer(item: Item, programs: Path, there: Connection) -> None:
 
 
 def survey(item: Item, programs: Path) -> dict[str, Any]:
-    """Captures, plans and prints a task. Returns how far that went, and the time from reading the model to the finished program."""
+    """Captures and plans a task and generates its program. Returns how far that got, and the time from reading the model to the finished program."""
     source = item.path.read_text()
     names: dict[str, Any] = {"__name__": "task"}
     exec(compile(source, str(item.path), "exec"), names)

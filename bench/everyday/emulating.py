@@ -1,6 +1,6 @@
-"""Checks the CUDA programs without a GPU: each task at small sizes, its printed program run by the emulator and compared with PyTorch.
+"""Checks the CUDA programs without a GPU: each task's program is generated for small sizes, run by the emulator and compared with PyTorch.
 
-Decisions that depend on sizes (tiles, splits, use of the library) are made for the small sizes, and groups get kernels however small they are.
+Decisions that depend on sizes (tiles, splits, use of the library) are made for the small sizes, and groups get kernels regardless of their size.
 """
 
 # sandboxed: imports tasks of this repository
@@ -75,7 +75,7 @@ SIZES = {
 
 
 def run(only: list[str], precision: str, seconds: float, out: Path, resume: bool) -> int:
-    """Checks the tasks whose names contain one of `only`; each row is on disk before the next one begins. Returns 1 if a program is wrong."""
+    """Checks the tasks whose names contain one of `only`; each row is written to disk before the next one begins. Returns 1 if a program is wrong."""
     results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}  # also those for the other precision
     for item in items(["everyday-bf16" if precision == "bf16" else "everyday"], None, only):
         if resume and item.key in results:
@@ -134,7 +134,7 @@ def one(path: Path, precision: Precision) -> str:
         found = Compiled(small(path), figures=DeviceFigures.h200(), precision=precision)
     except ModuleNotFoundError as error:
         return f"not here: {error}"
-    except AssertionError as error:  # the reason, from a test's capture, why there is no graph
+    except AssertionError as error:  # the reason why a test's capture has no graph
         return f"not captured: {str(error)[:200]}"
     kinds = ", ".join(dict.fromkeys(group.family or group.space for group in found.plan.groups))
     if not found.plan.own:

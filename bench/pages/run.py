@@ -43,7 +43,7 @@ def main() -> int:
     os.environ |= {"DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "webapp.settings", "PORT": str(free_port()), "DJANGO_ALLOW_ASYNC_UNSAFE": "1"}
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as in the web process
     os.environ.pop("DATABASE_URL", None)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack is stopped when this process ends
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # stop the stack when this process ends
     load = os.getloadavg()[0]
     stack = subprocess.Popen(
         [sys.executable, "-m", "webapp.supervisor", "--only", "web"], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -72,7 +72,7 @@ def measure_all(modules: dict[str, Any], arguments: argparse.Namespace) -> dict[
     from bench.pages.seed import seed
     from webapp.garbage import settle
 
-    settle()  # measurements in this process stand for the web process
+    settle()  # measurements in this process represent the web process
     seeded = seed(runs=arguments.runs, events=arguments.events)
     found: dict[str, Any] = {"seeded": asdict(seeded), "rows": {}, "broken": {}}
     base = f"http://127.0.0.1:{os.environ['PORT']}"

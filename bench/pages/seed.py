@@ -27,7 +27,7 @@ class Seeded:
 
 
 def seed(*, runs: int, events: int) -> Seeded:
-    """Fills the database once: a second call returns what the first one made."""
+    """Fills the database once; a second call returns the result of the first one."""
     from django.conf import settings
 
     kept = Path(settings.DATA_DIR) / f"bench-seed-{runs}-{events}.json"

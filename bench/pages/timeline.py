@@ -18,7 +18,7 @@ EVENTS = 1_000_000
 FIRST_PICTURE_MS = 1500
 FRAME_MS = 16
 LOADS = 3
-PATIENCE_MS = 240_000  # timeout after which the page counts as broken and not just slow
+PATIENCE_MS = 240_000  # timeout after which the page counts as broken, not just slow
 
 # Moves a view 60 times in each of these ways, with one performance measure per frame, grouped by way.
 MOVES = """async (box) => {

@@ -41,7 +41,7 @@ OPTIONS = (
     "--planner built-in --coder strong --judge strong --first-program built-in --when-asked pause --budget-seconds 0 --budget-verifier-seconds 0"
 )
 PAUSED, INTERRUPTED = 5, 130
-LEAST_SECONDS = 15.0  # minimum time left for which starting is worthwhile
+LEAST_SECONDS = 15.0  # minimum time left for starting another run
 
 
 @dataclass

@@ -156,8 +156,8 @@ def models(row: Row) -> list[Row]:
 
 
 def over_compiler(row: Row) -> float | None:
-    """Returns the speedup of the model's best correct program over the compiler's program. Each step was timed alternately with the program from
-    which it was made."""
+    """Returns the speedup of the model's best correct program over the compiler's program. Each step was timed alternately with its parent
+    program."""
     by_number = {one["number"]: one for one in row["programs"]}
     found = []
     for one in models(row):

@@ -81,7 +81,7 @@ class Bench:
 
     def run(self, flying: Path, until: float, on_cohort: Callable[[], None]) -> bool:
         """Measures everything that has no result yet. Returns false if the time runs out first. `flying` names the program that is being tried for
-        the first time. If it kills this process, whoever starts the next process knows which program it was."""
+        the first time. If it kills this process, the file identifies it to the process that restarts the survey."""
         open_numbers = [n for n in range(len(self.prepared.space.sources)) if n not in self.results]
         random.Random(SEED).shuffle(open_numbers)
         for at in range(0, len(open_numbers), COHORT):
@@ -116,7 +116,7 @@ class Bench:
         names = [launcher_names(request) if request is not None else frozenset() for request in requests]
         try:
             return seen([loaded.model for loaded in cohort], self.inputs, names)
-        except Exception as error:  # any error, because a missing class must not end a survey
+        except Exception as error:  # catch any error, because a missing class must not end a survey
             print(f"  {self.prepared.subject.name}: no recording of a cohort ({type(error).__name__}: {str(error)[:200]})", flush=True)
             return nothing
 
@@ -135,7 +135,7 @@ class Bench:
             with torch.no_grad():
                 output = model(*self.inputs)
             self.watch.sync()
-        except Exception as error:  # whatever exception a program raises is its verdict
+        except Exception as error:  # any exception that a program raises is its verdict
             self.watch.check()
             self.results[number] = Result("crashed", note=f"{type(error).__name__}: {error}"[:500])
             return None

@@ -44,8 +44,8 @@ class Prepared:
 
 
 def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most: int = MOST) -> Prepared:
-    """The task's own code (constructor, inputs, export) runs on the CPU, so this is only for our own tasks. Raises `ValueError` if the task has no
-    graph."""
+    """Prepares a task. Its own code (constructor, inputs, export) runs on the CPU, so use this only for our own tasks. Raises `ValueError` if the
+    task has no graph."""
     import torch
 
     from verifier.parties.capturing.capture import capture

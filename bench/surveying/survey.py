@@ -36,7 +36,7 @@ class Shard:
     most: int
     until: float  # time.monotonic
     cores: list[int]  # processors for workers; the measuring process uses others
-    facts: dict[str, Any] | None = None  # what plans know about the device, from a verifier's environment; None: ask the driver
+    facts: dict[str, Any] | None = None  # the device figures for plans, from a verifier's environment; None: query the driver
     begun: float = field(default_factory=time.monotonic)
     spent: dict[str, float] = field(default_factory=dict)  # seconds of device time per task
 
@@ -199,11 +199,11 @@ def _at_work(cores: list[int]) -> None:
         try:
             os.sched_setaffinity(0, cores)
         except OSError:
-            pass  # a container in which the allowed processors differ
+            pass  # a container that allows different processors
 
 
 def restarted(command: Callable[[float], Sequence[str]], flying: Path, seconds: float) -> int:
-    """Runs a shard's measuring process for the remaining seconds. If a program kills it, it is restarted and told which program that was."""
+    """Runs a shard's measuring process for the remaining seconds. If a program kills it, it is restarted, and `flying` identifies that program."""
     until = time.monotonic() + seconds
     for _ in range(MAX_DEATHS):
         code = subprocess.run(command(max(until - time.monotonic(), 1.0))).returncode

@@ -29,11 +29,11 @@ from bench.sweep.tasks import ROOT, SETS, USUAL, Item, NoSuchTasks, items, needs
 LONG = 300.0  # seconds
 SHARED = 0.96  # usable fraction of device memory by the runs' peaks, which do not coincide: of 120 GiB assigned, 82 GiB were used on average
 ENOUGH = 1.2  # factor on the time after which a run was interrupted; a session of that length may complete the run
-UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # these reasons say nothing about the compiler
+UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # reasons unrelated to the compiler
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """`given` takes the place of the command-line arguments."""
+    """Runs the command. `given` replaces the command-line arguments."""
     commands = parser()
     arguments, arguments.rest = commands.parse_known_args(given)
     if arguments.rest and arguments.act is not sitting:

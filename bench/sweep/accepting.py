@@ -1,9 +1,9 @@
 """Runs the winners of a sweep through KernelBench's own evaluation (`bench/kernelbench_eval.py`): those of the ten tasks, and others drawn at random.
 
-There is one process per device, or several that compile while others compute. In the second case, KernelBench's own times mean nothing and are not
-kept.
+There is one process per device, or several that compile while others compute. In the second case, KernelBench's own times are meaningless and are
+not kept.
 
-A refused program is tried once more without TF32 (`exact`). KernelBench's tolerance for fp32 is 1e-4, but its reference is PyTorch with default
+A rejected program is tried once more without TF32 (`exact`). KernelBench's tolerance for fp32 is 1e-4, but its reference is PyTorch with default
 settings, whose convolutions and recurrences compute in TF32 and have larger errors than that.
 """
 

@@ -53,7 +53,7 @@ def row_of(folder: Path) -> dict[str, Any]:
 
 
 def unsuited(summary: Summary) -> list[str]:
-    """Says so if PyTorch itself cannot run the model under a 16-bit policy because its forward mixes types; a comparison is then not possible.
+    """Reports that PyTorch itself cannot run the model under a 16-bit policy because its forward mixes types, so no comparison is possible.
     Running out of memory does not count."""
     ended = summary.reason.startswith(NOT_ADMITTED) and " in forward: " in summary.reason and "OutOfMemory" not in summary.reason
     return [f"not under {summary.precision}"] if ended and summary.precision in ("bf16", "fp16") else []

@@ -113,7 +113,7 @@ class Sitting:
             return None
 
     def _searches(self, number: int) -> bool:
-        """Returns whether this worker's verifier lets max-autotune search."""
+        """Returns whether this worker's verifier enables the search of max-autotune."""
         return number < self.share
 
     def _takes(self, number: int, item: Item) -> bool:
@@ -135,7 +135,7 @@ class Sitting:
         return sum(map(self._untimed, items)) + max((self._needs(item) - self._untimed(item) for item in items), default=0.0)
 
     def _free(self, device: str) -> float:
-        """Returns the number of free bytes from a recent check, because all workers of all devices ask for it."""
+        """Returns the number of free bytes from a recent check, because all workers of all devices request it."""
         if time.monotonic() >= self.look_again.get(device, 0.0):
             free = memory_of(device, "free")  # estimates of how much memory runs need may be too low
             self.free[device] = float("inf") if free is None else free
@@ -263,7 +263,7 @@ def memory_of(device: str, which: str) -> float | None:
 
 
 def the_hosts(row: dict[str, Any]) -> bool:
-    """Returns whether a row says nothing about the compiler, because the verifier could not do its work or because memory ran out (perhaps because
+    """Returns whether a row is unrelated to the compiler, because the verifier could not do its work or because memory ran out (perhaps because
     others share the device)."""
     why = row.get("why", "")
     return row["status"] in ("infrastructure_error", "inconclusive") or any(said in why for said in FULL)

@@ -140,7 +140,7 @@ class Store:
 
 
 def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Merges several sessions from several hosts. The newest row of a task counts, whatever it says."""
+    """Merges several sessions from several hosts. The newest row of a task counts, regardless of its result."""
     result: dict[str, Any] = {"rows": {}}
     for content in sorted(contents, key=lambda content: content.get("made", "")):
         rows = dict(result["rows"])

@@ -36,8 +36,8 @@ class Standing:
     surely: float | None  # fraction of rows whose entire interval is above 1
     least: float | None  # the lowest ratio of a solved row to the best baseline
     seconds: float | None  # median until the first program with generated kernels that beats eager in tier quick, over the rows that have one
-    without: int  # rows for which there never was such a program
-    at_once: int  # rows whose only program was measured in tier full, so it is not known how soon it was faster
+    without: int  # number of rows without such a program
+    at_once: int  # number of rows whose only program was measured directly in tier full, so its time to faster is unknown
 
 
 def standing(rows: Sequence[Row]) -> Standing:
@@ -219,7 +219,7 @@ def refusals(verdicts: dict[str, Any]) -> list[str]:
 
 
 def difference(verdict: dict[str, Any]) -> str:
-    """Returns the largest difference, because KernelBench reports one number per refused trial, as text."""
+    """Returns the largest difference as text, because KernelBench reports one number per rejected trial."""
     given = re.findall(r"[\d.]+", verdict.get("exact", verdict).get("max_difference", ""))
     return f", at most {max(map(float, given)):g} off" if given else ""
 

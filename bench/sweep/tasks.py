@@ -53,7 +53,7 @@ def sizes() -> dict[str, dict[str, int]]:
 
 
 def needs(item: Item) -> float:
-    """Returns the bytes of device memory to reserve for a run of this task while others use the device too."""
+    """Returns the bytes of device memory to reserve for a run of this task while others also use the device."""
     size = sizes().get(f"{item.task}.py")
     if size is None:
         return 3 * FIXED

@@ -28,8 +28,8 @@ class Leak:
 
 @dataclass(frozen=True)
 class LeakReport:
-    compared: tuple[int, int]  # number of training tasks and of held-out tasks
-    unread: tuple[str, ...]  # sources that cannot be parsed; nothing is known about them, so they make the report fail
+    compared: tuple[int, int]  # numbers of training tasks and held-out tasks
+    unread: tuple[str, ...]  # sources that cannot be parsed; the report fails because their similarity is unknown
     leaks: tuple[Leak, ...]
 
     @property

@@ -72,7 +72,7 @@ def task_of(line: dict[str, Any]) -> SyntheticTask:
 
 async def admit(tasks: Sequence[dict[str, Any]], client: Runs, into: Lines, say: Say, at_once: int = 1) -> int:
     """Applies the execution filter: a task is kept if it runs, is neither trivial nor stochastic, and produces finite results. Returns the number of
-    tasks that were kept. A host failure decides nothing, so such a task is tried again the next time. `at_once`: the number of tasks that run
+    tasks that were kept. A host failure is inconclusive, so the task is tried again in the next run. `at_once`: the number of tasks that run
     concurrently."""
     known = {line["sha"]: line["kept"] for line in into}
 
@@ -95,7 +95,7 @@ async def programs(
     tasks: Sequence[dict[str, Any]], client: Runs, device: DeviceFigures, into: Lines, settled: Lines, seed: int, say: Say, at_once: int = 1
 ) -> int:
     """Makes rows for every task: programs that passed (skill 1), steps from slow and wrong programs to the tuned one (skill 2), and a few cheats.
-    `settled` is called with each task that is done. A task that could not be measured because of the host is not done; its rows that are already in
+    `settled` is called with each finished task. A task that could not be measured because of the host is not done; its rows that are already in
     `into` are not made again."""
     known, made = {row["id"] for row in into}, 0
 
@@ -129,14 +129,14 @@ async def _side_by_side(tasks: Sequence[dict[str, Any]], done: set[str], one: Ca
 
 
 async def figures_of(client: Client) -> DeviceFigures:
-    """Returns the device for which the programs are written."""
+    """Returns the figures of the target device."""
     return DeviceFigures.of({**(await client.ready()).model_dump(mode="json"), **await client.figures()})
 
 
 class _Maker:
     def __init__(self, task: SyntheticTask, client: Runs, device: DeviceFigures, rng: random.Random):
         self.task, self.client, self.device, self.rng = task, client, device, rng
-        self.settled = True  # false once a host failure has caused a verdict
+        self.settled = True  # false after any verdict that is due to a host failure
 
     async def rows(self) -> list[Row]:
         found = [(written, report) for written in await self._written() if (report := await self._judged(written)) is not None]

@@ -1,4 +1,4 @@
-"""The operators from which synthetic tasks are built. Each states its requirements, the lines that it adds to the task, and its output shape."""
+"""The building blocks of synthetic tasks. Each states its requirements, the lines that it adds to the task, and its output shape."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Writes programs of different quality for a synthetic task: good and bad ones from the built-in compiler, deliberately wrong ones, and cheats.
 
-Everything here produces text. Only the verifier decides what a program is worth. A row is kept only if the verdict confirms its label.
+This module only produces text. The verifier judges the programs, and a row is kept only if the verdict confirms its label.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ from verifier.source import sha256
 Kind = Literal["write", "repair", "optimise"]
 GAINED = 1.0  # lower end of the gain that a program must reach to count as better
 LONGEST_FEEDBACK = 4000  # characters
-LEFT_OUT = frozenset({"hack", "retracted", "questioned"})  # according to people's verdicts
+LEFT_OUT = frozenset({"hack", "retracted", "questioned"})  # human verdicts that exclude a candidate
 
 
 @dataclass(frozen=True)
 class RunTrace:
-    """A finished run: its events, its artefacts by hash, and who agreed that it may be used for training."""
+    """A finished run: its events, its artefacts by hash, and who consented to its use for training."""
 
     events: Sequence[Event]
     artefact: Callable[[str], bytes]
@@ -217,7 +217,7 @@ def slim_json(report: Report, scrubber: Scrubber) -> str:
 
 
 def feedback(report: Report) -> str:
-    """Returns what the author of a program is told about its verdict: the sentence, the compiler output, the failed trial, and the findings."""
+    """Returns the feedback on a program's verdict for its author: the sentence, the compiler output, the failed trial, and the findings."""
     lines = [report.message]
     if report.status == "build_failed" and report.build is not None:
         lines.append(report.build.compiler_output)

@@ -2,9 +2,9 @@
 
 The code is read as a data-flow graph that connects each operator to the operators that produced its arguments. The following differences are
 therefore ignored: names, comments, annotations, temporaries, constants (literal, computed, named, or passed to a constructor), the order of
-definitions and of independent lines, import style, and `x.mean(-1)` versus `torch.mean(x, dim=-1)`. This gives two measures. The `key` of two
-references is equal if all operators and their data flow are equal. The overlap of their `features` (an operator with its inputs, one and two steps
-back) shows how similar they are, even if a line was added.
+definitions and of independent lines, import style, and `x.mean(-1)` versus `torch.mean(x, dim=-1)`. There are two measures. Two
+references have the same `key` if all of their operators and the data flow are equal. The overlap of their `features` (an operator with its inputs,
+one and two steps back) measures how similar they are, even if a line was added.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Node:
-    """A value, described by the operator that produced it and by its input values. `digest` identifies how the value was computed, back to the
+    """A value, described by the operator that produced it and by its input values. `digest` identifies the whole computation, starting from the
     inputs."""
 
     op: str
@@ -79,7 +79,7 @@ def structure(source: str) -> Structure:
 
 
 class _Flow:
-    """All operators of a module in any order: `nodes` has each one with its arguments."""
+    """The data flow of a module: `nodes` holds every operator with its arguments, in no particular order."""
 
     def __init__(self, module: ast.Module):
         self.nodes: list[tuple[Node, tuple[Node, ...]]] = []
@@ -95,7 +95,7 @@ class _Flow:
         stored = {n.attr for n in ast.walk(module) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
         self.named = (self.own | stored) - OF_TENSORS  # attributes whose names the source itself chose
         for function in sorted(functions, key=lambda function: function.name != "__init__"):
-            # Arguments of a constructor are sizes. If they were written into the text instead, they would be constants.
+            # A constructor's arguments are sizes, so they count as constants, as they would if they were literals in the code.
             given = NUMBER if function.name == "__init__" else INPUT
             self.known = dict.fromkeys((arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)), given)
             self.lines(function.body)
@@ -188,7 +188,7 @@ class _Flow:
         return Node.of("its own" if node.attr in self.named else f"its {_plain(node.attr)}", (self.value(node.value),))
 
     def call(self, node: ast.Call) -> Node:
-        """Reads a call of a function, of a method, or of a module that the constructor created, as its plain name applied to its arguments."""
+        """Reads a call (of a function, a method, or a module that the constructor created) as its plain name applied to its arguments."""
         kids = tuple(self.value(arg) for arg in node.args)
         # Sort the keyword arguments by value, because their names may be the source's own and they may come in any order.
         kids += tuple(sorted((self.value(one.value) for one in node.keywords), key=lambda kid: kid.digest))
@@ -242,7 +242,7 @@ def _stored(node: ast.AST) -> list[str]:
 
 
 def _read(target: ast.expr) -> ast.expr:
-    """Returns the target of an assignment as an expression that is read."""
+    """Returns the target of an assignment as an expression in load context."""
     if isinstance(target, ast.Name):
         return ast.Name(id=target.id, ctx=ast.Load())
     if isinstance(target, ast.Attribute):

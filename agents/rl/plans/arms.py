@@ -1,8 +1,8 @@
-"""The searches to compare. Each is described by a curve: the share of the best known speed that it has reached after each program.
+"""The searches to compare. Each yields a curve: the share of the best known speed reached after each program.
 
-`random` and `descend` are the arena's own workflows, run on the real engine. In the arena a point costs a program even if it prints one that was
-measured before, whereas a real run never measures identical programs twice. Results are therefore given for both ways of counting; for the policy,
-repeats are free.
+`random` and `descend` are the arena's own workflows, run on the real engine. In the arena, a point uses up one program of
+the budget even if it generates one that was measured before, whereas a real run never measures identical programs twice. Results are therefore given
+for both ways of counting; for the policy, repeats are free.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def workflow(course: Course, name: str, seed: int, programs: int, repeats_free: 
 @lru_cache(maxsize=2048)
 def played(course: Course, name: str, seed: int, programs: int) -> list[Verified]:
     """Returns the verifications of one arena play. They are cached because both ways of counting start from the same play."""
-    quality, budget = QUALITIES["middling"], Budget(candidates=programs)  # a quality is required, but none of these workflows asks a model
+    quality, budget = QUALITIES["middling"], Budget(candidates=programs)  # a quality is required, although none of these workflows uses a model
     _, log = asyncio.run(logged(course.landscape, name, seed, quality, budget))
     return [one for one in log if one.tier == "quick"]
 
@@ -99,8 +99,7 @@ def by_policy(scorer: Scorer, seed: int = 0, temperature: float = 0.0) -> Pick:
 
 
 def by_ledger(of_others: dict[str, Record], seed: int) -> Pick:
-    """Yields changes to the fastest program, ordered by how well their strategies kept promises on other tasks and in this search; ties are broken at
-    random."""
+    """Picks changes to the fastest program, ordered by how well their strategies did on other tasks and in this search; ties are broken at random."""
     draw = random.Random(f"ledger:{seed}")
 
     def pick(search: Search, seen: Seen) -> int:
@@ -120,7 +119,7 @@ def weighted(records: dict[str, Record]) -> dict[str, Record]:
 
 
 def strategy_of(search: Search, seen: Seen, place: int) -> str:
-    """Returns the strategy of the choice by which the target differs from its base."""
+    """Returns the strategy of the choice that distinguishes the target from its base."""
     base = seen.known[int(seen.bases[place])]
     changed = next(number for number, (a, b) in enumerate(zip(base, seen.targets[place], strict=True)) if a != b)
     return search.facts.choices[changed].strategy

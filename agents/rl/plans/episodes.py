@@ -32,7 +32,7 @@ class Course:
 
     @cached_property
     def alike(self) -> dict[int, list[int]]:
-        """The marks of all points that print the same program, by the program's number. Printing is free, so a search knows them."""
+        """The marks of all points that generate the same program, by the program's number. Generating code is free, so a search knows them."""
         found: dict[int, list[int]] = defaultdict(list)
         points = product(*(range(len(axis.values)) for axis in self.landscape.axes))
         for number, point in zip(self.landscape.program, points, strict=True):
@@ -45,8 +45,8 @@ class Course:
         return min(self.landscape.best_us, self.landscape.eager_us)
 
     def varied(self, draw: random.Random, most: float) -> Course:
-        """Returns a similar task in which each value of each choice randomly adds or saves some time. Points that print the same program still take
-        the same time."""
+        """Returns a similar task in which each value of each choice randomly adds or saves some time. Points that generate the same program
+        still take the same time."""
         landscape, deviation = self.landscape, draw.uniform(0, most)
 
         def effect() -> float:
@@ -138,7 +138,7 @@ def courses(table: Table) -> list[Course]:
     return [Course(landscape) for landscape in table.landscapes if PASSED in landscape.status]
 
 
-# Kinds of tasks, determined by the first matching word in their names. A policy is tested on a kind from which it has seen no task.
+# Kinds of tasks, determined by the first matching word in their names. A policy is tested on a kind that did not occur in its training.
 KINDS = (
     ("scan", ("cumsum", "cumprod", "scan")), ("softmax", ("softmax", "cross_entropy", "kl_")), ("norm", ("norm",)),
     ("sums", ("sum", "variance", "mse", "mean", "cosine")), ("network", ("mlp", "lstm", "gru", "attention", "transformer")),

@@ -16,7 +16,7 @@ from agents.rl.plans.episodes import Course, kind_of
 from agents.rl.plans.training import CannotTrain, Config, Trainer
 
 BY = ("kind", "task", "none")
-WHOLE = "all"  # the fold in which nothing is held out
+WHOLE = "all"  # the fold that holds out nothing
 Layers = Sequence[tuple[Floats, Floats]]
 
 

@@ -48,10 +48,10 @@ class Config:
     tasks: int = 9  # tasks per step
     group: int = 8  # concurrent searches per task
     learning_rate: float = 2e-3  # learning rate for imitation; a quarter of it is used afterwards
-    sharpness: float = 0.02  # logarithm of the gain that makes a move e times as likely in a label
+    sharpness: float = 0.02  # log gain that makes a move e times as likely in a label
     wandering: float = 0.2  # share of moves drawn at random during imitation
     elsewhere: float = 0.5  # share of groups that start at a random point as if it were the compiler's own choice
-    varied: float = 0.7  # share of groups that use a randomly varied task, so that measurements count for more than the kind of task
+    varied: float = 0.7  # share of groups that use a randomly varied task, so that the policy relies on measurements more than on the kind of task
     variation: float = 0.12  # largest standard deviation (the actual one is drawn at random) of the change in log time for each value of each choice
     hidden: int = 32
     blind: float = 0.15  # share of a row's features that are hidden during imitation, so that the policy does not rely on a single one
@@ -86,8 +86,8 @@ class Moved:
 
 @dataclass
 class Trainer:
-    """Trains in `folder` and writes `run.json`, `metrics.jsonl` and `checkpoint.npz`, in the same format as the other trainers. Continues from what
-    it finds there."""
+    """Trains in `folder` and writes `run.json`, `metrics.jsonl` and `checkpoint.npz`, in the same format as the other trainers. Resumes from
+    the files it finds there."""
 
     courses: Sequence[Course]
     config: Config
@@ -267,8 +267,7 @@ def worth_after(episode: Episode, turn: int) -> float:
 
 
 def weigh(moves: Sequence[Moved], thought: Sequence[float]) -> None:
-    """Sets the advantages, scaled to a standard deviation of 1 over all moves. Nothing can be learned from a move if its group has no other search to
-    compare it with."""
+    """Sets the advantages, scaled to a standard deviation of 1 over all moves. A move without another search to compare it with has advantage 0."""
     beyond: dict[tuple[int, int], list[tuple[Moved, float]]] = {}
     for moved, worth in zip(moves, thought, strict=True):
         beyond.setdefault((moved.group, moved.turn), []).append((moved, moved.back - worth))
