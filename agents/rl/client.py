@@ -9,15 +9,15 @@ from typing import Any
 import httpx
 
 PATIENCE_SECONDS = 1800.0  # how long to wait for a place in the pool
-ANSWER_SECONDS = 1800.0  # a verification in tier full takes minutes on a busy host
+ANSWER_SECONDS = 1800.0  # a verification in the full tier takes minutes on a busy host
 
 
 class Refused(RuntimeError):
-    """Raised if the server refused the request and gave a reason; asking again would not help."""
+    """Raised if the server refused the request and gave a reason; retrying would not help."""
 
 
 class EnvironmentClient:
-    """A synchronous client for use by trainers. One instance can handle several episodes. `transport`: an httpx transport, for tests."""
+    """A synchronous client for trainers. One instance can handle several episodes. `transport`: an httpx transport, for tests."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class EnvironmentClient:
         return self._ask("POST", "/step", {"episode_id": episode_id, "action": action})
 
     def score(self, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns the scores of programs, in the order given. Each item has `task` and `program`, and for the skill `improve` also `before`, a
+        """Returns the programs' scores in the order given. Each item has `task` and `program`, and for the skill `improve` also `before`, a
         report."""
         scores: dict[int, dict[str, Any]] = {}
         waited = 0.0

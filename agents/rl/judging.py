@@ -27,7 +27,7 @@ Fill = Callable[[Skill, str, str, Report, Before | None, Diagnosis | None], Awai
 
 
 def judge_by(models: Any, profile: str, say: Callable[[str], None] = lambda line: None) -> Fill:
-    """`models`: `agents.llm.Models`. Anything that prevents an answer is reported, and it never counts against the program."""
+    """`models`: `agents.llm.Models`. Anything that prevents an answer is reported and never counts against the program."""
 
     async def fill(skill: Skill, task: str, program: str, report: Report, before: Before | None, diagnosis: Diagnosis | None) -> Rubric:
         ruled = by_rules(skill, report, before, diagnosis)
@@ -71,4 +71,4 @@ def bare(source: str) -> str:
 
 
 async def _unheard(delta: Any) -> None:
-    """Discards the deltas, because nobody watches the reply being written."""
+    """Discards the deltas, because nobody watches the reply as it is generated."""

@@ -1,6 +1,5 @@
-"""A bounded pool of verifiers. If several judges use one GPU, they take turns on its clock (`verifier.judge.gate`), so that the others compile and
-check while one measures. Callers that find all verifiers busy wait in a queue of limited length. When the queue is full, callers are told to come
-back later."""
+"""A bounded pool of verifiers. If several judges share a GPU, they take turns measuring (`verifier.judge.gate`), so the others can compile and check
+while one measures. Callers that find all verifiers busy wait in a bounded queue. When the queue is full, callers have to retry later."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ RETRY_SECONDS = 2
 
 
 class Full(RuntimeError):
-    """Raised if all verifiers are busy and the queue is full: try again in `RETRY_SECONDS`."""
+    """Raised if all verifiers are busy and the queue is full. Try again in `RETRY_SECONDS`."""
 
 
 class Pool:
-    """`most_waiting`: how many callers may wait for a verifier, in addition to those that have one."""
+    """`most_waiting`: the number of callers that may wait for a verifier, in addition to those that have one."""
 
     def __init__(self, clients: Sequence[Client], most_waiting: int):
         if not clients:
@@ -34,7 +33,7 @@ class Pool:
         return len(self.clients) - self._free.qsize()
 
     async def run(self, job: Job) -> JobResult:
-        """Run a job. Raises `Full`. If a caller is cancelled, its job ends and its verifier becomes free for the next caller."""
+        """Runs a job. Raises `Full`. If a caller is cancelled, its job ends and its verifier is free for the next caller."""
         if self._free.empty() and self.waiting >= self.most_waiting:
             self.refused += 1
             raise Full(f"{self.at_work} verifications are running and {self.waiting} wait: try again in {RETRY_SECONDS} s")

@@ -31,7 +31,7 @@ LAMBDA: dict[Skill, float] = {"write": 1.0, "improve": 0.7}
 
 @dataclass(frozen=True)
 class Scored:
-    """`reward` is null if the rollout is not a sample; `components["no_sample"]` then gives the kind and the reason."""
+    """`reward` is None if the rollout is not a sample; `components["no_sample"]` is then the kind and `components["why"]` the reason."""
 
     reward: float | None
     components: dict[str, Any] = field(default_factory=dict)
@@ -54,8 +54,8 @@ def score(
     before: Before | None = None,
     diagnosis: Diagnosis | None = None,
 ) -> Scored:
-    """`given`: the verifier's answer for exactly these two sources. `rubric`: one that a language model filled in; if null, the rules fill it in.
-    `rubric`: filled in by a language model; null: by the rules."""
+    """`given`: the verifier's answer for exactly these two sources. `rubric`: a rubric that a language model filled in; if None, the rules fill one
+    in."""
     try:
         report = read(given, task_source, program_source)
     except Unfit as unfit:
@@ -109,7 +109,7 @@ def reward_of(
 
 def advantages(group: Sequence[Scored]) -> list[float | None]:
     """Returns each sample's reward relative to the mean of the other samples (leave one out; GRPO's own mean includes the sample itself). The result
-    is null for a rollout that is not a sample. It is null for the whole group if fewer than two samples remain or all have the same reward, because
+    is None for a rollout that is not a sample, and None for the whole group if fewer than two samples remain or all have the same reward, because
     nothing can be learned from such a group."""
     rewards = [one.reward for one in group if one.reward is not None]
     if len(rewards) < 2 or max(rewards) - min(rewards) < 1e-9:

@@ -30,7 +30,7 @@ CRITERIA: dict[Skill, dict[str, str]] = {
     },
 }
 LOWEST, NEUTRAL, HIGHEST = 1, 3, 5
-# A measurement's score is determined by the first bound that it reaches.
+# The first bound that a measurement reaches determines its score.
 SHARE = ((0.9, 5), (0.5, 4), (0.1, 3), (1e-9, 2))
 FLOOR = ((0.8, 5), (0.5, 4), (0.25, 3), (0.1, 2))
 GAIN = ((1.2, 5), (1.05, 4), (0.97, 3), (0.8, 2))
@@ -38,7 +38,7 @@ FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.S)
 
 
 class RubricUnusable(ValueError):
-    """Raised if a reply is not a valid rubric. It is then requested again or replaced by the rules, and never interpreted generously."""
+    """Raised if a reply is not a valid rubric. It is then requested again or replaced by the rules, never interpreted leniently."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def instructions(skill: Skill) -> str:
 
 
 def by_rules(skill: Skill, report: Report, before: Before | None = None, diagnosis: Diagnosis | None = None) -> Rubric:
-    """Returns scores from findings, class, shares and diagnoses. The same report always gets the same scores. The report must be one that passed;
+    """Returns scores derived from findings, class, shares and diagnoses. The same report always gets the same scores. The report must have passed;
     skill 2 requires `before`."""
     hacking = any(finding.severity == "refuse" for finding in report.findings)
     own = _graded(report.own_share or 0.0, SHARE)
@@ -140,7 +140,7 @@ def _honesty(report: Report, known: set[str] | frozenset[str] = frozenset()) -> 
 
 
 def _focus(report: Report) -> int:
-    """Returns whether the slowest kernel is the program's own. A task that only needs one kernel is not penalised for having only one."""
+    """Scores whether the slowest kernel is the program's own. A task that needs only one kernel is not penalised for having only one."""
     longest = max(report.kernels, key=lambda kernel: kernel.share, default=None)
     if longest is None or len(report.kernels) == 1:
         return max(NEUTRAL, _graded(report.own_share or 0.0, SHARE))
@@ -148,7 +148,7 @@ def _focus(report: Report) -> int:
 
 
 def _effect(report: Report, before: Before) -> int:
-    """Scores the effect. A repair that passes has removed the cause; an improvement is graded by the lower end of its gain."""
+    """Scores the effect. A repair that passes gets the highest score; an improvement is graded by the lower end of its gain."""
     if before.report.status != "passed" or before.report.timing is None:
         return HIGHEST
     return _graded(gain(report, before.report), GAIN)
@@ -162,7 +162,7 @@ def gain(report: Report, before: Report) -> float:
 
 
 def _aligned(before: Diagnosis | None, after: Diagnosis | None) -> int:
-    """Scores how many of the named faults are gone; neutral if none was named or if there is no new diagnosis."""
+    """Scores how many of the diagnosed faults are gone; neutral if there were none or if a diagnosis is missing."""
     if before is None or after is None or not before.faults:
         return NEUTRAL
     named = {fault.name for fault in before.faults}

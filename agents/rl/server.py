@@ -1,8 +1,8 @@
 """Serves the environment over HTTP and websocket, with OpenEnv's messages (reset, step, state) and `/score` for whole batches.
 
 A websocket is a session with one episode at a time. Over HTTP, an episode is identified by its id. If the pool is full, HTTP answers 503 with
-`Retry-After` and a websocket answers `CAPACITY_REACHED`; in both cases the episode is unchanged. If a caller disconnects, the verification that is
-running for it ends.
+`Retry-After` and a websocket answers `CAPACITY_REACHED`; in both cases the episode is unchanged. If a caller disconnects, its running verification
+ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from verifier.report import Report
 MOST_BYTES = 16 << 20
 MOST_SESSIONS = 256
 MOST_EPISODES = 4096  # maximum number of episodes over HTTP
-EPISODE_SECONDS = 3600.0  # time without a step after which an episode over HTTP is discarded
+EPISODE_SECONDS = 3600.0  # an episode over HTTP is discarded after this time without a step
 MOST_BATCH = 256
 ABOUT = {
     "name": "stitchwork",
@@ -69,7 +69,7 @@ class Batch(BaseModel):
 
 
 class Server:
-    """`token`: what a caller has to send as `Authorization: Bearer`; null means no authentication."""
+    """`token`: the token that a caller has to send as `Authorization: Bearer`; None means no authentication."""
 
     def __init__(self, environment: Environment, token: str | None = None, clock: Callable[[], float] = time.monotonic):
         self.environment, self.token, self.clock = environment, token, clock
@@ -77,7 +77,7 @@ class Server:
         self.episodes: OrderedDict[str, tuple[float, Episode]] = OrderedDict()  # episodes over HTTP, ordered by last use
 
     def app(self) -> Starlette:
-        """Returns the application, which lives as long as its verifiers."""
+        """Returns the application, which closes its verifiers when it ends."""
 
         @contextlib.asynccontextmanager
         async def life(app: Starlette) -> AsyncIterator[None]:
@@ -130,7 +130,7 @@ class Server:
         return self._episode(request.query_params.get("episode_id")).state()
 
     async def score(self, request: Request) -> dict[str, Any]:
-        """Scores a whole batch in the given order. Items for which the pool had no place are marked, and the caller has to ask for them again."""
+        """Scores a whole batch in the given order. Items for which the pool had no free place are marked, and the caller has to submit them again."""
         asked = Batch.model_validate_json(await _body(request))
 
         async def one(wanted: Wanted) -> dict[str, Any]:
@@ -257,7 +257,7 @@ async def _all(waiting: list[Any]) -> list[Any]:
 
 
 async def _unless_gone(request: Request, work: Any) -> Any:
-    """Returns the result of the work, and cancels the work if the caller disconnects."""
+    """Returns the result of the work. Cancels it if the caller disconnects."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait([task], timeout=0.5))[0]:
@@ -271,7 +271,7 @@ async def _unless_gone(request: Request, work: Any) -> Any:
 
 
 async def _while_connected(socket: WebSocket, work: Any) -> Any:
-    """Does the same for a websocket. If a message arrives in the meantime, this is an error of the sender and ends the session."""
+    """Does the same for a websocket. A message that arrives in the meantime is the sender's error and ends the session."""
     task, heard = asyncio.ensure_future(work), asyncio.ensure_future(socket.receive())
     try:
         await asyncio.wait([task, heard], return_when=asyncio.FIRST_COMPLETED)

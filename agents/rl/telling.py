@@ -1,4 +1,4 @@
-"""Prints progress to standard error, where nobody is required to read it."""
+"""Prints progress to standard error, whether or not anybody reads it."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from contextlib import suppress
 
 
 def say(line: str) -> None:
-    with suppress(OSError, ValueError):  # the reader has gone away
+    with suppress(OSError, ValueError):  # the reader has closed the pipe
         print(line, file=sys.stderr, flush=True)

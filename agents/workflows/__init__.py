@@ -11,7 +11,7 @@ from agents.workflows.stitch import stitch
 from agents.workflows.verify import verify
 from agents.workflows.worldmodel import worldmodel
 
-FUNCTIONS: dict[str, Workflow] = {  # keyed by the names in `agents.choices.workflows`, which holds everything else that is known about them
+FUNCTIONS: dict[str, Workflow] = {  # keyed by the names in `agents.choices.workflows`, which holds all other information about them
     "stitch": stitch,
     "forge": forge,
     "pilot": pilot,

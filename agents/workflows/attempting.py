@@ -1,4 +1,4 @@
-"""One attempt: write a program, verify, profile and diagnose it, and decide what comes next. All workflows are built from attempts."""
+"""One attempt: write, verify, profile and diagnose a program, and decide what comes next. All workflows are built from attempts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from agents.workflows.measuring import measure, verdict
 from verifier.jobs import KernelProfile, Profile
 from verifier.report import Report
 
-MOST_GROUPS = 64  # number of plan groups in an event: those that take longest
+MOST_GROUPS = 64  # number of plan groups in an event; the slowest ones are kept
 
 Stopping = Callable[[Engine, Situation, Advice], Advice]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What came out of one attempt. `attempt` is null if the coder's replies contained no program that could be verified."""
+    """The outcome of one attempt. `attempt` is None if the coder's replies contained no program that could be verified."""
 
     attempt: Attempt | None
     advice: Advice
-    decision: int | None  # seq of the decision behind the advice
+    decision: int | None  # seq of the decision that led to the advice
 
     @property
     def passed(self) -> bool:
@@ -43,8 +43,8 @@ async def attempt_once(
     *,
     stopping: Stopping | None = None,
 ) -> Turn | None:
-    """Write one candidate as advised and decide what comes next. Returns null if the coder has nothing left to write. Raises `OutOfBudget` before
-    anybody is asked for a program that the budget does not allow."""
+    """Writes one candidate as advised and decides what comes next. Returns None if the coder has nothing left to write. Raises `OutOfBudget` before a
+    program is requested that the budget does not allow."""
     async with run.span(path, f"Candidate {next_number(situation)}", "coder") as span:
         await span.room_for(next_number(situation))
         try:
@@ -62,14 +62,14 @@ async def attempt_once(
 
 
 async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, parent: Attempt | None, *, profile: bool = True) -> Attempt:
-    """Record an edit, verify it and, if it passes, profile it. Adds the attempt to the situation."""
+    """Records an edit, verifies it and, if it passes, profiles it. Adds the attempt to the situation."""
     attempt = await put_on_record(span, situation, edit, parent)
     await try_attempt(run, span, attempt, profile=profile)
     return attempt
 
 
 async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: Attempt | None) -> Attempt:
-    """Record the edit as a numbered candidate and add it to the situation's attempts, without measuring it yet."""
+    """Records the edit as a numbered candidate and adds it to the situation's attempts without measuring it yet."""
     if edit.says:
         await span.say("coder", *edit.says)
     number = parent.number if parent else None
@@ -79,13 +79,13 @@ async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: At
     )  # fmt: skip
     attempt = Attempt(proposed.candidate, number, edit, base=beside(parent))
     situation.attempts.append(attempt)
-    situation.attempts.sort(key=lambda a: a.number)  # after a resume, parallel workers arrive in a different order
+    situation.attempts.sort(key=lambda a: a.number)  # after a resume, parallel workers finish in a different order
     situation.refusals.clear()
     return attempt
 
 
 async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: bool = True) -> None:
-    """Verify a recorded attempt, timed against the program from which it was made, and profile it if it passes."""
+    """Verifies a recorded attempt, timing it against the program it was made from, and profiles it if it passes."""
     source = attempt.edit.source
     rival = attempt.base.edit.source if attempt.base is not None and attempt.base.edit.source != source else None
     attempt.report = await measure(span, source, attempt.number, "full" if only_one(run) else "quick", rival)
@@ -100,20 +100,21 @@ async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: boo
 
 
 def only_one(run: Engine) -> bool:
-    """Return whether the run may write only one program. No choice then depends on figures from tier quick, so the program is measured in tier full
-    straight away."""
+    """Returns whether the run may write only one program. In that case, no choice depends on figures from the quick tier, so the program is measured
+    in the full tier straight away."""
     return run.settings.budget.candidates == 1
 
 
 async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:
-    """Return a recorded profile of the attempt's program or, if profiling is off in the settings, what its verdict observed in one call."""
+    """Returns a recorded profile of the attempt's program or, if profiling is turned off in the settings, a profile of the one call observed by the
+    verifier."""
     if run.settings.profiles == "all":
         return (await span.profile(attempt.edit.source, attempt.number)).result.profile
     return observed(attempt.verdict)
 
 
 def observed(report: Report) -> Profile | None:
-    """Return a profile built from the kernels that the verifier saw in its observed call: launches, times and shares, but no gaps."""
+    """Returns a profile built from the kernels in the call that the verifier observed: launches, times and shares, but no gaps."""
     if not report.kernels or report.timing is None:
         return None
     cuda = report.environment.device.startswith("cuda")  # a CPU has no launches and is always busy
@@ -134,12 +135,12 @@ def observed(report: Report) -> Profile | None:
 
 
 def next_number(situation: Situation) -> int:
-    """Return the next candidate number, in a workflow that writes one candidate after another."""
+    """Returns the next candidate number in a workflow that writes candidates one after another."""
     return max((attempt.number for attempt in situation.attempts), default=0) + 1
 
 
 async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) -> None:
-    """Compare the actual result of a decision with its expected result."""
+    """Compares the actual result of a decision with the expected one."""
     attempt.realises, attempt.expected = decision, advice.expected
     realised = attempt.gain.ratio if attempt.gain is not None else None
     outcome = f"candidate {attempt.number}: {verdict(attempt.verdict)}"[:1000]
@@ -150,7 +151,7 @@ async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) ->
 async def advise(
     run: Engine, span: Span, situation: Situation, roles: Roles, attempt: Attempt, stopping: Stopping | None = None
 ) -> tuple[Advice, int]:
-    """Return the engine's own reasons to stop or else the Verifier's diagnosis and route, together with the decision's seq."""
+    """Returns the engine's own reason to stop or, if there is none, the Verifier's diagnosis and route. The second value is the decision's seq."""
     advice = await roles.verifier.advise(span, situation, attempt)
     diagnosis = advice.diagnosis
     said = DiagnosisMade(candidate=attempt.number, method=advice.method, **diagnosis.payload())
@@ -164,19 +165,18 @@ async def advise(
 
 
 def cited(advice: Advice) -> dict[str, list[DocumentRef]]:
-    """The document passages that the diagnosis used, if any."""
+    """Returns the document passages that the diagnosis used, if any."""
     return {"documents": [DocumentRef(id=p.id, title=p.title) for p in advice.documents]} if advice.documents else {}
 
 
 def realised(advice: Advice) -> dict[str, dict[str, float]]:
-    """Return the time of each plan group in this program, for comparison with its floor and expected time; the field is absent if nothing is
-    known."""
+    """Returns the time of each plan group in this program, for comparison with its floor and expected time. Omits the field if no times are known."""
     longest = sorted(advice.groups, key=lambda group: -advice.groups[group])[:MOST_GROUPS]
     return {"groups": {group: advice.groups[group] for group in longest}} if longest else {}
 
 
 async def unusable(span: Span, situation: Situation, refused: Unusable, advice: Advice | None, decision: int | None) -> Turn:
-    """Treat a model's replies that contained no program as a failed attempt, whose reason the next prompt shows."""
+    """Treats a model's replies without a program as a failed attempt. The next prompt shows the reason."""
     span.fail(f"no usable program: {refused.reason}"[:500])
     situation.refusals.append(refused.reason)
     await span.emit(Failure(message=f"no usable program: {refused.reason}"[:4000], where=span.path, kept="everything up to here"))
@@ -192,8 +192,8 @@ Writing = Callable[[Span], Awaitable[Edit | None]]
 async def write_and_try(
     run: Engine, situation: Situation, path: str, parent: Attempt | None, write: Writing, *, title: str = "Write and measure", profile: bool = True
 ) -> Attempt | None:
-    """Return a candidate from any of the coder's methods (`write`), verified but not diagnosed. If there was no program, return null and record the
-    reason on the span."""
+    """Returns a candidate from any of the coder's methods (`write`), verified but not diagnosed. If there is no program, records the reason on the
+    span and returns None."""
     async with run.span(path, title, "coder") as span:
         try:
             edit = await write(span)

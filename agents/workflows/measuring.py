@@ -1,4 +1,4 @@
-"""The steps with which every workflow begins and ends: they check whether the task is sound and how much a program really gains."""
+"""The steps with which every workflow begins and ends: checking that the task is sound, and measuring how much a program really gains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.report import Report, Tier
 from verifier.task import Admission
 
 LATER_SECONDS = (20, 60)  # seconds to wait before a measurement on a busy host is repeated
-RIVALS_FAULT = "the program that it is timed against"  # how the verifier begins a message about a problem with the rival
+RIVALS_FAULT = "the program that it is timed against"  # start of the verifier's messages about problems with the rival
 
 
 async def admit(run: Engine) -> Admission:
@@ -45,7 +45,7 @@ def describe_task(admission: Admission) -> str:
 
 
 async def measure(span: Span, source: str, number: int | None, tier: Tier, rival: str | None = None) -> Report:
-    """Verify a program, timed alternately with the one from which it was made (`rival`). An inconclusive measurement is repeated once with fresh
+    """Verifies a program, timing it alternately with the one it was made from (`rival`). An inconclusive measurement is repeated once with fresh
     seeds, after a wait if the host was busy. Without a `number`, the verdict belongs to no candidate and only compares two programs."""
     last = tier == "full"
     report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
@@ -57,7 +57,7 @@ async def measure(span: Span, source: str, number: int | None, tier: Tier, rival
         report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     if report is not None and report.status == "inconclusive" and not report.host_busy:
         await span.say("verifier", f"The measurement was inconclusive: {report.message} Measuring once more.")
-        rival = None if report.message.startswith(RIVALS_FAULT) else rival  # the message does not concern this program, so it is measured alone
+        rival = None if report.message.startswith(RIVALS_FAULT) else rival  # the problem is not in this program, so it is measured alone
         report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     if report is None:
         raise Ended("failed", "the verifier gave no report")
@@ -65,7 +65,7 @@ async def measure(span: Span, source: str, number: int | None, tier: Tier, rival
 
 
 async def waited(span: Span, seconds: int) -> int:
-    """Waits for the host to become idle; in the meantime, a person may pause or cancel the run."""
+    """Waits for the host to become idle. The run can be paused or cancelled in the meantime."""
     for _ in range(seconds):
         await asyncio.sleep(1.0)
         await span.run.gate()

@@ -16,8 +16,8 @@ Search = Callable[[Engine, Situation, Roles], Awaitable[str]]
 
 
 async def solve(run: Engine, search: Search, *, tune_last: bool = True) -> Finish:
-    """The order is admission, graph, profile and plan; then the search, which returns why it ended; then number tuning and confirmation of the
-    winner."""
+    """Runs the steps in order: admission, graph, profile and plan, then the search, which returns why it ended, and finally number tuning and
+    confirmation of the winner."""
     roles = run.cast()
     situation = Situation(run.task_source, run.task_name, run.settings)
     situation.admission = await admit(run)

@@ -1,9 +1,9 @@
-"""StitchCUDA's loop: plan, write step by step, verify, profile and diagnose. Each program answers the diagnosis of the previous one.
+"""StitchCUDA's loop: plan, write step by step, verify, profile and diagnose. Each program addresses the diagnosis of the previous one.
 
 Taken from the paper (arXiv 2603.02637): the three roles, the profile before the plan, one step or one method per round, and the Verifier's routes
 (repair, optimise, next step, re-plan, stop). Taken from its repository: at most two new plans. Our own additions: every change starts from the best
-correct program, repairs are limited and then lead elsewhere, stopping rules show their figures, and the winner is confirmed in tier full with fresh
-seeds.
+correct program, the number of repairs is limited, after which the search turns elsewhere, stopping rules show their figures, and the winner is
+confirmed in the full tier with fresh seeds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from agents.workflows.descending import descend_last
 from agents.workflows.measuring import admit, verdict
 from agents.workflows.understanding import plan, understand
 
-MAX_REPAIRS = 5  # number of repairs in a row if there is nothing else left to do
-FEWER_REPAIRS = 3  # number of repairs if there is an alternative, that is, a new plan or a correct program to continue from
+MAX_REPAIRS = 5  # maximum number of repairs in a row if there is no alternative
+FEWER_REPAIRS = 3  # maximum if there is an alternative, that is, a new plan or a correct program to continue from
 MAX_REPLANS = 2
 
 
@@ -42,7 +42,7 @@ async def stitch(run: Engine) -> Finish:
         if searching.guided and run.settings.first_program == "built-in":
             await searching.begin_with_the_compiler()
         reason, spent = await searching.to_the_end(), False
-        if searching.guided:  # otherwise the compiler's own moves have already tuned the numbers
+        if searching.guided:  # otherwise, the compiler's own moves have already tuned the numbers
             reason = await descend_last(run, situation, roles, reason)
     except OutOfBudget as error:
         reason, spent = f"{error}, so the search ends here", True
@@ -51,15 +51,15 @@ async def stitch(run: Engine) -> Finish:
 
 @dataclass
 class Search:
-    """The state of the search. `guided`: the coder is a model and works through steps and methods, unlike the compiler, which chooses its own
+    """The state of the search. `guided`: the coder is a model that works through steps and methods, unlike the compiler, which chooses its own
     changes. The settings are those of the current round, because a fork of the run may have changed them."""
 
     run: Engine
     situation: Situation
     roles: Roles
     advice: Advice | None = None
-    decision: int | None = None  # seq of the decision behind the advice
-    number: int = 0  # number of the round
+    decision: int | None = None  # seq of the decision that led to the advice
+    number: int = 0  # round number
     repairs: int = 0  # repairs in a row
     planned_at: int = 0  # number of the last candidate before the current plan
     anew: bool = False  # the next program is written from scratch
@@ -112,7 +112,7 @@ class Search:
         return required(self.advice, "nothing has been advised yet")
 
     async def _round(self) -> Turn | None:
-        """Carries out one step or method, including the repairs that it needs. Afterwards `repairs` is 0, except if the repairs did not help."""
+        """Carries out one step or method, including any repairs. Afterwards, `repairs` is 0 unless the repairs did not help."""
         self.repairs = attempts = 0
         async with self.run.span(f"step-{self.number}", self._title(), "coder") as span:
             while True:
@@ -143,7 +143,7 @@ class Search:
         return f"Step {step.get('id')}: {step.get('title')}"[:200] if step else "Write the program"
 
     def _parent(self) -> Attempt | None:
-        """Returns the program to change next: the failed one if it is to be repaired, or else the best correct one."""
+        """Returns the program to change next: the failed one if it is to be repaired, otherwise the best correct one."""
         last = self.situation.attempts[-1] if self.situation.attempts else None
         if self.advice is not None and self.advice.route == "repair" and last is not None and last.number > self.planned_at:
             return last
@@ -154,7 +154,7 @@ class Search:
         return FEWER_REPAIRS if another_way else MAX_REPAIRS
 
     def _way_round(self) -> str:
-        """Decides what follows if repairs did not help: a reason to stop, or none if the advice leads elsewhere."""
+        """Decides what follows if repairs did not help. Returns a reason to stop, or "" if the advice leads elsewhere."""
         said = f"{self.repairs - 1} repairs in a row did not help"
         if not self.guided:
             return said
@@ -178,7 +178,7 @@ class Search:
         self.advice, self.decision = replace(self._advised, route=route, reason=reason, method=None, expected=None, move=None), None
 
     def _stopping(self, run: Engine, situation: Situation, advice: Advice) -> Advice:
-        """Returns the engine's own reasons to stop. On a plateau, a new plan comes first if one is left. A plan is only judged by its own
+        """Returns the engine's own reason to stop, if any. On a plateau, a new plan comes first if one is left. A plan is judged only by its own
         programs."""
         if advice.route == "stop":
             return advice

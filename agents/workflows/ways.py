@@ -13,14 +13,14 @@ REPAIRS = 3  # repairs in a row
 
 @dataclass
 class Way:
-    """`view`: the run as the roles of this way see it, that is, its own line and what others tried on the program from which it continues."""
+    """`view`: the run as the roles of this way see it, that is, its own line and what others have tried on the program it continues from."""
 
     number: int
     view: Situation
     own: Idea | None = None  # the idea with which the way began
-    idea: Idea | None = None  # the idea for its next program; null: follow the advice, or the plan if there is no program yet
+    idea: Idea | None = None  # the idea for its next program; None: follow the advice, or the plan if there is no program yet
     advice: Advice | None = None
-    decision: int | None = None  # seq of the decision behind the advice
+    decision: int | None = None  # seq of the decision that led to the advice
     failed: Attempt | None = None  # the program to repair
     repairs: int = 0  # repairs in a row
     lost: int = 0  # programs in a row without a gain
@@ -42,7 +42,7 @@ class Way:
         return f"Way {self.number}: {does}"[:200]
 
     def take(self, attempt: Attempt) -> None:
-        """Takes in a measured program of this way."""
+        """Processes a measured program of this way."""
         before = self.best
         self.view.attempts.append(attempt)
         self.idea = self.advice = self.decision = None
@@ -59,7 +59,7 @@ class Way:
             self.failed = attempt
 
     def learn(self, other: Attempt) -> None:
-        """Records that another way's program is no better than this way's, so that the same change need not be tried here."""
+        """Records that another way's program is no better than this way's, so that the same change is not tried here."""
         known = other.report is not None and other not in self.view.attempts
         if known and (not other.passed or (self.best is not None and self.view.rank(other) <= self.view.rank(self.best))):
             self.view.attempts.append(other)
@@ -70,7 +70,7 @@ class Way:
         self.repairs, self.lost = 0, self.lost + 1
 
     def adopt(self, attempts: list[Attempt], idea: Idea | None) -> None:
-        """Continue from the best of `attempts`, which is another way's line."""
+        """Continues from the best of `attempts`, which is another way's line."""
         self.view = replace(self.view, attempts=attempts, refusals=[])
         self.idea, self.advice, self.decision, self.failed, self.repairs, self.moved = idea, None, None, None, 0, True
 
@@ -92,13 +92,13 @@ class Turns:
 
 
 def line_of(situation: Situation, program: Attempt) -> list[Attempt]:
-    """Returns the program with its ancestors and with what was tried on it."""
+    """Returns the program, its ancestors, and what was tried on it."""
     line = {program.number, *ancestors_of(situation, program)}
     return [attempt for attempt in situation.attempts if attempt.number in line or attempt.parent == program.number]
 
 
 def ancestors_of(situation: Situation, program: Attempt) -> set[int]:
-    """Returns the numbers of the programs from which it was made, excluding its own number."""
+    """Returns the numbers of all programs from which it was made, excluding its own."""
     parents = {attempt.number: attempt.parent for attempt in situation.attempts}
     found: set[int] = set()
     at = program.parent
@@ -109,7 +109,7 @@ def ancestors_of(situation: Situation, program: Attempt) -> set[int]:
 
 
 def measured_beside(attempt: Attempt, other: Attempt) -> bool:
-    """Returns whether the two programs are connected by measurements that timed both sides alternately, without going through a ratio to eager."""
+    """Returns whether a chain of measurements that timed two programs alternately connects these two, without going through a ratio to eager."""
     current: Attempt | None = attempt
     while current is not None and current is not other:
         before = current.base if current.gain is not None else None

@@ -1,5 +1,5 @@
-"""Ensures that no run ends slower than one line of PyTorch: if a baseline is faster than the winner, it becomes a program and is measured like any
-other."""
+"""Ensures that no run ends with a program slower than one line of PyTorch: if a baseline is faster than the winner, it becomes a program and is
+measured like any other."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _tried(span: Span, situation: Situation, winner: Attempt, edit: Edit) 
 
 
 def faster(report: Report) -> list[Baseline]:
-    """Returns the baselines that are faster than the program by their whole confidence interval, the fastest first."""
+    """Returns the baselines whose whole confidence interval is faster than the program, fastest first."""
     others = report.timing.comparisons if report.timing is not None else []
     ahead = sorted((one for one in others if one.speedup.high < 1), key=lambda one: one.speedup.ratio)
     return [one.baseline for one in ahead if one.baseline != "rival"]

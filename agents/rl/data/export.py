@@ -29,7 +29,7 @@ class LeaksFound(RuntimeError):
 class Collected:
     rows: list[Row] = field(default_factory=list)
     runs: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)  # reasons for leaving rows out, without the candidate's number
+    skipped: Counter[str] = field(default_factory=Counter)  # reasons for leaving rows out, without candidate numbers
     unusable: dict[str, str] = field(default_factory=dict)  # runs that could not be used at all
 
 

@@ -1,5 +1,5 @@
-"""Makes synthetic tasks and their programs, which run only inside the verifier's sandbox. Each step can be interrupted. Repeating the command
-continues it, because finished work is already in the file."""
+"""Makes synthetic tasks and their programs, which run only inside the verifier's sandbox. Each step can be interrupted: running the command again
+resumes it, because finished work is already in the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, VerifyJob
 from verifier.report import Report
 
 AGREEMENT = "synthetic: made by this program"
-EVERY_CHEAT = 8  # one in this many tasks gets a cheat; the export limits their share
+EVERY_CHEAT = 8  # one in this many tasks gets a cheat; the export limits the share of cheats
 
 Say = Callable[[str], None]
 
@@ -72,7 +72,7 @@ def task_of(line: dict[str, Any]) -> SyntheticTask:
 
 async def admit(tasks: Sequence[dict[str, Any]], client: Runs, into: Lines, say: Say, at_once: int = 1) -> int:
     """Applies the execution filter: a task is kept if it runs, is neither trivial nor stochastic, and produces finite results. Returns the number of
-    tasks that were kept. A host failure decides nothing, so such a task is tried again the next time. `at_once`: the number of tasks that run
+    tasks that were kept. A host failure decides nothing, so the task is tried again next time. `at_once`: the number of tasks that run
     concurrently."""
     known = {line["sha"]: line["kept"] for line in into}
 
@@ -95,8 +95,8 @@ async def programs(
     tasks: Sequence[dict[str, Any]], client: Runs, device: DeviceFigures, into: Lines, settled: Lines, seed: int, say: Say, at_once: int = 1
 ) -> int:
     """Makes rows for every task: programs that passed (skill 1), steps from slow and wrong programs to the tuned one (skill 2), and a few cheats.
-    `settled` is called with each task that is done. A task that could not be measured because of the host is not done; its rows that are already in
-    `into` are not made again."""
+    `settled` is called with each finished task. A task that could not be measured because of the host is not finished; any of its rows that are
+    already in `into` are not made again."""
     known, made = {row["id"] for row in into}, 0
 
     async def one(place: int, line: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ async def _side_by_side(tasks: Sequence[dict[str, Any]], done: set[str], one: Ca
 
 
 async def figures_of(client: Client) -> DeviceFigures:
-    """Returns the device for which the programs are written."""
+    """Returns the figures of the device for which the programs are written."""
     return DeviceFigures.of({**(await client.ready()).model_dump(mode="json"), **await client.figures()})
 
 

@@ -21,9 +21,9 @@ from verifier.report import Report
 from verifier.source import sha256
 
 Kind = Literal["write", "repair", "optimise"]
-GAINED = 1.0  # lower end of the gain that a program must reach to count as better
+GAINED = 1.0  # the lower end of the gain must reach this for a program to count as better
 LONGEST_FEEDBACK = 4000  # characters
-LEFT_OUT = frozenset({"hack", "retracted", "questioned"})  # according to people's verdicts
+LEFT_OUT = frozenset({"hack", "retracted", "questioned"})  # verdicts given by people
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def slim_json(report: Report, scrubber: Scrubber) -> str:
 
 
 def feedback(report: Report) -> str:
-    """Returns what the author of a program is told about its verdict: the sentence, the compiler output, the failed trial, and the findings."""
+    """Returns the feedback for a program's author: the verdict's message, the compiler output, the failed trial, and the findings."""
     lines = [report.message]
     if report.status == "build_failed" and report.build is not None:
         lines.append(report.build.compiler_output)
@@ -229,7 +229,7 @@ def feedback(report: Report) -> str:
 
 
 def diagnosis_of(candidate: CandidateRow) -> Diagnosis | None:
-    """Returns the candidate's diagnosis. Returns None if there is no such text, or if it comes from an earlier version with different wording."""
+    """Returns the candidate's diagnosis, or None if there is none or if it comes from an earlier version with different wording."""
     try:
         return Diagnosis.model_validate(candidate.diagnosis.written()) if candidate.diagnosis else None
     except ValueError:

@@ -2,9 +2,9 @@
 
 The code is read as a data-flow graph that connects each operator to the operators that produced its arguments. The following differences are
 therefore ignored: names, comments, annotations, temporaries, constants (literal, computed, named, or passed to a constructor), the order of
-definitions and of independent lines, import style, and `x.mean(-1)` versus `torch.mean(x, dim=-1)`. This gives two measures. The `key` of two
-references is equal if all operators and their data flow are equal. The overlap of their `features` (an operator with its inputs, one and two steps
-back) shows how similar they are, even if a line was added.
+definitions and of independent lines, import style, and `x.mean(-1)` versus `torch.mean(x, dim=-1)`. This gives two measures. Two references have the
+same `key` if all operators and their data flow are equal. The overlap of their `features` (an operator with its inputs, one and two steps back) shows
+how similar they are, even if a line was added.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Node:
-    """A value, described by the operator that produced it and by its input values. `digest` identifies how the value was computed, back to the
+    """A value, described by the operator that produced it and its input values. `digest` identifies how the value was computed, back to the
     inputs."""
 
     op: str
@@ -79,7 +79,7 @@ def structure(source: str) -> Structure:
 
 
 class _Flow:
-    """All operators of a module in any order: `nodes` has each one with its arguments."""
+    """All operators of a module, in no particular order: `nodes` holds each one with its arguments."""
 
     def __init__(self, module: ast.Module):
         self.nodes: list[tuple[Node, tuple[Node, ...]]] = []
@@ -93,9 +93,9 @@ class _Flow:
         self.constants = {name for one in classes for line in one.body if isinstance(line, ast.Assign) for name in _stored(line)}
         self.attributes |= dict.fromkeys(self.constants, NUMBER)
         stored = {n.attr for n in ast.walk(module) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-        self.named = (self.own | stored) - OF_TENSORS  # attributes whose names the source itself chose
+        self.named = (self.own | stored) - OF_TENSORS  # attributes whose names were chosen in the source
         for function in sorted(functions, key=lambda function: function.name != "__init__"):
-            # Arguments of a constructor are sizes. If they were written into the text instead, they would be constants.
+            # Constructor arguments are sizes. If they were written into the source instead, they would be constants.
             given = NUMBER if function.name == "__init__" else INPUT
             self.known = dict.fromkeys((arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)), given)
             self.lines(function.body)
@@ -139,7 +139,7 @@ class _Flow:
         if isinstance(target, ast.Name):
             self.known[target.id] = value
         elif isinstance(target, ast.Attribute):
-            # If two classes have an attribute of the same name, the choice between them does not depend on which class comes first.
+            # If two classes have an attribute of the same name, the choice between them does not depend on the order of the classes.
             self.attributes[target.attr] = min(value, self.attributes.get(target.attr, value), key=lambda node: node.digest)
         elif isinstance(target, ast.Tuple | ast.List):
             for one in target.elts:
@@ -188,9 +188,9 @@ class _Flow:
         return Node.of("its own" if node.attr in self.named else f"its {_plain(node.attr)}", (self.value(node.value),))
 
     def call(self, node: ast.Call) -> Node:
-        """Reads a call of a function, of a method, or of a module that the constructor created, as its plain name applied to its arguments."""
+        """Reads a call to a function, to a method, or to a module that the constructor created, as its plain name applied to its arguments."""
         kids = tuple(self.value(arg) for arg in node.args)
-        # Sort the keyword arguments by value, because their names may be the source's own and they may come in any order.
+        # Sort the keyword arguments by value, because the source may have chosen their names and they may come in any order.
         kids += tuple(sorted((self.value(one.value) for one in node.keywords), key=lambda kid: kid.digest))
         dotted = self.dotted(node.func)
         if dotted is not None:
@@ -252,7 +252,7 @@ def _read(target: ast.expr) -> ast.expr:
 
 
 def _says_nothing(line: ast.stmt) -> bool:
-    """Returns True for docstrings, `pass`, and the call of the base class's constructor."""
+    """Returns True for docstrings, `pass`, and the call to the base class's constructor."""
     if isinstance(line, ast.Pass) or isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
         return True
     call = line.value if isinstance(line, ast.Expr) else None

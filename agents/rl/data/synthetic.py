@@ -103,7 +103,7 @@ class SyntheticTask:
 
 
 class Exhausted(RuntimeError):
-    """Raised if the maximum number of draws produced nothing new."""
+    """Raised if nothing new was found within the maximum number of draws."""
 
 
 def drawn(seed: int, number: int) -> Chain:

@@ -16,7 +16,7 @@ from agents.arena.played_verifier import NOISE
 from agents.moving.features import Seen, look
 from agents.moving.known import Choice, Facts, Point, Search, Tried
 
-RARE, MORE = 0.05, 5.0  # share of a varied task's values whose effect is this many times larger, so that surprises occur
+RARE, MORE = 0.05, 5.0  # share of a varied task's values whose effect is larger, and the factor, so that there are some surprises
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Course:
 
     @cached_property
     def alike(self) -> dict[int, list[int]]:
-        """The marks of all points that print the same program, by the program's number. Printing is free, so a search knows them."""
+        """The marks of all points that print the same program, by the program's number. Printing costs nothing, so a search knows them."""
         found: dict[int, list[int]] = defaultdict(list)
         points = product(*(range(len(axis.values)) for axis in self.landscape.axes))
         for number, point in zip(self.landscape.program, points, strict=True):
@@ -41,7 +41,7 @@ class Course:
 
     @cached_property
     def best(self) -> float:
-        """Time of the best known program in microseconds. It is never slower than eager, which is available without a program."""
+        """Time of the best known program in microseconds, at most that of eager, which is available without a program."""
         return min(self.landscape.best_us, self.landscape.eager_us)
 
     def varied(self, draw: random.Random, most: float) -> Course:
@@ -69,7 +69,7 @@ class Course:
         return self.landscape.point(draw.choice(right))
 
     def time(self, point: Point) -> float | None:
-        """Returns the time from the table, or null if the program is not correct."""
+        """Returns the time from the table, or None if the program is not correct."""
         index = self.landscape.index(point)
         return self.landscape.us[index] if self.landscape.status[index] == PASSED else None
 
@@ -94,7 +94,7 @@ class Episode:
     course: Course
     seed: str
     budget: int
-    start: Point | None = None  # replaces the compiler's own choice as the starting point; null: start from the compiler's choice
+    start: Point | None = None  # the starting point; None: the compiler's own choice
     search: Search = field(init=False)
     shares: list[float] = field(default_factory=list)
 
@@ -138,7 +138,7 @@ def courses(table: Table) -> list[Course]:
     return [Course(landscape) for landscape in table.landscapes if PASSED in landscape.status]
 
 
-# Kinds of tasks, determined by the first matching word in their names. A policy is tested on a kind from which it has seen no task.
+# Kinds of tasks, determined by the first matching word in their names. A policy is tested on a kind of which it has seen no task.
 KINDS = (
     ("scan", ("cumsum", "cumprod", "scan")), ("softmax", ("softmax", "cross_entropy", "kl_")), ("norm", ("norm",)),
     ("sums", ("sum", "variance", "mse", "mean", "cosine")), ("network", ("mlp", "lstm", "gru", "attention", "transformer")),

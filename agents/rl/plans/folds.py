@@ -39,8 +39,7 @@ def folds(courses: Sequence[Course], by: str) -> list[Fold]:
 
 
 def train(fold: Fold, config: Config, seeds: int, folder: Path, about: dict[str, Any], say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Train one network per seed in `FOLD/seed-N`. Each saves its weights after imitation and at the end. Returns the last metrics of each
-    network."""
+    """Trains one network per seed in `FOLD/seed-N`, saving the weights after imitation and at the end. Returns the last metrics of each network."""
     last = []
     for seed in range(seeds):
         place = folder / fold.name / f"seed-{seed}"

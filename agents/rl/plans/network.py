@@ -13,7 +13,7 @@ HIDDEN = 64
 
 
 class Network(nn.Module):
-    """The preference and expected gain of each move, and the value of a state, which is used only as a baseline in training."""
+    """Computes the preference and expected gain of each move. `worth` is the value of a state, used only as a baseline in training."""
 
     def __init__(self, seed: int = 0, hidden: int = HIDDEN):
         super().__init__()

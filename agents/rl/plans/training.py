@@ -3,10 +3,10 @@
 *Imitation* (DAgger, arXiv 1011.0686): in the states that the policy itself reaches, the label is a distribution over the legal moves, based on the
 gain of each move according to the table. *Policy gradient*: the searches of one task form a group. A move's advantage is its return minus the
 estimated value of the state, relative to the mean of the other searches in the group at the same move (leave one out). The objective is the clipped
-one of `agents.rl.training`. The value is the logarithm of the share of the best known speed that was reached after each program, with most weight on
+one of `agents.rl.training`. The value is the logarithm of the share of the best known speed reached after each program, with most of the weight on
 the share after 8 programs and at the end.
 
-All randomness in a step comes from the seed and the number of the step, so training that was interrupted and continued produces the same curve.
+All randomness in a step comes from the seed and the step number, so training that was interrupted and resumed produces the same curve.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NEAR_BEST = 0.95
 
 
 class CannotTrain(ValueError):
-    """Training is not possible. The message says what to do."""
+    """Raised if training is not possible. The message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Config:
     learning_rate: float = 2e-3  # learning rate for imitation; a quarter of it is used afterwards
     sharpness: float = 0.02  # logarithm of the gain that makes a move e times as likely in a label
     wandering: float = 0.2  # share of moves drawn at random during imitation
-    elsewhere: float = 0.5  # share of groups that start at a random point as if it were the compiler's own choice
-    varied: float = 0.7  # share of groups that use a randomly varied task, so that measurements count for more than the kind of task
+    elsewhere: float = 0.5  # share of groups that start at a random point instead of the compiler's own choice
+    varied: float = 0.7  # share of groups that use a randomly varied task, so that measurements matter more than the kind of task
     variation: float = 0.12  # largest standard deviation (the actual one is drawn at random) of the change in log time for each value of each choice
     hidden: int = 32
-    blind: float = 0.15  # share of a row's features that are hidden during imitation, so that the policy does not rely on a single one
+    blind: float = 0.15  # share of a row's features that are hidden during imitation, so that the policy does not rely on any single one
     decay: float = 0.05  # weight decay per step
-    patience: float = 0.6  # discount, in a label, for a gain that needs one more change
+    patience: float = 0.6  # discount in the labels for a gain that needs one more change
     anchor: float = 0.3  # weight of the labels while training by policy gradient
     clip_low: float = 0.2
     clip_high: float = 0.28
@@ -122,7 +122,7 @@ class Trainer:
 
     @torch.no_grad()
     def searches(self, draw: random.Random, wandering: float) -> tuple[list[Moved], dict[str, Any]]:
-        """Returns groups of searches that advance together, one move at a time."""
+        """Runs groups of searches that advance together, one move at a time."""
         chosen = draw.sample(list(self.courses), min(self.config.tasks, len(self.courses)))
         chosen = [course.varied(draw, self.config.variation) if draw.random() < self.config.varied else course for course in chosen]
         budgets = [draw.choice(BUDGETS) for _ in chosen]
@@ -243,7 +243,7 @@ def gains_of(course: Course, seen: Seen) -> list[float]:
 
 
 def promises_of(course: Course, seen: Seen, patience: float) -> list[float]:
-    """Returns the gain itself or, if larger, `patience` times the gain of the best single change that could follow, because a path may lead across a
+    """Returns each move's gain or, if larger, `patience` times the gain of the best single change that could follow, because a path may cross a
     plateau."""
     held = _held(course, seen)
     return [max(_gain(course.time(target), held), patience * _gain(course.near(target), held)) for target in seen.targets]
@@ -267,8 +267,8 @@ def worth_after(episode: Episode, turn: int) -> float:
 
 
 def weigh(moves: Sequence[Moved], thought: Sequence[float]) -> None:
-    """Sets the advantages, scaled to a standard deviation of 1 over all moves. Nothing can be learned from a move if its group has no other search to
-    compare it with."""
+    """Sets the advantages, scaled to a standard deviation of 1 over all moves. A move teaches nothing if its group has no other search to compare it
+    with."""
     beyond: dict[tuple[int, int], list[tuple[Moved, float]]] = {}
     for moved, worth in zip(moves, thought, strict=True):
         beyond.setdefault((moved.group, moved.turn), []).append((moved, moved.back - worth))
