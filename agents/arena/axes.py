@@ -1,4 +1,4 @@
-"""Chooses the axes of a task's landscape. Axes are compiler strategies and numbers that change the program; they are added until there are enough
+"""Chooses the axes of a task's landscape. Axes are compiler strategies and parameters that change the program; they are added until there are enough
 distinct programs."""
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from compiler.kernel.fuse import build
 from compiler.kernel.shape import Shape, shape_of
 from compiler.planning.knobs import Number, numbers, rank
 
-GROUPS = 3  # how many own kernels have their choices varied: those that move the most bytes
+GROUPS = 3  # number of the program's own kernels whose choices are varied: those that move the most bytes
 
-# Each row is (name, values, catalogue strategy, kernel styles that it can change); an empty last field means all styles. A number that stands for a
+# Each row is (name, values, catalogue strategy, kernel styles that it can change); an empty last field means all styles. A number that represents a
 # strategy carries the strategy's name.
 CUDA: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("warp-row", (0, 1), "warp-per-row", ("rows", "split")),
@@ -48,7 +48,7 @@ CPU: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("leave-to-library", (0, 1), "leave-to-library", ()),
 )
 STRATEGIES = ("parallel-split", "row-cache", "non-temporal-stores", "leave-to-library", "cuda-graph")  # the rest are numbers
-# Numbers for the kernels that families print (products, convolutions, pools, scans over time), named as in `compiler.planning.knobs`.
+# Numbers of the kernels printed by families (products, convolutions, pools, scans over time), named as in `compiler.planning.knobs`.
 FAMILIES = {
     "tile": "register-blocking", "stages": "software-pipeline", "split": "split-k", "strip": "work-per-thread", "warps": "block-size",
     "window-threads": "block-size", "direct": "tile-reuse",
@@ -59,7 +59,7 @@ FIELDS = {"block": "threads", "warp-row": "warp_rows", "scan-rows": "lanes"}  # 
 
 @dataclass
 class Space:
-    """The axes, and for each point (in table order) the index of its program in `sources`."""
+    """The axes and, for each point in table order, the index of its program in `sources`."""
 
     axes: tuple[Axis, ...]
     program: list[int]
@@ -98,7 +98,7 @@ def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space
 
 
 def candidates(plan: CompilerPlan, task_source: str) -> Iterator[Axis]:
-    """Yields candidate axes, each with its default value first. Each kind of choice is listed for all groups before the next kind starts. Choices
+    """Yields candidate axes, each with its default value first. Each kind of choice is yielded for all groups before the next kind starts. Choices
     that apply only to families come last."""
     kind = plan.figures.kind
     if kind == "cuda" and plan.graph is not None and plan.graph.recordable:
@@ -106,7 +106,7 @@ def candidates(plan: CompilerPlan, task_source: str) -> Iterator[Axis]:
     groups = [group.id for group in sorted(plan.own, key=lambda group: -group.bytes)[:GROUPS]]
     offered = {(number.name.rpartition(".")[2], group): number for number in numbers(plan, task_source, Options()) for group in number.groups}
     shapes = shapes_of(plan, groups)
-    few = 3 if len(groups) > 1 else 8  # values per number: with several kernels, a few are enough
+    few = 3 if len(groups) > 1 else 8  # values per number; with several kernels, a few are enough
     table = CUDA if kind == "cuda" else CPU
     for name, values, strategy, styles in table:
         for group in groups:
@@ -134,7 +134,7 @@ def around(number: Number) -> list[int]:
 
 
 def shapes_of(plan: CompilerPlan, groups: list[str]) -> dict[str, Shape]:
-    """Returns how the kernels of fused loops run. Groups whose kernels a family prints have no such style."""
+    """Returns the shapes of the fused-loop kernels. Groups whose kernels are printed by a family have none."""
     found: dict[str, Shape] = {}
     if plan.graph is None:
         return found
@@ -158,7 +158,7 @@ def options_at(axes: tuple[Axis, ...] | list[Axis], values: tuple[int, ...]) -> 
 
 
 class Printed:
-    """Caches programs by the choices that differ from the compiler's own, so trying another axis only prints programs that are new."""
+    """Caches programs by the choices that differ from the compiler's own, so that trying another axis prints only the new programs."""
 
     def __init__(self, plan: CompilerPlan, task_source: str):
         self.plan, self.task_source = plan, task_source
@@ -177,7 +177,7 @@ class Printed:
 
 
 def _ordered(found: Space) -> Space:
-    """Returns the same space with the values of numbers sorted, as coordinate descent and readers expect; 0 comes last."""
+    """Returns the same space with the values of numbers sorted, as coordinate descent and readers expect. 0 comes last."""
     axes = []
     for axis in found.axes:
         values = tuple(sorted(axis.values, key=rank if axis.numeric else None))

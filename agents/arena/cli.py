@@ -198,7 +198,7 @@ def budget_from(text: str) -> Budget:
 
 
 def agree(args: argparse.Namespace, contest: dict[str, Any]) -> None:
-    """Checks the settings. A folder holds one contest, which can only be continued with the same settings."""
+    """Checks the settings. A folder contains one contest, which can be resumed only with the same settings."""
     path = args.out / "contest.json"
     known = path.exists()
     if known and not args.resume:

@@ -1,4 +1,4 @@
-"""Stores plays on disk, one file per landscape and workflow, so an interrupted race continues where it stopped."""
+"""Stores plays on disk, one file per landscape and workflow, so that an interrupted race resumes where it stopped."""
 
 from __future__ import annotations
 

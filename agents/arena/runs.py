@@ -47,7 +47,7 @@ class Contest:
 
     @property
     def split(self) -> Split:
-        """The tasks of a contest are being scored, so nothing learned on one task may help with another."""
+        """The split that withholds lessons from these tasks: they are being scored, so nothing learned on one may help with another."""
         return Split(tasks=frozenset(sha256(source) for source in self.tasks.values()))
 
     def plain(self) -> dict[str, Any]:
@@ -62,8 +62,8 @@ class Contest:
 async def run_all(
     contest: Contest, out: Path, client: Client, models: ModelPort | None, learn_from: Path | None, on_row: Callable[[list[Row], list[str]], None]
 ) -> tuple[list[Row], list[str]]:
-    """Returns a row for each run that has ended and a line for each paused run. The outer loop is over seeds, so an interrupted contest has still
-    compared all workflows."""
+    """Returns a row for each run that has ended and a line for each paused run. The outer loop is over seeds, so even an interrupted contest compares
+    all workflows."""
     rows: list[Row] = []
     waiting: list[str] = []
     for seed in contest.seeds:
@@ -92,7 +92,7 @@ async def run_one(
     models: ModelPort | None,
     learn_from: Path | None,
 ) -> Summary:
-    """Starts a run, or continues it if it was interrupted or paused. A finished run is only read."""
+    """Starts a run, or resumes it if it was interrupted or paused. A finished run is only read."""
     journal = FileJournal(folder)
     settings = contest.settings(workflow, seed)
     engine = Engine(
@@ -117,7 +117,7 @@ async def run_one(
 
 
 def row_of(summary: Summary, task: str, workflow: str, seed: int, place: str) -> Row:
-    """Returns the row of a finished run. Only a result that was confirmed in tier full counts as a success."""
+    """Returns the row of a finished run. Only a result confirmed in the full tier counts as a success."""
     spent = {"calls": 0, "tokens": 0, "dollars": 0.0, "candidates": 0, "verifier_seconds": 0.0, "seconds": 0.0, **summary.spent}
     return Row(
         task=task, workflow=workflow, seed=seed, success=summary.outcome == "improved" and summary.speedup is not None,

@@ -1,4 +1,4 @@
-"""A reply while it arrives: its text, reasoning, end and cost."""
+"""A reply as it arrives: its text, reasoning, end and cost."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agents.llm.messages import Delta, FinishReason, Usage
 Kind = Literal["text", "reasoning"]
 OPEN, CLOSE = "<think>", "</think>"
 LOST = "\ufffd"
-HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair in a JSON escape, because some servers split a stream in the middle of a pair
+HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair in a JSON escape; some servers split a stream in the middle of a pair
 
 
 @dataclass
 class Answer:
-    """A dialect fills it in, piece by piece. `ended`: the protocol's own end marker was seen, so nothing follows."""
+    """A reply that the dialect fills in piece by piece. `ended`: the protocol's own end marker was received, so nothing follows."""
 
     finish: FinishReason | None = None
     model: str = ""
@@ -36,7 +36,7 @@ class Answer:
         return "".join(self._said["reasoning"])
 
     def add(self, kind: Kind, text: str) -> list[Delta]:
-        """Take in a piece of the reply and split it into text and reasoning. Servers that do not separate the two put <think> tags into the text."""
+        """Adds a piece of the reply and splits it into text and reasoning. Servers that do not separate the two put <think> tags in the text."""
         text = self._half[kind] + text
         self._half[kind] = text[-1] if "\ud800" <= text[-1:] <= "\udbff" else ""
         text = whole(text[: len(text) - len(self._half[kind])])
@@ -45,7 +45,7 @@ class Answer:
         return self._keep([Delta(kind="reasoning", text=text)] if kind == "reasoning" else self._thoughts.split(text))
 
     def close(self) -> list[Delta]:
-        """At the end of the reply, release text that was held back because it might have been the start of a tag."""
+        """Called at the end of the reply: releases text that was held back because it might have been the start of a tag."""
         deltas = []
         for kind in ("text", "reasoning"):
             if self._half[kind]:

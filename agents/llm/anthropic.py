@@ -31,8 +31,8 @@ class Anthropic:
         return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
     def body(self, request: Request, max_tokens: int) -> dict[str, Any]:
-        """Builds the request body. The prompt has cache breakpoints after the system prompt and after the last message, because a repair request
-        begins with the same text."""
+        """Builds the request body. There are cache breakpoints after the system prompt and after the last message, because a repair request begins
+        with the same text."""
         system = [m.content for m in request.messages if m.role == "system"]
         said = [m for m in request.messages if m.role != "system"]
         messages: list[dict[str, Any]] = [{"role": m.role, "content": m.content} for m in said]
@@ -47,7 +47,7 @@ class Anthropic:
         return body | self.profile.body
 
     def adapt(self, status: int, error: Mapping[str, Any] | str) -> bool:
-        """Leaves out the temperature if the server refused it once; newer models do not accept one."""
+        """Leaves out the temperature once the server has rejected it; newer models do not accept one."""
         if status == 400 and "temperature" in str(error) and not self._temperature_refused:
             self._temperature_refused = True
             return True

@@ -27,7 +27,7 @@ OnDelta = Callable[[Delta], Awaitable[None]]
 LINGER = 10.0  # seconds to wait after the finish reason, for late usage data and for servers that never close the connection
 LARGEST_ANSWER = 64 << 20  # bytes
 LARGEST_ERROR = 64 << 10
-SECRET_LENGTH = 20  # shorter "keys" are words such as EMPTY, which may well occur in a reply
+SECRET_LENGTH = 20  # shorter "keys" are words such as EMPTY, which may occur in a reply
 NO_PROXY_FOR_THIS_HOST: dict[str, httpx.AsyncBaseTransport | None] = dict.fromkeys(["all://localhost", "all://127.0.0.1", "all://[::1]"])
 for _name in ("httpx", "httpcore"):  # these libraries print headers at DEBUG level, and a server may echo our request headers
     logging.getLogger(_name).setLevel(logging.WARNING)
@@ -48,7 +48,7 @@ class Dialect(Protocol):
 
 
 class Call:
-    """All attempts to get one reply. `sent` counts requests. Text that `on_delta` has already received is not passed to it again."""
+    """All attempts to get one reply. `sent` counts requests. Text is passed to `on_delta` only once."""
 
     def __init__(self, server: Server, request: Request, on_delta: OnDelta):
         self.server, self.request = server, request
@@ -57,7 +57,7 @@ class Call:
         self._passing = Passing(on_delta)
 
     async def attempt(self) -> Answer:
-        """Makes one exchange. If a request was rejected because of an optional field, it is sent again immediately without that field."""
+        """Makes one exchange. A request that is rejected because of an optional field is sent again immediately without that field."""
         limits = self.server.profile.limits
         self.answer = Answer()
         self._passing.begin()
@@ -113,7 +113,7 @@ class Call:
         await self._pass(self.answer.close())
 
     async def _pieces(self, response: httpx.Response) -> AsyncGenerator[bytes]:
-        """Yields the body as it arrives. Once the reply is complete, it is no error if a server keeps the connection open or drops it."""
+        """Yields the body as it arrives. Once the reply is complete, a server may keep the connection open or drop it without causing an error."""
         pieces = response.aiter_bytes()  # closed with the response
         while True:
             finished = self.answer.finish is not None
@@ -144,7 +144,7 @@ class Call:
 
 
 class Body:
-    """A body, classified by its content and not by its content type: events, one JSON object, or a page for people."""
+    """A body, classified by its contents rather than its content type: events, one JSON object, or a page for people."""
 
     def __init__(self) -> None:
         self.kind = ""  # "events", "json" or "page"; empty until a character has arrived
@@ -174,7 +174,7 @@ class Body:
 
 class Passing:
     """Forwards deltas. After a retry the text starts over, so only text beyond what was already forwarded is new. If the text differs, nothing is
-    forwarded until the full reply is there."""
+    forwarded until the reply is complete."""
 
     def __init__(self, on_delta: OnDelta):
         self._on_delta = on_delta
@@ -203,12 +203,12 @@ class Passing:
 
 @cache
 def tls() -> ssl.SSLContext:
-    """Created only once, because reading the certificates takes tens of milliseconds."""
+    """Returns a context that is created only once, because reading the certificates takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
 def server_of(address: str) -> str:
-    """Host and port."""
+    """Returns the host and port."""
     return urlsplit(address).netloc
 
 

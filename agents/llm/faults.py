@@ -30,7 +30,7 @@ TOO_LONG = re.compile(
 
 
 class Fault(Exception):
-    """One failed exchange. `again`: the same request may succeed later. `wait`: the number of seconds that the server asks us to wait."""
+    """One failed exchange. `again`: the same request may succeed later. `wait`: the wait in seconds that the server requests."""
 
     def __init__(self, kind: FailureKind, message: str, hint: str = "", *, again: bool = False, wait: float | None = None, status: int = 0):
         super().__init__(message)
@@ -38,7 +38,7 @@ class Fault(Exception):
 
 
 def broken(message: str) -> Fault:
-    """Returns the fault for a stream or connection that ended too early, where only time was lost."""
+    """Returns the fault for a stream or connection that ended early. A retry is possible."""
     return Fault("unreachable", message, "check that the server is up and reachable from here", again=True)
 
 
@@ -99,8 +99,8 @@ def shorten(text: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns the number of seconds that the server asks us to wait, from `retry-after-ms` or from `Retry-After`, which holds seconds or a date
-    (relative to the server's own clock)."""
+    """Returns the wait in seconds that the server requests, from `retry-after-ms` or from `Retry-After`, which contains seconds or a date (according
+    to the server's own clock)."""
     try:
         return max(float(headers["retry-after-ms"]) / 1000, 0.0)
     except (KeyError, ValueError):

@@ -22,16 +22,16 @@ from agents.llm.tokens import estimate_input, usage_of
 class Models:
     """Rereads the profiles file whenever it has changed, so a run that paused because of a wrong profile can resume once the file is fixed.
 
-    `environment` is searched for keys at each call, so pass `os.environ` itself. If the file is missing or unusable, there are no models; `problem`
-    says why, and so does the `ModelFailure` that callers get.
+    `environment` is searched for keys at each call, so pass `os.environ` itself. If the file is missing or unusable, there are no models, and both
+    `problem` and the `ModelFailure` that callers get say why.
     """
 
     def __init__(
         self,
         environment: Mapping[str, str],
-        store: MailboxStore | None = None,  # null: files in DATA_DIR/mailbox
-        transport: httpx.AsyncBaseTransport | None = None,  # null: the network
-        wait: bool = True,  # wait for a person's reply; if off, leave the request in the mailbox and raise `Asked`
+        store: MailboxStore | None = None,  # None: files in DATA_DIR/mailbox
+        transport: httpx.AsyncBaseTransport | None = None,  # None: the network
+        wait: bool = True,  # wait for a person's reply; if false, leave the request in the mailbox and raise `Asked`
     ):
         self.environment = environment
         self.store = store or FileMailbox(data_dir(environment) / "mailbox")
@@ -68,8 +68,8 @@ class Models:
         return profile in self.profiles()
 
     def keeps(self, profile: str) -> bool:
-        """Returns whether a request to this profile keeps waiting for its reply even if the run is interrupted. Such a request is never sent again in
-        a different form."""
+        """Returns whether a request to this profile stays pending even if the run is interrupted. Such a request is never sent again in a different
+        form."""
         return isinstance(self.profiles().get(profile), MailboxProfile)
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
@@ -83,7 +83,7 @@ class Models:
             if found.record is not None:
                 return self.estimate(found.record, request)
             return {"calls": 1, "tokens": estimate_input(request) + request.max_tokens}
-        return {"calls": 1}  # tokens that a person reads are not counted
+        return {"calls": 1}  # tokens read by a person are not counted
 
     async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: OnDelta) -> Reply:
         found = self._profile(profile)

@@ -1,4 +1,4 @@
-"""Counts the tokens of a text: an overestimate for limits, an approximation if the server does not count, and an exact number if a tokenizer is
+"""Counts the tokens of a text: an overestimate for limits, an approximation if the server reports no counts, and an exact number if a tokenizer is
 available."""
 
 from __future__ import annotations
@@ -40,6 +40,6 @@ def _tokenizer(path: Path) -> Any:
         return Tokenizer.from_file(str(path))
     except ImportError:
         raise ModelFailure("configuration", f"{path} cannot be read without the package tokenizers", "install it, or leave tokenizer out") from None
-    except Exception as error:  # raised by the package if a file is not a tokenizer
+    except Exception as error:  # the package raises this if a file is not a tokenizer
         said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise ModelFailure("configuration", f"the tokenizer {path} cannot be read: {said}", "name a tokenizer.json, or leave tokenizer out") from None

@@ -1,6 +1,6 @@
-"""What a search over a program's choices knows: the choices, a few figures from the plan, and the programs that it has measured. Nothing else.
+"""The complete knowledge of a search over a program's choices: the choices, a few figures from the plan, and the programs measured so far.
 
-A *choice* is a strategy that is off or on, or a number with several possible values; a *point* holds, for every choice, an index into its values.
+A *choice* is a strategy that is off or on, or a number with several possible values; a *point* contains an index into the values of every choice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Point = tuple[int, ...]
-BASES = 4  # number of fastest programs from which moves start
+BASES = 4  # moves start from this many of the fastest programs
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Facts:
 
     @cached_property
     def marks(self) -> list[NDArray[np.uint64]]:
-        """A fixed random number for each value of each choice; the mark of a point is the exclusive or of its values' numbers."""
+        """A fixed random number for each value of each choice. The mark of a point is the XOR of its values' numbers."""
         draw = np.random.default_rng(20261127)
         return [draw.integers(1, 1 << 63, size=len(choice.values), dtype=np.uint64) for choice in self.choices]
 
@@ -57,7 +57,7 @@ class Tried:
     """One program that was measured, or was found to be incorrect."""
 
     point: Point
-    us: float | None  # null: incorrect
+    us: float | None  # None: incorrect
     bottleneck: str = ""
     shares: tuple[float, ...] = ()  # each group's share of the program's time; empty if it was not profiled
     launches: float | None = None
@@ -70,15 +70,15 @@ class Search:
     facts: Facts
     budget: int
     tried: list[Tried] = field(default_factory=list)
-    closed: set[int] = field(default_factory=set)  # marks of points that need no measurement, because they were tried or print a program that was
+    closed: set[int] = field(default_factory=set)  # marks of points that need no measurement: they were tried, or print a program that was
 
     def add(self, tried: Tried, alike: Iterable[int] = ()) -> None:
-        """Add a program. `alike`: marks of the points that are known to print the same program."""
+        """Adds a program. `alike`: marks of the points that are known to print the same program."""
         self.tried.append(tried)
         self.closed.add(self.facts.mark(tried.point))
         self.closed.update(alike)
 
     def bases(self, most: int | None = BASES) -> list[Tried]:
-        """Return the fastest correct programs, starting with the fastest. If there are none, moves start from the first point that was tried."""
+        """Returns the fastest correct programs, fastest first. If there are none, moves start from the first point that was tried."""
         right = sorted((one for one in self.tried if one.us is not None), key=lambda one: one.us or 0.0)
         return right[:most] or self.tried[:1]

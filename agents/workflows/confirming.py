@@ -24,7 +24,7 @@ async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -
     """Measures the winner again, against all baselines and with fresh seeds. If it fails, tries the next program. `spent`: whether the search ended
     because a budget was spent."""
     ranked = sorted((a for a in situation.attempts if a.passed), key=situation.rank, reverse=True)
-    ranked = ranked or [a for a in reversed(situation.attempts) if a.report is not None and a.report.host_busy]  # try again, now that time has passed
+    ranked = ranked or [a for a in reversed(situation.attempts) if a.report is not None and a.report.host_busy]  # retry, because time has passed
     if not ranked:
         last = situation.attempts[-1].report if situation.attempts else None
         return Finish(

@@ -55,7 +55,7 @@ class Search:
         self.left_out: list[str] = []  # operations that were left out of the last script
         self.attempts = self.edits = self.silent = self.barren = 0
         self.edited_at = -1  # revision of the tree after the last edit
-        self.first = ""  # a node that no script created, used if the first script added nothing
+        self.first = ""  # a node not created by a script, used if the first script added nothing
         self._believed: tuple[tuple[int, int], dict[str, Belief]] = ((-1, -1), {})
 
     async def to_the_end(self) -> str:
