@@ -2,7 +2,7 @@
 
 The root is the task's original model. All children of an open node are open and wait until it has a program. Scripts change the tree
 (`agents.decisions.script`), and so do results (`settled`, `given_up`). Each change creates a new revision, so a script can state which tree its
-author read.
+author has seen.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Node:
     title: str
     text: str = ""
     strategies: tuple[str, ...] = ()  # catalogue names
-    promise: float | None = None  # speedup over the parent's program that the author of the node expects
+    promise: float | None = None  # speedup over the parent's program that the node's author expects
     data: Any = None  # the author's internal representation of the change
     state: State = "open"
-    tries: int = 0  # attempts so far: programs, and replies that led to no result
-    candidate: int | None = None  # number of its program; null for the root, which has the task's original model
+    tries: int = 0  # attempts so far: programs, and replies without a result
+    candidate: int | None = None  # number of its program; None for the root, which has the task's original model
     failed: int | None = None  # number of its last incorrect program, from which a repair starts
     diagnosis: str = ""  # diagnosis of its last program
-    predicted: Belief | None = None  # gain that was predicted for its last attempt
+    predicted: Belief | None = None  # predicted gain of its last attempt
 
     @property
     def number(self) -> int:
@@ -102,8 +102,8 @@ class Tree:
 
     def carry_over(self, node: Node) -> list[Node]:
         """Moves untried siblings under a node that brought a gain. Siblings with different strategies can be combined with it; those with the same
-        strategies are alternatives and stay. Nodes directly under the root stay as well, because whole programs are alternatives to each other.
-        Returns the nodes that moved."""
+        strategies are alternatives and stay. Nodes directly under the root also stay, because whole programs are alternatives to each other. Returns
+        the nodes that moved."""
         if node.parent == ROOT:
             return []
         beside = [other for other in self.children(node.parent or ROOT) if other.state == "open" and not other.tries and other.strategies]
@@ -113,7 +113,7 @@ class Tree:
         return moved
 
     def tried_in_vain(self, node: Node, failed: int | None, diagnosis: str) -> None:
-        """Records a failed attempt. The node stays open, with its findings, until it has been tried MOST_TRIES times."""
+        """Records a failed attempt and its findings. The node stays open until it has been tried MOST_TRIES times."""
         node.tries, node.diagnosis = node.tries + 1, diagnosis
         node.failed = failed if failed is not None else node.failed
         self.revision += 1

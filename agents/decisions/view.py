@@ -14,15 +14,15 @@ from agents.kinds import Part
 from agents.payloads import TreeChanged, TreeMarks, TreeNode
 from verifier.report import Interval
 
-LONGEST_TITLE = 90  # in characters, for lists of many nodes
-SPARE = 256  # bytes reserved in an event for what is added when the attempt ends
+LONGEST_TITLE = 90  # in characters, in lists of many nodes
+SPARE = 256  # bytes reserved in an event for the data added when the attempt ends
 MOST_SENTENCES, LONGEST_SENTENCE, LONGEST_REASON = 6, 200, 1000
 
 
 @dataclass(frozen=True)
 class Program:
     """Measured figures of a node's program. `level`: speedup over eager, for comparison with other nodes. `gain`: speedup over the parent's program,
-    or null if the two were not timed together."""
+    or None if the two were not timed together."""
 
     level: float
     gain: float | None = None
@@ -30,7 +30,7 @@ class Program:
 
 @dataclass(frozen=True)
 class View:
-    """`beliefs`: what is believed about open nodes. `programs`: the programs of finished nodes. `why`: the reason for editing the tree now."""
+    """`beliefs`: the beliefs about open nodes. `programs`: the programs of finished nodes. `why`: the reason for editing the tree now."""
 
     tree: Tree
     beliefs: Mapping[str, Belief] = field(default_factory=dict)
@@ -41,7 +41,8 @@ class View:
     marks: Marks = Marks()
 
     def value(self, node: Node) -> float:
-        """Returns the speedup over eager that the node is expected to reach on top of its parent, or of the parent for which it waits."""
+        """Returns the speedup over eager that the node is expected to reach, starting from its parent or, if that has no program yet, from the
+        parent's own expected value."""
         gain, parent = 1.0, node
         while parent.state == "open" and parent.parent is not None:
             gain *= self.beliefs[parent.id].gain
@@ -84,7 +85,7 @@ def _node(view: View, node: Node, before: Belief | None) -> TreeNode:
 
 
 def fitting(nodes: Sequence[TreeNode], room: int) -> list[TreeNode]:
-    """As many nodes as fit. Closed leaves are dropped first, starting with the slowest, because nothing depends on them."""
+    """Returns as many nodes as fit. Closed leaves are dropped first, starting with the slowest, because nothing depends on them."""
     kept = list(nodes)
     size = {node.id: _bytes(node) for node in kept}
     while sum(size[node.id] for node in kept) > room:
@@ -100,7 +101,7 @@ def _bytes(part: Part) -> int:
 
 
 def changed(view: View, what: str, reason: str, *, node: str = "", before: Mapping[str, Belief] | None = None) -> TreeChanged:
-    """Returns the event that displays the tree. `before`: the beliefs before the attempt, for the "learned" entry."""
+    """Returns the event that shows the tree. `before`: the beliefs before the attempt, for the "learned" entry."""
     given: dict[str, object] = {}
     if what == "edited" and view.left_out:
         given["left_out"] = [sentence[:LONGEST_SENTENCE] for sentence in view.left_out[:MOST_SENTENCES]]

@@ -1,7 +1,8 @@
-"""Experience that finished runs leave for later runs on the same device model: how well strategies kept their promises, and tuned numbers of kernels.
+"""Experience that finished runs leave for later runs on the same device model: how well strategies kept their promises, and the tuned numbers of
+kernels.
 
-Strategy records are kept by task, so that nothing from a benchmark's own tasks is used while that benchmark is being scored. A tuned number is the
-result of measuring one kernel. It is looked up by the kernel's text without the number, and applies wherever that kernel is printed.
+Strategy records are kept per task, so that nothing from a benchmark's own tasks is used while that benchmark is being scored. A tuned number is the
+result of measuring one kernel. It is looked up by the kernel's text without its numbers, and applies wherever that kernel is printed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from agents.span import Span
 
 Numbers = dict[str, int]  # numbers by knob
-SIDE_BY_SIDE = 2  # a program and its parent are timed alternately; earlier, each was timed against eager separately
-MOST_KERNELS = 5000  # maximum number of kernels per device; the oldest are dropped
+SIDE_BY_SIDE = 2  # a program and its parent are timed alternately; previously, each was timed against eager separately
+MOST_KERNELS = 5000  # maximum number of kernels per device; older ones are dropped
 
 
 class Experience(BaseModel):
@@ -47,12 +48,12 @@ class ExperiencePort(Protocol):
     async def recall(self, device_model: str, kernels: list[str], exclude: Split) -> Recalled: ...
 
     async def learn(self, device_model: str, task: str, records: Mapping[str, Record], tuned: Mapping[str, Numbers]) -> None:
-        """Learn from a run. A second call for the same run replaces its earlier entry."""
+        """Learns from a run. A second call for the same run replaces its earlier entry."""
 
 
 async def recall(span: Span, situation: Situation, device_model: str, kernels: Callable[[], Iterable[str]]) -> Recalled:
-    """Recalls experience as an effect of `span`, so that a resumed run sees the same experience. The result is empty if no port is connected.
-    `kernels`: fingerprints of the task's kernels."""
+    """Recalls experience as an effect of `span`, so that a resumed run sees the same experience. Empty if no port is connected. `kernels`:
+    fingerprints of the task's kernels."""
     port = span.run.experience
     if port is None:
         return Recalled()
@@ -66,14 +67,14 @@ async def recall(span: Span, situation: Situation, device_model: str, kernels: C
 
 
 class FolderExperience:
-    """Stores one JSON file per device model, which is written atomically, so a reader never sees an incomplete file."""
+    """Stores one JSON file per device model, written atomically, so a reader never sees an incomplete file."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     async def recall(self, device_model: str, kernels: list[str], exclude: Split) -> Recalled:
         known = self._read(device_model)
-        # Which suite a task belongs to is not known here, so nothing is recalled from any task while a suite is being scored.
+        # It is not known here which suite a task belongs to, so nothing is recalled from any task while a suite is being scored.
         records = joined(*(records for task, records in known.tasks.items() if not exclude.suites and not exclude.holds(task)))
         return Recalled(records=records, tuned={kernel: known.tuned[kernel] for kernel in kernels if kernel in known.tuned})
 
@@ -97,8 +98,8 @@ class FolderExperience:
             yield
 
     def _read(self, device_model: str) -> Experience:
-        """Reads the experience. If the file does not exist or is damaged, the result is empty, because the file is only a memory. Strategy gains that
-        were measured with an earlier method are discarded; tuned kernel numbers are kept."""
+        """Reads the experience. If the file is missing or damaged, the result is empty, because experience is optional. Strategy gains that were
+        measured with an earlier method are discarded; tuned kernel numbers are kept."""
         try:
             known = Experience.model_validate(json.loads(self._path(device_model).read_text()))
         except (OSError, ValueError, ValidationError):
