@@ -1,4 +1,4 @@
-"""Handles replies to requests that a run has left as files (`solve --when-asked pause`).
+"""Handles replies to requests that a run has left in files (`solve --when-asked pause`).
 
 Lists the pending requests and checks that a text is a valid reply to one of them.
 """
@@ -64,7 +64,7 @@ def act(directory: Path, request: str | None) -> int:
 
 
 async def answer(directory: Path, request: str, text: str) -> Waiting:
-    """Put a reply next to its request. Raises `Unusable` with an explanation, and writes nothing, if the text cannot be the reply."""
+    """Stores a reply next to its request. If the text cannot be the reply, writes nothing and raises `Unusable` with an explanation."""
     events = await FileJournal(directory, owner=False).load()
     if project(events).state == "finished":
         raise Unusable("this run has finished: none of its requests waits for a reply")
@@ -114,8 +114,8 @@ def why_not_waiting(directory: Path, events: list[Event], wanted: str, waiting: 
 
 
 def amiss(waiting: Waiting, text: str) -> str:
-    """Explains in one sentence why a text cannot be the reply to a request. Returns "" if it can. The run itself reports any other error and asks
-    again."""
+    """Explains in one sentence why a text cannot be the reply to a request, or returns "" if it can. The run itself reports any other error and
+    repeats the request."""
     if not text.strip():
         return "The reply is empty: send the model's answer."
     wanted = form_of(waiting)
@@ -129,8 +129,8 @@ def amiss(waiting: Waiting, text: str) -> str:
 
 
 def form_of(waiting: Waiting) -> str:
-    """Returns the kind of reply that a request asks for ("plan", "program", ...), or "" if the kind is unknown. A request that is asked again names
-    the kind explicitly."""
+    """Returns the kind of reply that a request asks for ("plan", "program", ...), or "" if the kind is unknown. A repeated request names the kind
+    explicitly."""
     purpose = waiting.request.purpose
     if purpose.endswith("/reply"):
         found = re.search(r"^Asked: (\S+)$", waiting.request.messages[-1].content, re.MULTILINE)
@@ -142,7 +142,7 @@ def form_of(waiting: Waiting) -> str:
 
 
 def cut_off(text: str, wanted: str) -> str:
-    """Returns whether a reply is cut off inside a fence, a block or its JSON."""
+    """Explains in one sentence that a reply is cut off inside a fence, a block or its JSON, or returns "" if it is not."""
     if _open_fence(text):
         return "The reply seems to be cut off: it opens a code fence and does not close it."
     if text.count("<<<<<<< SEARCH") != text.count(">>>>>>> REPLACE"):

@@ -1,4 +1,4 @@
-"""The verifier's diagnosis, together with the methods that the catalogue allows for it, in order."""
+"""The verifier's diagnosis, with the methods that the catalogue allows for it, in order."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from verifier.report import Report
 __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect", "diagnose"]
 
 SHOWN_METHODS = 10
-SHORT_US = 20.0  # a kernel below it is short enough that its launch and drain matter
-TENTH, VISIBLE = 0.1, 0.01  # shares of the device's time
-STREAMING = (30.0, 85.0)  # per cent of DRAM's peak between which more loads in flight help
+SHORT_US = 20.0  # in a kernel shorter than this, launch and drain matter
+TENTH, VISIBLE = 0.1, 0.01  # shares of the device time
+STREAMING = (30.0, 85.0)  # per cent of peak DRAM bandwidth; within this range, more loads in flight help
 LARGEST_ELEMENT = 4  # bytes
-PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention|flash", re.IGNORECASE)  # in names of libraries' kernels
+PRODUCT = re.compile(r"gemm|gemv|conv|cudnn|cutlass|winograd|fprop|RNN|attention|flash", re.IGNORECASE)  # in the names of library kernels
 MOVED = re.compile(r"mem(?:cpy|set)|\[CUDA mem", re.IGNORECASE)
 STRUCTURES = (
     *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product"),
     *("stream-through-softmax", "cooperative-kernel", "algebraic-rewrite", "own-order", "own-scan", "persistent-recurrence"),
 )
-HOSTS_WORK = ("cuda-graph", "lean-forward")  # methods for calls in which the host takes a large share of the time
+HOSTS_WORK = ("cuda-graph", "lean-forward")  # methods for calls in which host work takes a large share of the time
 
 
 def diagnose(
@@ -43,7 +43,7 @@ def diagnose(
     floor_ms: float | None,
     facts: TaskFacts | None = None,
 ) -> Diagnosis:
-    """Diagnose one verified program. `bytes_min` and `flops` are the task's figures per call."""
+    """Diagnoses one verified program. `bytes_min` and `flops` are the task's figures per call."""
     found = diagnose_program(report, profile, ceilings, bytes_min=bytes_min, flops=flops, floor_ms=floor_ms, facts=facts)
     return found.model_copy(update={"methods": allowed(facts_of(report, profile, ceilings, found, flops, facts))})
 
@@ -51,7 +51,7 @@ def diagnose(
 def facts_of(
     report: Report, profile: Profile | None, ceilings: Ceilings, found: Diagnosis, flops: int | None, facts: TaskFacts | None = None
 ) -> Facts:
-    """Return the facts about a verified program and its diagnosis on which the catalogue's conditions depend."""
+    """Returns the facts about a verified program and its diagnosis that the catalogue's conditions depend on."""
     return Facts(
         device=ceilings.kind,
         bottleneck=found.bottleneck,
@@ -81,7 +81,7 @@ def facts_of(
 
 
 def _kernels(profile: Profile | None, ceilings: Ceilings) -> dict[str, Any]:
-    """Return the part of `Facts` that concerns a program's kernels; empty if they are unknown."""
+    """Returns the part of `Facts` that concerns a program's kernels; empty if they are unknown."""
     if profile is None or ceilings.kind != "cuda":
         return {}
     kernels = runs(profile)
@@ -107,7 +107,7 @@ def _gap_share(report: Report, profile: Profile | None) -> float | None:
 
 
 def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
-    """Return the task's part of `Facts`; empty if its graph is unknown."""
+    """Returns the task's part of `Facts`; empty if its graph is unknown."""
     if facts is None or facts.structure is None:
         return {}
     return {
@@ -119,7 +119,7 @@ def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
 
 
 def runs(profile: Profile) -> list[tuple[KernelProfile, float]]:
-    """Return the kernels of a call, each with how often it runs. Copies and fills are no kernels."""
+    """Returns the kernels of a call, each with its number of launches. Copies and fills do not count as kernels."""
     return [(kernel, kernel.calls / max(profile.iterations, 1)) for kernel in profile.kernels if not MOVED.match(kernel.name)]
 
 
@@ -129,7 +129,7 @@ def _slowest(profile: Profile | None) -> KernelProfile | None:
 
 
 def _registers(profile: Profile | None) -> int | None:
-    """Return the registers per thread of the slowest of the program's own kernels."""
+    """Returns the registers per thread of the slowest of the program's own kernels."""
     slowest = _slowest(profile)
     return slowest.registers if slowest is not None else None
 
@@ -140,16 +140,16 @@ def _on_tensor_cores(profile: Profile | None) -> bool | None:
 
 
 def _registers_alone(profile: Profile | None, ceilings: Ceilings) -> bool | None:
-    """Return whether fewer registers alone would let more blocks of the slowest own kernel be resident; null if that is unknown."""
+    """Returns whether registers alone limit the occupancy of the program's slowest own kernel, or None if that is unknown."""
     slowest = _slowest(profile)
     held = residency(slowest, ceilings.workers, ceilings.capability) if slowest is not None else None
     return held.scarcest == ("registers",) and not held.by_grid if held is not None else None
 
 
 def allowed(facts: Facts) -> list[str]:
-    """Return the methods that the catalogue allows, in this order: methods that fix a named fault, in the order of the faults; methods that reduce
-    host work, if the device waits for the host (regardless of the class); and methods that address the bottleneck class. Where the device waits for
-    the host only a little, methods that reduce host work come last, but are never left out."""
+    """Returns the methods that the catalogue allows, in this order: methods that fix a diagnosed fault, in the order of the faults; methods that
+    reduce host work, if the device waits for the host (regardless of the class); and methods that address the bottleneck class. If the device waits
+    for the host only briefly, methods that reduce host work come last, but are never left out."""
     operators = facts.structure.operators if facts.structure is not None else None
     fitting = [strategy for strategy in CATALOGUE if strategy.refuses(facts) is None and strategy.meets(operators)]
     curing = [strategy for fault in facts.faults for strategy in fitting if fault in strategy.cures and strategy.cures_when(facts)]
@@ -163,6 +163,6 @@ def allowed(facts: Facts) -> list[str]:
 
 
 def structures(facts: Facts) -> list[str]:
-    """Return the alternative program structures that a model may write regardless of the diagnosis, because no fault or class points to a missing
+    """Returns the alternative program structures that a model may write regardless of the diagnosis, because no fault or class indicates a missing
     kernel."""
     return [strategy.name for strategy in CATALOGUE if strategy.name in STRUCTURES and strategy.refuses(facts) is None]

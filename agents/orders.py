@@ -1,10 +1,11 @@
-"""Notes that the built-in compiler follows. It does not read prose: a line of a note is an order in one of three forms, or it has no effect.
+"""Notes that the built-in compiler follows. It does not read prose: a line of a note is either an order in one of three forms or has no effect.
 
     skip cuda-graph, row-cache        these strategies are no longer tried from here on
     only try block-size               no strategy but these is tried from here on
     allow row-cache    /  allow all   takes back what was skipped, and an "only" along with it
 
-Strategies that the best program already uses stay. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a kernel.
+Strategies that the best program already uses are kept. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a
+kernel.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BETWEEN = re.compile(r"\s*(?:,|;|\band\b|\bor\b|\s)\s*", re.IGNORECASE)
 
 
 class NotAnOrder(ValueError):
-    """Raised for a line that the compiler would not understand. The message lists what it does understand."""
+    """Raised for a line that the compiler would not understand. The message lists the forms that it does understand."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Orders:
         return f"{listed(order.names)} may be tried again"
 
     def refuses(self, strategy: str) -> str | None:
-        """Returns why people's notes forbid a strategy, or null if they do not. A program without a strategy is never refused."""
+        """Returns why notes forbid a strategy, or None if they do not. A program without a strategy is never refused."""
         if strategy and strategy in self.skipped:
             return f"a note says to skip {strategy}"
         if strategy and self.only is not None and strategy not in self.only:

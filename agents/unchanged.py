@@ -1,4 +1,4 @@
-"""Detects a program that is just the task handed back, that is, the same code apart from names, comments, docstrings and annotations."""
+"""Detects a program that is merely a copy of the task: the same code apart from names, comments, docstrings and annotations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def unchanged(task: str, program: str) -> bool:
-    """Returns whether the program is the task handed back. Returns False if one of them cannot be read."""
+    """Returns whether the program is a copy of the task. Returns False if either cannot be read."""
     try:
         told = _described(ast.parse(program), "ModelNew")
         return bool(told) and told == _described(ast.parse(task), "Model")
@@ -18,7 +18,7 @@ def unchanged(task: str, program: str) -> bool:
 
 
 def _described(module: ast.Module, entry: str) -> list[str]:
-    """Returns the entry's class and everything in the module that it needs, in the order in which it is needed."""
+    """Returns the entry's class and everything that it needs from the module, in the order in which it is needed."""
     known = _definitions(module)
     entry = _meant(known, entry)
     names: dict[str, str] = {entry: "entry"}
@@ -46,7 +46,7 @@ def _definitions(module: ast.Module) -> dict[str, ast.stmt]:
 
 
 def _meant(known: dict[str, ast.stmt], name: str) -> str:
-    """Returns the class to which a name refers, following `ModelNew = Model` and classes that add nothing to their base."""
+    """Returns the class that a name refers to, following `ModelNew = Model` and classes that add nothing to their base."""
     for _ in range(len(known)):
         node = known.get(name)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
@@ -71,7 +71,7 @@ def _adds_nothing(statement: ast.stmt) -> bool:
 
 
 def _calls_base(line: ast.stmt, method: ast.FunctionDef) -> bool:
-    """Returns whether the line calls the base method with the method's own arguments, unmodified."""
+    """Returns whether the line calls the base method with the method's own arguments, unchanged."""
     call = line.value if isinstance(line, ast.Expr | ast.Return) else None
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == method.name):
         return False
