@@ -1,4 +1,4 @@
-"""Calls of the API over HTTP, with its errors as sentences."""
+"""API calls over HTTP, with errors as sentences."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stitchwork.login import Login
 Json = dict[str, Any]
 
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
-STREAM_TIMEOUT = httpx.Timeout(10.0, read=45.0)  # the server says something every 15 s
+STREAM_TIMEOUT = httpx.Timeout(10.0, read=45.0)  # the server sends something every 15 s
 TRIES = 4
 LONGEST_WAIT = 60.0
 AGENT = f"stitchwork/{__version__}"
 
 
 class ApiError(Exception):
-    """What the server refused, or that it could not be reached. `str` says what, where and what to do."""
+    """Raised if the server rejected a request or could not be reached. The message says what is wrong, where, and what to do."""
 
     def __init__(self, message: str, status: int | None = None, problem: Json | None = None):
         super().__init__(message)
@@ -55,7 +55,8 @@ def _place(fault: Json) -> str:
 
 
 class Api:
-    """A connection to one installation. Reading is tried again where the network fails; creating carries a key, so trying again creates once."""
+    """A connection to one installation. Requests are retried if the network fails; POST requests carry an idempotency key, so a retry creates nothing
+    twice."""
 
     def __init__(self, login: Login, transport: httpx.BaseTransport | None = None):
         self.login = login
@@ -74,7 +75,7 @@ class Api:
         return self._send("GET", path).content
 
     def pages(self, path: str, name: str, most: int, **query: Any) -> list[Json]:
-        """Up to `most` rows of a list with cursors."""
+        """Returns up to `most` rows of a paginated list."""
         rows: list[Json] = []
         cursor = None
         while len(rows) < most:
@@ -87,7 +88,8 @@ class Api:
 
     @contextmanager
     def stream(self, path: str, after: int) -> Iterator[Iterator[str]]:
-        """Lines of an event stream; raises `httpx.TransportError` where the connection breaks, `ApiError` where the server refuses."""
+        """Yields the lines of an event stream. Raises `httpx.TransportError` if the connection breaks, and `ApiError` if the server rejects the
+        request."""
         with self._http.stream("GET", path, headers={"Last-Event-ID": str(after), "Accept": "text/event-stream"}, timeout=STREAM_TIMEOUT) as response:
             if response.status_code != 200:
                 response.read()
@@ -114,7 +116,7 @@ class Api:
 
 
 def retry_after(response: httpx.Response) -> float | None:
-    """Seconds to wait before the same call again: of a limit, or of a server that is being started anew."""
+    """Returns the seconds to wait before a retry because of a rate limit or a restarting server, or None if a retry does not help."""
     if response.status_code not in (429, 502, 503, 504):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The command line's arguments."""
+"""The arguments of the command line."""
 
 from __future__ import annotations
 

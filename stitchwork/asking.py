@@ -1,4 +1,4 @@
-"""Calls of the API from asynchronous code: what the tools for coding agents use."""
+"""Asynchronous API calls, used by the tools for coding agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 class AsyncApi:
-    """One installation, asked with one token."""
+    """A connection to one installation with one token."""
 
     def __init__(self, url: str, authorization: str, transport: httpx.AsyncBaseTransport | None = None):
         self.url = url

@@ -27,11 +27,11 @@ EXITS = {"improved": DONE, "matched": DONE, "failed": NOT_PASSED, "out_of_budget
 
 
 class Unusable(Exception):
-    """Arguments that cannot be used; says what to do."""
+    """Raised for arguments that cannot be used. The message says what to do."""
 
 
 class Left(Exception):
-    """Somebody stopped looking at something that goes on."""
+    """Raised if the user stops watching something that continues."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -124,7 +124,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _show_stage(terminal: Terminal, p: dict[str, Any]) -> None:
-    """A stage that ended stays on the terminal; one that goes on is replaced by what comes."""
+    """Shows a stage. A finished stage stays on the terminal; a running one is overwritten by the next line."""
     if p.get("status") in ("passed", "failed", "skipped"):
         took = f", {p['seconds']:.1f} s" if p.get("seconds") is not None else ""
         terminal.line(f"  {p.get('stage')}: {p['status']}{took}")
@@ -291,7 +291,7 @@ def _read(path: Path) -> str:
 
 
 def _run(text: str) -> str:
-    """A run's id, alone or within the address of its page."""
+    """Returns a run's id from the id itself or the address of the run's page."""
     part = next((part for part in reversed(text.split("/")) if _is_uuid(part)), None)
     if part is None:
         raise Unusable(f"{text!r} is no run: give its id, or the address of its page; `stitchwork runs` lists them")

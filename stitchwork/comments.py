@@ -17,7 +17,7 @@ WIDTH = 100
 
 
 class NoPlace(Exception):
-    """What was asked for is no place, or no thread; says what to do."""
+    """Raised for an invalid place or thread. The message says what to do."""
 
 
 def changes(options: argparse.Namespace) -> bool:
@@ -25,7 +25,7 @@ def changes(options: argparse.Namespace) -> bool:
 
 
 def threads(api: Api, run: str, options: argparse.Namespace) -> list[Json]:
-    """All that the API has, those of one candidate where one is named; open ones first, as they were last touched."""
+    """Returns all threads, or those of the given candidate. Open threads come first; otherwise, the API's order is kept."""
     if options.line is not None or options.event is not None:
         raise NoPlace("--line and --event say where to --add; `stitchwork comments RUN` lists what there is")
     asked: Json = {"candidate": options.candidate, "resolved": None if options.all else "false"}
@@ -39,7 +39,7 @@ def threads(api: Api, run: str, options: argparse.Namespace) -> list[Json]:
 
 
 def change(api: Api, run: str, options: argparse.Namespace) -> Json:
-    """Opens, answers, resolves or opens again; gives the thread as it is then."""
+    """Opens, answers, resolves or reopens a thread. Returns the updated thread."""
     base = f"/runs/{run}/comments"
     if options.add is not None:
         return api.post(base, {"text": _words(options.add), "place": _place(options)})

@@ -1,4 +1,4 @@
-"""A run's events as lines for a terminal: who said what, which program was tried, how it fared."""
+"""Prints a run's events as lines on a terminal: who said what, which programs were tried, and with what result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Payload = dict[str, Any]
 
 NAMES = {"planner": "Planner", "coder": "Coder", "verifier": "Verifier", "engine": "Engine", "person": "Person", "": "Engine"}
 COLOURS = {"planner": "blue", "coder": "cyan", "verifier": "yellow", "person": "bold"}
-LONGEST = 40  # lines of a message; the page has all of it
+LONGEST = 40  # maximum number of lines of a message; the page has the full text
 SIGNS = {
     "passed": ("✓", "green"),
     "improved": ("✓", "green"),
@@ -24,13 +24,13 @@ SIGNS = {
 
 
 class Conversation:
-    """Prints events as they come. `outcome` is there after the last one."""
+    """Prints events as they arrive. `outcome` is set after the last one."""
 
     def __init__(self, terminal: Terminal):
         self.terminal = terminal
         self.outcome: str | None = None
         self.paused = ""
-        self._texts: dict[str, str] = {}  # what is being said, by message
+        self._texts: dict[str, str] = {}  # text received so far, by message
 
     def show(self, event: Event) -> None:
         handler = HANDLERS.get(event["kind"])
@@ -103,7 +103,7 @@ class Conversation:
             self.terminal.status(f"verifier: {p.get('stage')} …")
 
     def _verified(self, event: Event, p: Payload) -> None:
-        if p.get("job") != "verify" or p.get("candidate") is None:  # two programs side by side: a message says what came of it
+        if p.get("job") != "verify" or p.get("candidate") is None:  # a comparison of two programs, whose result is in a message
             return
         status = p.get("status") or "no verdict"
         sign, colour = SIGNS.get(status, ("✕", "red"))

@@ -1,4 +1,4 @@
-"""Runs and reports in few words, for a model whose context is short."""
+"""Summarises runs and reports for models with a short context."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _next(run: Json) -> str:
 
 
 def report_text(report: Json) -> str:
-    """What a report says about rightness, speed and honesty, and where the time goes."""
+    """Summarises what a report says about correctness, speed and honesty, and where the time goes."""
     env = report["environment"]
     lines = [
         f"{report['status'].replace('_', ' ')} ({report['tier']}, {report['precision']}, {report['mode']})",

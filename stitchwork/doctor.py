@@ -1,4 +1,4 @@
-"""What stands between this machine and a verdict: login, server, token, devices."""
+"""Checks everything that this machine needs to get a verdict: login, server, token, devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Checks in the order in which they depend on each other; what cannot be asked is left out."""
+    """Returns the checks in order of dependency. Checks that cannot be made are left out."""
     checks = [_mcp()]
     try:
         login = read_login()

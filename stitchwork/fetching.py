@@ -1,4 +1,5 @@
-"""A run onto disk: best program, report, and the whole trace as `manage.py import_trace` reads it. What is there already is not fetched again."""
+"""Downloads a run: best program, report, and the whole trace in the format of `manage.py import_trace`. Skips artefacts and events that are already
+on disk."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ SHA = re.compile(r"[0-9a-f]{64}")
 
 
 class Damaged(Exception):
-    """What came is not what its name says."""
+    """Raised if data does not match its name."""
 
 
 def fetch(api: Api, run: str, folder: Path, *, trace: bool = True, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """Write the run into `folder`; returns what was written, by name. Asked again, it goes on where it stopped."""
+    """Writes the run to `folder`. Returns what was written, by name. A repeated call resumes where the previous one stopped."""
     detail = api.get(f"/runs/{run}")
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Any] = {"run": detail["id"], "folder": str(folder), "state": detail["state"], "outcome": detail["outcome"]}
@@ -41,7 +42,7 @@ def fetch(api: Api, run: str, folder: Path, *, trace: bool = True, say: Callable
 
 
 def _report(api: Api, run: str, detail: dict[str, Any]) -> dict[str, Any] | None:
-    """Of the best candidate; where none passed, of the last one that was judged."""
+    """Returns the report of the best candidate or, if none passed, of the last one that was judged."""
     number = detail["best_candidate"]
     if number is None:
         judged = [c["number"] for c in api.get(f"/runs/{run}/candidates")["candidates"] if c["verification"] and c["verification"]["status"]]
@@ -72,7 +73,7 @@ def _fetch_events(api: Api, run: str, folder: Path, say: Callable[[str], None]) 
 
 
 def _last_seq(path: Path, run: str) -> int:
-    """Of the events that are there; a last line that was torn is cut off."""
+    """Returns the seq of the last event on disk. Removes an incomplete last line."""
     if not path.exists():
         return 0
     data = path.read_bytes()

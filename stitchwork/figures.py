@@ -1,4 +1,4 @@
-"""Figures as text, always with what they are against and how sure they are."""
+"""Formats figures as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def interval(speedup: dict[str, Any] | None) -> str:
-    """`2.41x [2.36, 2.47]`; "-" where nothing was measured. Takes `ratio` or `speedup` as the name of the middle."""
+    """Returns `2.41x [2.36, 2.47]`, or "-" if nothing was measured. The point estimate may be named `ratio` or `speedup`."""
     if not speedup:
         return "-"
     ratio = speedup.get("ratio", speedup.get("speedup"))

@@ -1,4 +1,4 @@
-"""What the API lists, as tables for a terminal."""
+"""Formats the API's lists as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def runs(rows: list[Json]) -> str:
 
 
 def run(detail: Json, candidates: list[Json]) -> str:
-    """A run with its candidates."""
+    """Returns a run with its candidates."""
     lines = [
         f"{clean(detail['title'])} · {detail['workflow']} · {detail['device']} · {detail['precision']} · {detail['mode']}",
         f"{detail['state']}{': ' + detail['outcome'].replace('_', ' ') if detail['outcome'] else ''},"
@@ -67,12 +67,12 @@ def _candidate(c: Json) -> list[object]:
 
 
 def leaderboard(answer: Json) -> str:
-    """The ranking: one line an entry."""
+    """Returns the ranking, with one line per entry."""
     chosen = answer["selection"]
     if not answer["entries"]:
         return "no confirmed results with these filters"
     where = [chosen["suite"] or f"all {len(chosen['tasks'])} tasks", chosen["device_name"], chosen["precision"], chosen["mode"]]
-    told = answer["columns"]  # the server says which, so that this client shows those that it does not know yet
+    told = answer["columns"]  # chosen by the server, so that this client can show columns that it does not know
     head = ["#", "entry", *(column["title"] for column in told)]
     rows = [[e["rank"] or "-", e["entry"], *(_figure(e, column["field"], column["kind"]) for column in told)] for e in answer["entries"]]
     return f"{clean(', '.join(where))}; {answer['interval']}\n\n{columns(head, rows)}"
@@ -91,7 +91,7 @@ def _figure(entry: Json, field: str, kind: str) -> str:
 
 
 def results(answer: Json) -> str:
-    """Single results, one a run."""
+    """Returns single results, one per run."""
     if not answer["results"]:
         return "no confirmed results with these filters"
     head = ["task", "vs eager", "vs best baseline", "time", "device", "precision", "entry", "run"]

@@ -1,4 +1,4 @@
-"""Where Stitchwork is and who asks: STITCHWORK_URL and STITCHWORK_TOKEN, else what `stitchwork login` has kept."""
+"""The server's address and the user's token: STITCHWORK_URL and STITCHWORK_TOKEN, or otherwise what `stitchwork login` has saved."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class NoLogin(Exception):
-    """Nobody has said where Stitchwork is, or which token to use; says what to do."""
+    """Raised if the address or the token is missing or unusable. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class Login:
-    url: str  # without a slash at its end
+    url: str  # without a trailing slash
     token: str
-    source: str  # for people: where it comes from
+    source: str  # where the token comes from, for display
 
 
 def kept_at() -> Path:
@@ -30,11 +30,11 @@ def kept_at() -> Path:
 
 
 def read_login() -> Login:
-    """The login in force; raises `NoLogin`."""
+    """Returns the current login. Raises `NoLogin`."""
     kept = _kept()
     url, token = os.environ.get(URL) or kept.get("url", ""), os.environ.get(TOKEN) or kept.get("token", "")
     if os.environ.get(URL) and not os.environ.get(TOKEN) and kept.get("url") != clean_url(os.environ[URL]):
-        token = ""  # a token goes to the server that it was kept for, and to no other
+        token = ""  # never send a token to a server other than the one for which it was saved
     if not url:
         raise NoLogin(f"there is no login: run `stitchwork login URL`, or set {URL} and {TOKEN}")
     if not token:
@@ -44,7 +44,7 @@ def read_login() -> Login:
 
 
 def clean_url(text: str) -> str:
-    """The address of an installation as it is kept; raises `NoLogin` where it is none."""
+    """Returns the address of an installation in normalised form. Raises `NoLogin` if the text is not an address."""
     parts = urlsplit(text.strip() if "://" in text else f"https://{text.strip()}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise NoLogin(f"{text!r} is no address: it looks like https://stitchwork.example.org")
@@ -52,13 +52,13 @@ def clean_url(text: str) -> str:
 
 
 def exposed(url: str) -> bool:
-    """Whether a token would travel in the clear over a network."""
+    """Returns whether a token would be sent unencrypted over a network."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname not in LOCAL
 
 
 def keep_login(url: str, token: str) -> Path:
-    """Write the file with mode 0600 from its first byte on."""
+    """Saves the login in a file that has mode 0600 from the moment it is created. Returns its path."""
     path = kept_at()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(".new")

@@ -1,4 +1,4 @@
-"""`stitchwork mcp`: the tools over stdio, or over HTTP on this machine."""
+"""`stitchwork mcp`: serves the tools over stdio, or over HTTP on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stitchwork.tools import build_server
 
 
 def serve(login: Login, port: int | None) -> None:
-    """Until the client closes its end, or Ctrl-C. Nothing but the protocol goes to stdout."""
+    """Serves until the client closes the connection or the user presses Ctrl-C. Only protocol messages are written to stdout."""
     server = build_server(lambda ctx: AsyncApi(login.url, f"Bearer {login.token}"), local=True)
     if port is None:
         server.run("stdio")

@@ -1,4 +1,4 @@
-"""Events of a run, live: a connection that breaks is made again at the cursor, so nothing is lost and nothing comes twice."""
+"""Streams a run's events live. A broken connection is resumed at the cursor, so no event is lost or repeated."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import httpx
 
 from stitchwork.api import Api, ApiError
 
-SLOWEST = 30.0  # seconds between two attempts to connect
-PASSING = (429, 500, 502, 503, 504)  # a server that is being started anew says these
+SLOWEST = 30.0  # maximum seconds between two attempts to connect
+PASSING = (429, 500, 502, 503, 504)  # statuses returned by rate limits and restarting servers
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Said:
 
 
 def parse(lines: Iterable[str]) -> Iterator[Said]:
-    """The events of a stream, by the rules of the HTML standard; comments and what is cut off at the end are left out."""
+    """Yields the events of a stream according to the HTML standard. Comments and an incomplete last event are left out."""
     kind, ident, data = "message", "", []
     for line in lines:
         if not line:
@@ -45,7 +45,8 @@ def parse(lines: Iterable[str]) -> Iterator[Said]:
 
 
 def follow(api: Api, run: str, after: int = 0, on_lost: Callable[[str, float], None] = lambda why, wait: None) -> Iterator[dict[str, Any]]:
-    """Events after `after` until the run's end. `on_lost` is told why a connection broke and how many seconds until the next attempt."""
+    """Yields the events after `after` until the end of the run. `on_lost` gets the reason for a lost connection and the seconds until the next
+    attempt."""
     failed = 0
     while True:
         try:

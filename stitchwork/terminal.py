@@ -1,4 +1,4 @@
-"""Text for a terminal: colours where it is one, tables, and nothing that a stranger's text could do to it."""
+"""Terminal output: colours if the stream is a terminal, tables, and protection against control characters in untrusted text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import IO
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
-# Control characters, those of the C1 set and the marks that turn the direction of writing: what models write goes to people's terminals.
+# Control characters, including the C1 set, and marks that change the writing direction, because text from models is printed to terminals.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -19,7 +19,7 @@ def clean(text: object) -> str:
 
 
 class Terminal:
-    """One output stream. `status` shows a line that the next one replaces, on a terminal only."""
+    """One output stream. `status` shows a line that the next one replaces, and only on a terminal."""
 
     def __init__(self, stream: IO[str] | None = None):
         self.stream = stream or sys.stdout
@@ -33,7 +33,7 @@ class Terminal:
         return f"\x1b[{';'.join(CODES[style] for style in styles)}m{text}\x1b[0m"
 
     def line(self, text: str = "") -> None:
-        """`text` may be painted; strangers' text in it has to be clean."""
+        """Prints a line. `text` may contain colours; untrusted parts must have been passed through `clean`."""
         self._wipe()
         print(text, file=self.stream, flush=True)
 
@@ -57,7 +57,7 @@ class Terminal:
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A plain table with aligned columns."""
+    """Returns a plain-text table with aligned columns."""
     table = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(head, *table, strict=True)]
     ruled = ["-" * width for width in widths]

@@ -1,4 +1,4 @@
-"""The verifier and the agents as tools for a coding agent, by the Model Context Protocol."""
+"""The verifier and the agents as tools for coding agents, through the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ Run = Annotated[str, Field(description="Id of a run or verification.")]
 
 
 def build_server(connect: Connect, *, local: bool) -> MCPServer:
-    """`connect` gives the connection of a call; `local`: the server runs for one person on their machine, and may read the files they name."""
+    """Returns the server. `connect` returns a call's connection. `local`: the server runs for one person on their machine and may read files that
+    they name."""
     server = MCPServer("stitchwork", title="Stitchwork", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     tools = Tools(connect, local)
     for tool in (
@@ -76,15 +77,15 @@ class Tools:
         precision: Precision = "fp32-strict",
         wait_seconds: Wait = 50,
     ) -> str:
-        """Have a program verified: is it right, is it faster than PyTorch, is it honest? Answers with the verdict, what is wrong with which lines,
-        times with intervals, and what to do next."""
+        """Verify a program: is it correct, is it faster than PyTorch, is it honest? Returns the verdict, the problems with their lines, times with
+        intervals, and what to do next."""
         body = self._task(task) | {"program_source": self._source(program, "program"), "device": device, "tier": tier, "precision": precision}
         async with self._api(ctx) as api:
             result = await _asked(api.post("/verifications", body))
             return await self._verdict(api, result, wait_seconds, ctx)
 
     async def verification_result(self, run: Run, ctx: Context, wait_seconds: Wait = 50) -> str:
-        """The verdict of a verification that was started before, or how far it is."""
+        """Get the verdict of a verification that was started earlier, or its progress."""
         async with self._api(ctx) as api:
             result = await _asked(api.get(f"/verifications/{_id(run)}"))
             return await self._verdict(api, result, wait_seconds, ctx)
@@ -92,13 +93,13 @@ class Tools:
     async def explain_report(
         self, run: Run, ctx: Context, candidate: Annotated[int | None, Field(description="Number of a candidate; default: the best.")] = None
     ) -> str:
-        """The evidence behind a verdict: times against each baseline, kernels by time, compiled resources, correctness, findings with lines."""
+        """Show the evidence behind a verdict: times against each baseline, kernels by time, compiled resources, correctness, findings with lines."""
         async with self._api(ctx) as api:
             number = candidate or (await _asked(api.get(f"/runs/{_id(run)}")))["best_candidate"] or 1
             return report_text(await _asked(api.get(f"/runs/{_id(run)}/candidates/{number}/report")))
 
     async def list_devices(self, ctx: Context) -> str:
-        """Devices that programs can be measured on, with their queues, and the models that runs can use."""
+        """List the devices on which programs can be measured, with their queues, and the models that runs can use."""
         async with self._api(ctx) as api:
             answer = await _asked(api.get("/devices"))
         kinds = [f"{k['kind']}: {k['online']} online, {k['waiting']} waiting" for k in answer["kinds"] if k["usable"]]
@@ -118,7 +119,7 @@ class Tools:
         precision: Precision = "fp32-strict",
         title: str = "",
     ) -> str:
-        """Have Stitchwork's own agents search for a faster program for a task. Returns at once; run_status says how far they are."""
+        """Have Stitchwork's own agents search for a faster program for a task. Returns immediately; use run_status to follow their progress."""
         settings = {"device": device, "workflow": workflow, "planner": llm, "coder": llm, "judge": llm, "precision": precision}
         budget = {"candidates": candidates, "seconds": minutes * 60}
         async with self._api(ctx) as api:
@@ -126,13 +127,13 @@ class Tools:
         return run_text(run, [])
 
     async def run_status(self, run: Run, ctx: Context) -> str:
-        """How far a run is: candidates with verdicts and speedups, outcome and reason."""
+        """Show the progress of a run: candidates with verdicts and speedups, outcome and reason."""
         async with self._api(ctx) as api:
             detail = await _asked(api.get(f"/runs/{_id(run)}"))
             return run_text(detail, (await _asked(api.get(f"/runs/{_id(run)}/candidates")))["candidates"])
 
     async def best_program(self, run: Run, ctx: Context) -> str:
-        """The source of a run's best program that passed."""
+        """Get the source of a run's best program that passed."""
         async with self._api(ctx) as api:
             source = str(await _asked(api.text(f"/runs/{_id(run)}/best")))
         if len(source) > MOST_CHARACTERS:
@@ -140,7 +141,7 @@ class Tools:
         return source
 
     async def list_runs(self, ctx: Context, words: Annotated[str, Field(description="Of the title or the task; empty: all.")] = "") -> str:
-        """The team's latest runs."""
+        """List the team's latest runs."""
         async with self._api(ctx) as api:
             rows = (await _asked(api.get("/runs", q=words, limit=20)))["runs"]
         told = [
@@ -190,7 +191,7 @@ class Tools:
 
 
 async def _asked(call: Any) -> Any:
-    """What the API refuses is told to the model as it is: where, what, and what to do."""
+    """Passes the API's errors on to the model unchanged: what is wrong, where, and what to do."""
     try:
         return await call
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""A verification's result in words: for a terminal, and for a model whose context is short."""
+"""Describes a verification's result for a terminal, and for models with a short context."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from stitchwork.terminal import clean
 
 Result = dict[str, Any]
 
-MOST_LINES = 12  # of problems, findings and trials each
+MOST_LINES = 12  # maximum number each of problems, findings and trials
 LONGEST_MESSAGE = 600
 LONGEST_OUTPUT = 2000
 
 
 def headline(result: Result) -> str:
-    """`passed: 2.41x [2.36, 2.47] vs eager on NVIDIA H200 (full, fp32-strict)`"""
+    """Returns a line such as `passed: 2.41x [2.36, 2.47] vs eager on NVIDIA H200 (full, fp32-strict)`."""
     if not result["done"]:
         ahead = f", {result['ahead']} before it in the queue" if result.get("ahead") else ""
         return f"{result['state']}{ahead}"
@@ -27,7 +27,7 @@ def headline(result: Result) -> str:
 
 
 def verdict_text(result: Result) -> str:
-    """Everything that somebody needs to go on, in at most some 4,000 characters."""
+    """Returns everything that is needed to continue, in at most about 4,000 characters."""
     lines = [headline(result)]
     if result["message"] and (not result["passed"] or not result.get("speedup")):
         lines.append(clean(result["message"])[:LONGEST_MESSAGE])
@@ -50,7 +50,7 @@ def verdict_text(result: Result) -> str:
 
 
 def fast_enough(result: Result, least: float) -> bool:
-    """Whether even the lower bound of the interval against eager reaches `least`."""
+    """Returns whether even the lower bound of the interval against eager reaches `least`."""
     return bool(result["passed"] and result.get("speedup") and result["speedup"]["low"] >= least)
 
 
