@@ -1,6 +1,6 @@
-"""Surveys each task without a GPU: how far it is captured, which groups get generated kernels, and the seconds to a program.
+"""Surveys each task without a GPU: how far it is captured, which groups get generated kernels, and how long a program takes.
 
-Each task runs in a separate process with a time limit; tensors are real, and small enough for a host. Programs are printed for an H200 and not run.
+Each task runs in a separate process with a time limit. Tensors are real, and small enough for the host. Programs are printed for an H200 but not run.
 """
 
 # sandboxed: imports tasks of this repository
@@ -27,11 +27,11 @@ from bench.sweep.tasks import ROOT, Item, items
 from verifier.parties.capturing.capture import capture
 
 RESULTS = ROOT / "bench" / "results" / "everyday-capture.json"
-LINES = 4  # number of entries of `left` that are shown on a line
+LINES = 4  # maximum number of entries of `left` shown on a line
 
 
 def run(only: list[str], seconds: float, out: Path, resume: bool) -> int:
-    """Surveys the tasks whose names contain one of `only`; each row is on disk before the next one begins."""
+    """Surveys the tasks whose names contain one of `only`. Each row is on disk before the next task begins."""
     results: dict[str, dict[str, Any]] = json.loads(out.read_text()) if out.exists() and (resume or only) else {}
     programs = ROOT / ".data" / "everyday" / "captured"
     programs.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def run(only: list[str], seconds: float, out: Path, resume: bool) -> int:
 
 
 def apart(item: Item, programs: Path, seconds: float) -> dict[str, Any]:
-    """Surveys a task in a separate process, which is ended after `seconds`."""
+    """Surveys a task in a separate process, which is killed after `seconds`."""
     here, there = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("spawn").Process(target=answer, args=(item, programs, there))
     child.start()
@@ -65,14 +65,14 @@ def answer(item: Item, programs: Path, there: Connection) -> None:
     warnings.simplefilter("ignore")
     try:
         found = survey(item, programs)
-    except Exception as error:  # an error of the task or the compiler is itself the finding
+    except Exception as error:  # an error in the task or the compiler is itself the finding
         found = {"captured": "not", "error": f"{type(error).__name__}: {str(error)[:300]} ({traceback.format_exc().splitlines()[-3].strip()[-120:]})"}
     there.send(found)
     there.close()
 
 
 def survey(item: Item, programs: Path) -> dict[str, Any]:
-    """Captures, plans and prints a task. Returns how far that went, and the time from reading the model to the finished program."""
+    """Captures, plans and prints a task. Returns how far it got, and the time from reading the model to the finished program."""
     source = item.path.read_text()
     names: dict[str, Any] = {"__name__": "task"}
     exec(compile(source, str(item.path), "exec"), names)

@@ -1,6 +1,6 @@
-"""Checks the CUDA programs without a GPU: each task at small sizes, its printed program run by the emulator and compared with PyTorch.
+"""Checks the CUDA programs without a GPU: for each task at small sizes, runs the printed program in the emulator and compares it with PyTorch.
 
-Decisions that depend on sizes (tiles, splits, use of the library) are made for the small sizes, and groups get kernels however small they are.
+Decisions that depend on sizes (tiles, splits, use of the library) are made for the small sizes, and groups get kernels no matter how small they are.
 """
 
 # sandboxed: imports tasks of this repository
@@ -75,8 +75,8 @@ SIZES = {
 
 
 def run(only: list[str], precision: str, seconds: float, out: Path, resume: bool) -> int:
-    """Checks the tasks whose names contain one of `only`; each row is on disk before the next one begins. Returns 1 if a program is wrong."""
-    results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}  # also those for the other precision
+    """Checks the tasks whose names contain one of `only`. Each row is on disk before the next task begins. Returns 1 if a program is wrong."""
+    results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}  # includes those for the other precision
     for item in items(["everyday-bf16" if precision == "bf16" else "everyday"], None, only):
         if resume and item.key in results:
             continue
@@ -90,7 +90,7 @@ def run(only: list[str], precision: str, seconds: float, out: Path, resume: bool
 
 
 def apart(path: Path, precision: str, seconds: float) -> str:
-    """Checks a task in a separate process, which is ended after `seconds`."""
+    """Checks a task in a separate process, which is killed after `seconds`."""
     command = [sys.executable, "-m", "bench.everyday.emulating", str(path), precision]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
@@ -134,7 +134,7 @@ def one(path: Path, precision: Precision) -> str:
         found = Compiled(small(path), figures=DeviceFigures.h200(), precision=precision)
     except ModuleNotFoundError as error:
         return f"not here: {error}"
-    except AssertionError as error:  # the reason, from a test's capture, why there is no graph
+    except AssertionError as error:  # the reason why there is no graph, from the test helper that captures
         return f"not captured: {str(error)[:200]}"
     kinds = ", ".join(dict.fromkeys(group.family or group.space for group in found.plan.groups))
     if not found.plan.own:

@@ -1,6 +1,6 @@
-"""Makes the Markdown tables of a sweep and inserts them between two marks of a page.
+"""Makes the Markdown tables of a sweep and inserts them between two markers in a page.
 
-The tables have one line per set, the ten tasks individually, failures with reasons, and flagged tasks."""
+The tables show one line per set, the ten tasks individually, failures with reasons, and flagged tasks."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Standing:
     faster: float | None  # fraction of rows whose ratio to the best baseline is above 1
     surely: float | None  # fraction of rows whose entire interval is above 1
     least: float | None  # the lowest ratio of a solved row to the best baseline
-    seconds: float | None  # median until the first program with generated kernels that beats eager in tier quick, over the rows that have one
-    without: int  # rows for which there never was such a program
-    at_once: int  # rows whose only program was measured in tier full, so it is not known how soon it was faster
+    seconds: float | None  # median until the first program with generated kernels beats eager in the quick tier, over rows that have one
+    without: int  # rows without such a program
+    at_once: int  # rows whose only program was measured in the full tier, so it is unknown how soon it was faster
 
 
 def standing(rows: Sequence[Row]) -> Standing:
@@ -62,7 +62,7 @@ def standing(rows: Sequence[Row]) -> Standing:
 
 
 def page(content: dict[str, Any]) -> str:
-    """Returns the whole section, without its heading."""
+    """Returns the whole section without its heading."""
     rows = content["rows"]
     present = [name for name in SETS if any(in_set(name, key) for key in rows)]
     said = [measured_on(content), "", table(HEAD, [of_set(name, chosen(rows, name)) for name in present]), ""]
@@ -120,8 +120,7 @@ LEAST_FLOOR_MS, LEAST_GROUPS = 0.02, 3
 
 
 def of_floors(rows: dict[str, Row]) -> list[list[str]]:
-    """Returns one line for each kind of kernel that occurs in at least three groups, by its first operator. The kinds that are furthest from their
-    floor come first."""
+    """Returns one line for each kind of kernel (by its first operator) that occurs in at least three groups, furthest from its floor first."""
     found: dict[str, dict[str, list[float]]] = {}
     for key, row in rows.items():
         for group in row["groups"] if row["solved"] else ():
@@ -179,7 +178,7 @@ def over_eager(row: Row, baseline: str) -> float:
 
 
 def acceptance(content: dict[str, Any]) -> list[str]:
-    """Returns KernelBench's own verdicts on the rows' programs; a verdict on an earlier program does not count."""
+    """Returns KernelBench's own verdicts on the rows' programs. Verdicts on earlier programs do not count."""
     programs = {key: row.get("program") for key, row in content["rows"].items()}
     verdicts = {key: verdict for key, verdict in (content.get("acceptance") or {}).items() if verdict.get("program") == programs.get(key)}
     if not verdicts:
@@ -204,8 +203,8 @@ def acceptance(content: dict[str, Any]) -> list[str]:
 
 
 def outcome(verdict: dict[str, Any]) -> str:
-    """Returns how KernelBench judged a program: accepted unchanged (right), accepted without TF32 (exact), refused twice, or refused once and not yet
-    retried."""
+    """Returns how KernelBench judged a program: accepted unchanged (right), accepted without TF32 (exact), rejected twice, or rejected once and not
+    yet retried."""
     if verdict.get("correct"):
         return "right"
     if "exact" not in verdict:
@@ -219,7 +218,7 @@ def refusals(verdicts: dict[str, Any]) -> list[str]:
 
 
 def difference(verdict: dict[str, Any]) -> str:
-    """Returns the largest difference, because KernelBench reports one number per refused trial, as text."""
+    """Returns the largest of the differences, which KernelBench reports as text, one per rejected trial."""
     given = re.findall(r"[\d.]+", verdict.get("exact", verdict).get("max_difference", ""))
     return f", at most {max(map(float, given)):g} off" if given else ""
 
@@ -269,7 +268,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Replaces the section between its marks, or appends it if the page has no marks."""
+    """Replaces the section between its markers, or appends it if the page has no markers."""
     before, mark, rest = path.read_text().partition(BEGIN)
     after = rest.partition(END)[2] if mark else "\n"
     path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n\n{text}\n{END}{after}")
