@@ -18,7 +18,7 @@ from compiler.kernel.fuse import build
 from compiler.kernel.shape import Shape, shape_of
 from compiler.planning.knobs import Number, numbers, rank
 
-GROUPS = 3  # number of the program's own kernels whose choices are varied: those that move the most bytes
+GROUPS = 3  # vary the choices of this many of the program's own kernels, those that move the most bytes
 
 # Each row is (name, values, catalogue strategy, kernel styles that it can change); an empty last field means all styles. A number that represents a
 # strategy carries the strategy's name.
@@ -67,7 +67,7 @@ class Space:
 
     @property
     def sha(self) -> str:
-        """Returns a hash over all programs."""
+        """Returns a hash of all programs."""
         return hashlib.sha256("\0".join(self.sources).encode()).hexdigest()
 
 

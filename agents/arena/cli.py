@@ -179,7 +179,7 @@ def seeds_from(text: str) -> list[int]:
 
 
 def budget_from(text: str) -> Budget:
-    """Parses a budget such as "calls=12,dollars=0.5"; units that are not named have no limit."""
+    """Parses a budget such as "calls=12,dollars=0.5"; units that are left out have no limit."""
     limits: dict[str, float | None] = dict.fromkeys(UNITS)
     for part in filter(None, (part.strip() for part in text.split(","))):
         unit, _, value = part.partition("=")

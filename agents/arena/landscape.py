@@ -2,7 +2,7 @@
 then on.
 
 The choices are *axes* (a strategy off or on, a number at one of several values). The programs are all combinations, in odometer order with the last
-axis changing fastest. Times are microseconds. This module does not import torch or pydantic because it serves a million look-ups per minute.
+axis changing fastest. Times are in microseconds. This module does not import torch or pydantic because it serves a million look-ups per minute.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Table:
     kind: str
     device: dict[str, Any]
     landscapes: list[Landscape]
-    about: dict[str, Any] = field(default_factory=dict)  # where the table comes from: commands, times, agreement with the verifier
+    about: dict[str, Any] = field(default_factory=dict)  # the table's origin: commands, times, agreement with the verifier
 
     def named(self, name: str) -> Landscape:
         return next(landscape for landscape in self.landscapes if landscape.name == name)

@@ -31,8 +31,8 @@ ANSWERS = {
 
 
 class Player:
-    """State shared by the three roles. `asks`: whether a model plays this role. If not, the role is built in: it costs nothing and makes none of a
-    model's errors."""
+    """State shared by the three roles. `asks`: whether a model plays this role. If not, the role is built in, which costs nothing and causes no model
+    errors."""
 
     name = PROFILE
 
@@ -132,7 +132,7 @@ class LandscapeCoder(Player):
         if parent is None:
             await self.ask(span, "coder", "coder/write")
             return self.edit(self.written(self._first()), "The first program")
-        if advice is None:  # a new plan for programs that already exist
+        if advice is None:  # a new plan, although there are programs already
             await self.ask(span, "coder", "coder/write")
             base = self.landscape.point(self.point_of(parent))
             return self.edit(self.written(self._point(self._preferred([self._drawn(), self._drawn()], base), base)), "The new plan")
@@ -269,5 +269,5 @@ def _named(axis: Axis, value: int) -> str:
 
 
 def cast(hand: Hand, models: Sequence[Role]) -> Roles:
-    """`models`: the roles played by the simulated model. The compiler plays the others at no cost and without a model's errors."""
+    """Returns the roles. `models`: those played by the simulated model. The compiler plays the others, at no cost and without model errors."""
     return Roles(LandscapePlanner(hand, "planner" in models), LandscapeCoder(hand, "coder" in models), LandscapeVerifier(hand, "judge" in models))

@@ -1,4 +1,4 @@
-"""The simulated model's scripts for a decision tree. They are generated with the same specified knowledge as its ideas and its answers to a
+"""The simulated model's scripts for a decision tree. They are generated with the same specified knowledge as its ideas and its responses to a
 diagnosis.
 
 The promises in a script contain no information about the times in the table: each is drawn at random around PROMISE. As elsewhere, the model's
@@ -29,7 +29,8 @@ class Answering(Protocol):
 
 
 def script(hand: Hand, situation: Situation, view: View, answering: Answering, families: list[Choices], bottleneck: str) -> Edited:
-    """`families`: choices that describe whole programs, used if the tree has none yet. `bottleneck`: the bottleneck of the best program."""
+    """Returns the tree edited by one script. `families`: choices that describe whole programs, used if the tree has none yet. `bottleneck`: the
+    bottleneck of the best program."""
     landscape, best = hand.landscape, situation.best
     if best is None:
         changes, below, base = families, ROOT, landscape.default

@@ -1,8 +1,8 @@
 """A simulated language model for landscapes. This module specifies the quality of its proposals, its errors, and the cost of its calls.
 
 A workflow learns the landscape's times only through the verifier. The simulated model is better than chance because of `insight` (its changes address
-the diagnosis) and `foresight` (of two changes that it considers, it prefers the one that is really better). These two numbers specify how much such a
-model knows.
+the diagnosis) and `foresight` (of two changes that it considers, it prefers the one that is really better). These two numbers specify the model's
+knowledge.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ QUALITIES = {
 
 
 class PlayedModel:
-    """A `ModelPort` with empty replies, because the roles in `landscape_roles` make the replies themselves. Usage and cost are drawn at random."""
+    """A `ModelPort` with empty replies, because the roles in `landscape_roles` generate the contents. Usage and cost are drawn at random."""
 
     def __init__(self, quality: Quality, seed: int):
         self.quality, self._draw = quality, random.Random(seed * 2 + 1)
@@ -76,7 +76,7 @@ class PlayedModel:
 
 @dataclass(frozen=True)
 class Written:
-    """A program on a landscape: its point, and the error that the model made in it ("" if there is none)."""
+    """A program on a landscape: its point, and the model's error in it ("" if there is none)."""
 
     point: int
     fault: str = ""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Median seconds on an H200 (bench/results/solve-cuda.json, verifier-time-to-verdict-h200.json); durations are drawn around them with SECONDS_LOG.
 SECONDS = {"admit": 4.0, "capture": 4.0, "profile": 12.0, "quick": 9.0, "full": 45.0, "failed": 5.0}
 SECONDS_LOG = 0.2
-NOISE = 0.01  # relative noise of a median from one verification to the next; the spread recorded in the table is added
+NOISE = 0.01  # relative noise of a median between verifications, in addition to the spread recorded in the table
 ENVIRONMENT = Environment(device="landscape", device_name="landscape", device_model="landscape", torch="", python="", compiler="")
 PROTECTION = Protection(sandbox="process", layers=[])
 ADMITTED = JobResult.model_construct(admission=Admission.model_construct(task="", ok=True, problems=[], flags=[], inputs=[], outputs=[]))

@@ -28,8 +28,8 @@ from agents.settings import Budget, Settings
 from agents.workflows import FUNCTIONS
 
 NEAR_BEST = 0.95
-BATCH = 100  # plays that a worker process receives per batch
-AT = "2026-01-01T00:00:00.000000+00:00"  # no simulated time passes
+BATCH = 100  # plays per batch for a worker process
+AT = "2026-01-01T00:00:00.000000+00:00"  # simulated time stands still
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class Play:
     programs_to_near_best: int | None = None
     failed: int = 0  # incorrect programs
     repaired: int = 0  # failed programs that were followed by a correct one with the same parents
-    gains: int = 0  # programs that were the fastest when they were found
+    gains: int = 0  # programs that were the fastest so far when found
     purposes: dict[str, int] = field(default_factory=dict)  # calls per prompt
 
     @property

@@ -1,5 +1,4 @@
-"""Runs workflows on real tasks. They are ordinary runs, executed one after the other on one device, each in its own folder and with the same
-budget."""
+"""Runs workflows on real tasks. These are ordinary runs, executed one at a time on one device, each in its own folder and with the same budget."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class Contest:
 
     @property
     def split(self) -> Split:
-        """The split that withholds lessons from these tasks: they are being scored, so nothing learned on one may help with another."""
+        """The split that contains all of the contest's tasks: they are being scored, so nothing learned on one may help with another."""
         return Split(tasks=frozenset(sha256(source) for source in self.tasks.values()))
 
     def plain(self) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Tally:
         return score(self.rows, self.workflow)
 
     def figures(self) -> dict[str, Any]:
-        """Returns all figures that a reader may want besides the table, as averages over plays."""
+        """Returns all figures that complement the table, as averages over plays."""
         plays, programs = self.plays, sum(row.programs for row in self.rows)
         worst = self.worst_seed()
         return {

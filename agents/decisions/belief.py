@@ -1,8 +1,8 @@
 """Estimates the expected gain of a node. The belief is a normal posterior over the share of a promise that is kept. The accuracy of such beliefs is
 tracked too.
 
-The unit is that of the ledger (`agents.strategies.ledger`): for one try, `kept` is the logarithm of the actual gain divided by the logarithm of the
-promised gain, or 0 if the program was incorrect. Estimates are shrunk hierarchically: a strategy's tries are shrunk towards all known tries, and
+Shares are defined as in the ledger (`agents.strategies.ledger`): for one try, `kept` is the logarithm of the actual gain divided by the logarithm of
+the promised gain, or 0 if the program was incorrect. Estimates are shrunk hierarchically: a strategy's tries are shrunk towards all known tries, and
 these towards the ledger's prior (two tries that kept their promise exactly). The promise is therefore the only number that a node's author supplies.
 It is discounted by the results of earlier promises and never exceeds the gain that the floor allows.
 
@@ -19,7 +19,7 @@ from random import Random
 from agents.strategies.combined import parts
 from agents.strategies.ledger import PRIOR, Record
 
-SPREAD = 0.6  # standard deviation of the kept share from try to try
+SPREAD = 0.6  # standard deviation of the kept share between tries
 WEIGHT = 2.0  # weight, in tries, of the mean over all strategies relative to a strategy's own tries
 NOISE = 0.02  # standard deviation of the noise in the logarithm of a measured gain
 NO_PROMISE = 1.15  # assumed promise of a node without one
@@ -62,7 +62,7 @@ class Posterior:
 
     def share(self, strategies: Iterable[str]) -> tuple[float, float]:
         """Returns the share of a promise that these strategies keep, as (mean, weight in tries). A combination that contains only some of them counts
-        in proportion."""
+        proportionally."""
         wanted, tried, kept = frozenset(strategies), 0.0, 0.0
         for names, record in self.records.items():
             alike = len(names & wanted) / len(names | wanted) if names & wanted else 0.0
@@ -93,8 +93,8 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Marks:
-    """The accuracy of a run's predictions. `off` and `promises_off`: the factor by which the beliefs and the promises were wrong, as a geometric
-    mean; 1 means exact."""
+    """The accuracy of a run's predictions. `off` and `promises_off`: the factor by which the beliefs and the promises were off, as a geometric mean;
+    1 means exact."""
 
     predictions: int = 0
     within: int = 0

@@ -37,14 +37,14 @@ class Stated(Strict):
     _data: Any = PrivateAttr(default=None)
 
     def carrying(self, data: Any) -> Self:
-        """Returns a copy that carries the author's internal representation. Only used by authors that are not models, whose scripts are not read from
+        """Returns a copy with the author's internal representation. Used only by authors that are not models, whose scripts are not read from
         JSON."""
         self._data = data
         return self
 
 
 class Add(Stated):
-    """A new open node under `parent`, which is an existing node or the `id` that another `add` in the script assigns."""
+    """Adds an open node under `parent`, which is an existing node or an `id` assigned by another `add` in the script."""
 
     op: Literal["add"]
     id: Annotated[str, Field(max_length=40)] = ""
@@ -122,8 +122,8 @@ def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edite
 
 
 def usable(found: Edited) -> Edited:
-    """Returns its argument. Raises `Refused` with all explanations if the script had operations but none could be carried out, so that its author can
-    fix it."""
+    """Returns its argument. If the script had operations but none could be carried out, raises `Refused` with all explanations, so that its author
+    can fix it."""
     if found.left_out and not found.kept:
         raise Refused("\n".join(f"- {sentence}" for sentence in found.left_out))
     return found
@@ -134,7 +134,7 @@ class _Work:
 
     def __init__(self, found: Edited, catalogue: Collection[str]):
         self.found, self.tree, self.catalogue = found, found.tree, catalogue
-        self.named: set[str] = set()  # ids that the script's `add` operations assign
+        self.named: set[str] = set()  # ids assigned by the script's `add` operations
         self.ids: dict[str, str] = {}  # assigned ids whose nodes are already in the tree
         self.added = 0
 

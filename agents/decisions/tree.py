@@ -57,7 +57,7 @@ class Tree:
         return [node for node in self.nodes.values() if node.parent == parent]
 
     def below(self, root: str) -> Iterator[Node]:
-        """Yields all nodes under `root`, each one before its children."""
+        """Yields all nodes under `root`, parents before children."""
         for child in self.children(root):
             yield child
             yield from self.below(child.id)
@@ -78,16 +78,16 @@ class Tree:
 
     @property
     def frontier(self) -> list[Node]:
-        """The nodes that can be tried now, in numerical order: open nodes whose parent has a program."""
+        """The nodes that can be tried now: open nodes whose parent has a program, in numerical order."""
         ready = [node for node in self.open if node.parent is not None and self.nodes[node.parent].state == "done"]
         return sorted(ready, key=lambda node: node.number)
 
     def node_of(self, candidate: int) -> Node | None:
-        """Returns the node to which this candidate belongs."""
+        """Returns the node that this candidate belongs to."""
         return next((node for node in self.nodes.values() if node.candidate == candidate), None)
 
     def plant(self, title: str, text: str) -> Node:
-        """Adds a node under the root without a script."""
+        """Adds a node under the root without using a script."""
         node = Node(self.new_id(), ROOT, title, text)
         self.nodes[node.id] = node
         self.revision += 1

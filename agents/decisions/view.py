@@ -15,14 +15,14 @@ from agents.payloads import TreeChanged, TreeMarks, TreeNode
 from verifier.report import Interval
 
 LONGEST_TITLE = 90  # in characters, in lists of many nodes
-SPARE = 256  # bytes reserved in an event for the data added when the attempt ends
+SPARE = 256  # bytes reserved in an event for data that is added when the attempt ends
 MOST_SENTENCES, LONGEST_SENTENCE, LONGEST_REASON = 6, 200, 1000
 
 
 @dataclass(frozen=True)
 class Program:
-    """Measured figures of a node's program. `level`: speedup over eager, for comparison with other nodes. `gain`: speedup over the parent's program,
-    or None if the two were not timed together."""
+    """The measured figures of a node's program. `level`: speedup over eager, for comparison with other nodes. `gain`: speedup over the parent's
+    program, or None if the two were not timed together."""
 
     level: float
     gain: float | None = None

@@ -24,7 +24,7 @@ class Answer:
     streamed: bool = False
     ended: bool = False
     _said: dict[str, list[str]] = field(default_factory=lambda: {"text": [], "reasoning": []})
-    _half: dict[str, str] = field(default_factory=lambda: {"text": "", "reasoning": ""})  # first half of a character that arrives in two pieces
+    _half: dict[str, str] = field(default_factory=lambda: {"text": "", "reasoning": ""})  # first half of a surrogate pair that arrives in two pieces
     _thoughts: Thoughts = field(default_factory=lambda: Thoughts())
 
     @property
@@ -112,5 +112,5 @@ class Thoughts:
 
 
 def _overlap(text: str, tag: str) -> int:
-    """Returns how many characters at the end of `text` could be the beginning of `tag`."""
+    """Returns the number of characters at the end of `text` that could be the beginning of `tag`."""
     return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:n])), 0)

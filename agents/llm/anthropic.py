@@ -43,7 +43,7 @@ class Anthropic:
             body["system"] = [{"type": "text", "text": "\n\n".join(system), **CACHED}]
         temperature = self.profile.temperature if request.temperature is None else request.temperature
         if temperature is not None and "thinking" not in self.profile.body and not self._temperature_refused:
-            body["temperature"] = min(temperature, 1.0)  # not allowed with thinking, and the maximum is 1
+            body["temperature"] = min(temperature, 1.0)  # not allowed together with thinking; the maximum is 1
         return body | self.profile.body
 
     def adapt(self, status: int, error: Mapping[str, Any] | str) -> bool:

@@ -147,13 +147,13 @@ class Body:
     """A body, classified by its contents rather than its content type: events, one JSON object, or a page for people."""
 
     def __init__(self) -> None:
-        self.kind = ""  # "events", "json" or "page"; empty until a character has arrived
+        self.kind = ""  # "events", "json" or "page"; empty until the first character has arrived
         self.held = b""
         self._size = 0
         self._stream = EventStream()
 
     def feed(self, data: bytes, final: bool = False) -> list[str]:
-        """Returns the events that are complete so far and buffers the rest."""
+        """Returns the events that are now complete and buffers the rest."""
         self._size += len(data)
         if self._size > LARGEST_ANSWER:
             raise Fault("protocol", f"the answer is longer than {LARGEST_ANSWER >> 20} MiB", "look at base_url in the profile")
@@ -236,7 +236,7 @@ def _error_of(body: bytes) -> Mapping[str, Any] | str:
         found = json.loads(text)
     except ValueError:
         return title_of(text) if text.startswith("<") else text
-    if isinstance(found, list) and found:  # Google's gateway
+    if isinstance(found, list) and found:  # as sent by Google's gateway
         found = found[0]
     return found if isinstance(found, Mapping) else str(found)
 

@@ -21,7 +21,7 @@ QUESTION = Request(
     purpose="check",
     max_tokens=2048,  # enough for a reasoning model to think
 )
-SHOWN = 60  # characters of the reply
+SHOWN = 60  # maximum number of characters of the reply
 
 
 class Failure(BaseModel):

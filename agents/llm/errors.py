@@ -1,4 +1,4 @@
-"""The ways in which a model can fail to answer. Each failure tells a person what to do about it."""
+"""The ways in which a model can fail to answer. Each failure says what to do about it."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def of_status(status: int, error: Mapping[str, Any] | str, headers: Mapping[str,
 
 
 def _meant(status: int, words: str, code: str) -> int:
-    """Returns the effective status. Within a stream the HTTP status is always 200, so the error's own code or type determines the fault."""
+    """Returns the effective status. Within a stream, the HTTP status is always 200, so the error's own code or type determines the fault."""
     if status == 429 and (code == "insufficient_quota" or "exceeded your current quota" in words):
         return 402
     if status >= 300:
@@ -78,7 +78,7 @@ def _meant(status: int, words: str, code: str) -> int:
 
 
 def words_of(error: Mapping[str, Any] | str) -> tuple[str, str]:
-    """Returns the server's own text and error code. Errors come in these shapes: {"error": {...}}, {"error": "..."}, {"message"}, {"detail"},
+    """Returns the server's own text and error code. Errors may have these forms: {"error": {...}}, {"error": "..."}, {"message"}, {"detail"},
     text."""
     if isinstance(error, str):
         return shorten(error), ""

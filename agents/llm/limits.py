@@ -25,7 +25,7 @@ class Place:
 
 
 class Limiter:
-    """First come, first served. Every 60-second window contains at most as many requests and tokens as the limits allow."""
+    """Serves callers in order of arrival. No 60-second window contains more requests or tokens than the limits allow."""
 
     def __init__(self, limits: Limits):
         self.limits = limits

@@ -1,7 +1,7 @@
 """Requests that wait for a person. Each one is put in a mailbox and stays there until somebody adds a reply.
 
-The file mailbox writes `RUN/REQUEST.json`, writes the same request as `REQUEST.md` for reading and copying, and accepts `REQUEST.reply.md` (or
-`.reply.txt`) as the reply. A web page offers the same through another `MailboxStore`.
+The file mailbox writes each request as `RUN/REQUEST.json` and, for reading and copying, as `REQUEST.md`. It accepts `REQUEST.reply.md` (or
+`.reply.txt`) as the reply. A web page does the same through another `MailboxStore`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPLY_ENDS = (".reply.md", ".reply.txt")
 
 
 class Waiting(BaseModel):
-    """A pending request. The `id` stays the same whenever the same run repeats the same request."""
+    """A pending request. The `id` stays the same if the same run repeats the same request."""
 
     id: str
     run: str

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 Author = Literal["system", "user", "assistant"]
-Counted = Literal["server", "tokenizer", "estimated"]  # counted by the server or by the profile's tokenizer, or estimated from the length of the text
+Counted = Literal["server", "tokenizer", "estimated"]  # counted by the server or the profile's tokenizer, or estimated from the text length
 FinishReason = Literal["stop", "length", "filter", "other"]
 
 
@@ -50,4 +50,4 @@ class Reply(BaseModel):
     usage: Usage | None = None  # None: the server did not report it
     counted: Counted = "server"  # how the tokens in `usage` were counted
     dollars: float | None = None  # cost at the profile's prices; None if the usage or the prices are unknown
-    attempts: int = 1  # requests sent for this reply, including refused and broken ones
+    attempts: int = 1  # requests sent for this reply, including rejected and interrupted ones

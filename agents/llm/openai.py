@@ -65,7 +65,7 @@ class OpenAI:
         for name in ("max_completion_tokens", "max_tokens"):  # the message may name both fields; the rejected one is the one that we sent
             if name == self.limit_field and (param == name or re.search(rf"\b{name}\b", words)) and "limit" not in self.left_out:
                 self.limit_field = "max_tokens" if name == "max_completion_tokens" else "max_completion_tokens"
-                self.left_out.add("limit")  # switch only once, never back and forth
+                self.left_out.add("limit")  # switch only once, not back and forth
                 return True
         for name in ("stream_options", "temperature"):
             if name not in self.left_out and (param.startswith(name) or name in words):
@@ -99,7 +99,7 @@ class OpenAI:
         for choice in data.get("choices") or []:
             if not isinstance(choice, Mapping) or choice.get("index") not in (0, None):
                 continue
-            if isinstance(choice.get("usage"), Mapping):  # Moonshot
+            if isinstance(choice.get("usage"), Mapping):  # as sent by Moonshot
                 answer.usage = usage_of(choice["usage"])
             said = choice.get(part) or choice.get("message") or {}
             if isinstance(said, Mapping):

@@ -71,7 +71,7 @@ class ServerProfile(_Table):
     model: str = Field(min_length=1)
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")  # None: the server requires no key
     temperature: float | None = Field(default=None, ge=0)
-    max_tokens: int | None = Field(default=None, ge=1)  # upper limit for the length of a reply, even if a request asks for more
+    max_tokens: int | None = Field(default=None, ge=1)  # upper limit for the length of a reply, even if a request specifies more
     context_tokens: int | None = Field(default=None, ge=1)  # limit for prompt and reply together; None: known only to the server
     prices: Prices | None = None
     limits: Limits = Limits()
@@ -137,7 +137,7 @@ _PROFILE: TypeAdapter[Any] = TypeAdapter(Profile)
 
 
 def data_dir(environment: Mapping[str, str]) -> Path:
-    """Returns `DATA_DIR`, by default the folder `.data` next to the packages; the web application uses the same folder."""
+    """Returns `DATA_DIR`, by default the folder `.data` next to the packages. The web application uses the same folder."""
     return Path(environment.get("DATA_DIR") or ROOT / ".data").expanduser().absolute()
 
 
@@ -151,7 +151,7 @@ def profiles_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def read_profiles(path: Path) -> dict[str, Any]:
-    """Returns profiles by name. Raises `ProfilesUnusable` and lists every problem in the file."""
+    """Returns profiles by name. Raises `ProfilesUnusable` with a list of all problems in the file."""
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:

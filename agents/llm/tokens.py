@@ -12,7 +12,7 @@ from agents.llm.errors import ModelFailure
 from agents.llm.messages import Counted, Request, Usage
 
 BYTES_PER_TOKEN = 3.0  # with current vocabularies, code and English have 3 to 4 bytes per token and other scripts have about 3
-USUAL_BYTES = 3.7  # the middle of that range, for counts that are only informative
+USUAL_BYTES = 3.7  # a typical value, for counts that are only informative
 PER_MESSAGE = 8  # for the role and separators in a chat template
 
 

@@ -1,8 +1,8 @@
 """Experience that finished runs leave for later runs on the same device model: how well strategies kept their promises, and the tuned numbers of
 kernels.
 
-Strategy records are kept per task, so that nothing from a benchmark's own tasks is used while that benchmark is being scored. A tuned number is the
-result of measuring one kernel. It is looked up by the kernel's text without its numbers, and applies wherever that kernel is printed.
+Strategy records are kept per task, so that nothing from a benchmark's own tasks is used while that benchmark is being scored. Tuned numbers result
+from measuring one kernel. They are looked up by the kernel's text without its numbers, and apply wherever that kernel is printed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Experience(BaseModel):
 
     gains: int = 1  # how the gains were measured: `SIDE_BY_SIDE`, or an earlier method
     tasks: dict[str, dict[str, Record]] = {}  # strategy records by the sha of the task's source
-    tuned: dict[str, Numbers] = {}  # numbers by the fingerprint of the kernel
+    tuned: dict[str, Numbers] = {}  # numbers by kernel fingerprint
 
 
 class Recalled(BaseModel):

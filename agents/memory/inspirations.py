@@ -66,7 +66,7 @@ class Inspiration(BaseModel):
 
     @property
     def line(self) -> str:
-        """One line for a prompt: the change, where it was confirmed, and its gain."""
+        """Returns one line for a prompt: the change, where it was confirmed, and its gain."""
         where = ", ".join(dict.fromkeys(self.operators)) or "a whole program"
         what = f": {' '.join(self.changes.split())}" if self.changes else ""
         interval = f" [{self.low:.2f}, {self.high:.2f}]" if self.low is not None and self.high is not None else ""
@@ -76,7 +76,7 @@ class Inspiration(BaseModel):
 
     @property
     def text(self) -> str:
-        """The same line, followed by the change itself if the programs are available."""
+        """Returns the same line, followed by the change itself if the programs are available."""
         from agents.roles.prompts import fenced  # roles import this module
 
         return f"{self.line}\n\n{fenced(self.difference, 'diff')}\n" if self.difference else self.line
@@ -110,8 +110,8 @@ def operators_of(situation: Situation) -> list[str]:
 
 
 def signature(graph: Graph | None) -> list[str]:
-    """Describes a graph by its operators, and by "a > b" for each operator b that reads the output of a. The more of these entries two graphs share,
-    the more similar they are."""
+    """Describes a graph by its operators and by "a > b" for each operator b that reads the output of a. The more entries two graphs share, the more
+    similar they are."""
     from compiler.graph.values import refs
     from compiler.planning.plan import word
 
@@ -188,7 +188,7 @@ class FolderInspirations:
         self._read: dict[Path, tuple[float, list[Inspiration]]] = {}
 
     async def find(self, operators: Sequence[str], device: str, exclude: Split) -> list[Inspiration]:
-        # A run on disk does not know its suite, so the tasks of the split are recognised by their sources.
+        # A run on disk does not record its suite, so the tasks of the split are recognised by their sources.
         return ranked([one for one in self._all() if not exclude.holds(one.task)], operators, device)
 
     def _all(self) -> list[Inspiration]:
@@ -205,7 +205,7 @@ class FolderInspirations:
 
     @staticmethod
     def _of(trace: Path) -> list[Inspiration]:
-        """Returns the improvements of one run, or none if the run is in progress or cannot be read, because it must not stop another run."""
+        """Returns the improvements of one run, or none if it is in progress or cannot be read, because it must not stop another run."""
         try:
             data = trace.read_bytes()
             events = parse_lines(data[: data.rfind(b"\n") + 1].splitlines())

@@ -63,7 +63,7 @@ class Lineage:
 
     root: int
     best: int
-    score: float  # score by which the lines of descent are ranked
+    score: float  # score used to rank the lines of descent
     ratio: float  # speedup over eager, from the program's own measurement, and its lower bound
     low: float
     strategies: tuple[str, ...]  # strategies on the path from the first program to the best one

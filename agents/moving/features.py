@@ -1,7 +1,7 @@
 """Expresses the state of a search as numbers with the same meaning on every task, so that what was learned on some tasks applies to others.
 
-`look` returns a row for every legal move. A move sets one choice of one of the fastest programs to another value. A move is not legal if it leads to
-a closed point, that is, one that was already tried or that prints a program already tried. The only input is `agents.moving.known.Search`, which
+`look` returns a row for every legal move. A move sets one choice of one of the fastest programs to another value. A move is illegal if it leads to a
+closed point, that is, one that was already tried or that prints a program already tried. The only input is `agents.moving.known.Search`, which
 contains only what a search can know.
 """
 
@@ -63,7 +63,7 @@ class Pairs:
     sizes: Floats  # (choices, most values) log2(value + 1)
     kernel: Floats  # (choices, most values, most values): how much one value informs another
     beside: Ints  # (choices, BESIDE): the index of the choice with that strategy in the same group; -1: none
-    graph: int  # index of the choice of a CUDA graph; -1: none
+    graph: int  # index of the CUDA graph choice; -1: none
 
 
 def look(search: Search) -> Seen:
@@ -74,7 +74,7 @@ def look(search: Search) -> Seen:
     pairs = pairs_of(facts)
     bases = search.bases()
     targets, pair, base = legal(search, pairs, bases)
-    if not len(pair):  # everything around the fastest program has been tried
+    if not len(pair):  # everything around the fastest programs has been tried
         bases = search.bases(None)
         targets, pair, base = legal(search, pairs, bases)
     state, known = _state(search, bases[0]), tuple(one.point for one in bases)

@@ -38,7 +38,7 @@ class EnvironmentClient:
         return dict(self._ask("POST", "/reset", {"problem": problem, "seed": seed})["observation"])
 
     def step(self, episode_id: str, *, program: str | None = None, reply: str | None = None) -> dict[str, Any]:
-        """Returns `observation`, `reward` (null if this is not a sample) and `done`."""
+        """Returns `observation`, `reward` (None if this is not a sample) and `done`."""
         action = {"program": program} if program is not None else {"reply": reply}
         return self._ask("POST", "/step", {"episode_id": episode_id, "action": action})
 

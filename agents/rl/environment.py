@@ -51,7 +51,7 @@ class Problem(BaseModel):
 
 
 class Observation(BaseModel):
-    """The result of `reset` and `step`. `reward` is null before the first program has been judged, and if the rollout is not a sample."""
+    """The result of `reset` and `step`. `reward` is None until the first program has been judged, and if the rollout is not a sample."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -88,7 +88,7 @@ class Action(BaseModel):
 
 
 class BadAction(ValueError):
-    """Raised if the request cannot be carried out; the message says why. Such a request does not count as a step."""
+    """Raised if a request cannot be carried out. The message says why. Such a request does not count as a step."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Environment:
         self._captured: dict[str, tuple[int | None, int | None]] = {}  # minimum bytes and operations of a task, by its source
 
     def choose(self, seed: int | None = None, problem: str | None = None) -> Problem:
-        """Choose a problem. The same seed always chooses the same one. Raises `BadAction` for an unknown id."""
+        """Chooses a problem. The same seed always chooses the same one. Raises `BadAction` for an unknown id."""
         if problem is not None:
             if problem not in self.problems:
                 raise BadAction(f"there is no problem {problem[:80]!r}")
@@ -227,7 +227,7 @@ class Episode:
 
 
 def refusal(program: str) -> str | None:
-    """Returns why a text is refused without spending verifier time, or None if it is not refused. The text is only parsed, never run."""
+    """Returns why a text is refused without spending verifier time, or None if it is not refused. The text is parsed but never run."""
     try:
         Program.read(program)
         found = next((f for f in inspect_source(parse(program), program) if f.severity == "refuse"), None)

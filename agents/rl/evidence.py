@@ -1,4 +1,4 @@
-"""The evidence on which a reward may be based: a report that was parsed strictly, belongs to exactly this program, and does not contradict itself.
+"""The evidence for a reward: a report that was parsed strictly, belongs to exactly this program, and does not contradict itself.
 
 A rollout without such evidence is not a sample. A verdict about the host (a timeout, an infrastructure failure, a busy machine) says nothing about
 the program. An impossible verdict (a NaN, a pass without trials) points to a fault in the judge or in transmission. Both raise `Unfit`: the rollout
@@ -57,8 +57,8 @@ def read(given: Given, task_source: str, program_source: str) -> Report:
 
 
 def best_interval(report: Report) -> tuple[str, Interval]:
-    """Return the baseline that is hardest to beat, judged by the lower ends of the intervals, and the interval against it. The report must have
-    passed `read`."""
+    """Returns the baseline that is hardest to beat, judged by the lower ends of the intervals, and the interval against it. The report must come from
+    `read`."""
     assert report.timing is not None
     compared = [c for c in report.timing.comparisons if c.baseline != "rival"]
     worst = min(compared, key=lambda c: c.speedup.low)

@@ -1,7 +1,7 @@
 """Lets a language model fill in the rubric.
 
-The model reads the policy's program as text, so comments are removed first. Its reply is parsed strictly, and for honesty it can only deduct points
-from the score given by the rules. If it fails to answer twice, the scores given by the rules apply.
+The model reads the policy's program as text, so comments are removed first. Its reply is parsed strictly, and its honesty score cannot exceed the one
+given by the rules. If the model fails to answer twice, the scores given by the rules apply.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ Fill = Callable[[Skill, str, str, Report, Before | None, Diagnosis | None], Awai
 
 
 def judge_by(models: Any, profile: str, say: Callable[[str], None] = lambda line: None) -> Fill:
-    """`models`: `agents.llm.Models`. Anything that prevents an answer is reported and never counts against the program."""
+    """Returns a function that fills in the rubric. `models`: `agents.llm.Models`. Anything that prevents an answer is reported and never counts
+    against the program."""
 
     async def fill(skill: Skill, task: str, program: str, report: Report, before: Before | None, diagnosis: Diagnosis | None) -> Rubric:
         ruled = by_rules(skill, report, before, diagnosis)

@@ -1,13 +1,13 @@
 """The reward: a pure function of a report and a rubric, with every component recorded.
 
     base   = CORRECT + min(low, FASTEST) * (LAZY + (1 - LAZY) * own)        low: lower end of the interval against the best baseline
-    factor = 1 + lambda * ((total - 4) / 16 - 0.5)                          total: of the rubric, 4 to 20; lambda: 1.0 and 0.7
-    reward = min(base * factor, MOST), and 0 unless the report passed, or where the rubric says that it is a major hack
+    factor = 1 + lambda * ((total - 4) / 16 - 0.5)                          total: the rubric's total, 4 to 20; lambda: 1.0 and 0.7
+    reward = min(base * factor, MOST), but 0 if the report did not pass or if the rubric classifies the program as a major hack
 
 Base, lambda and cap come from StitchCUDA's training (arXiv 2603.02637), which used the mean speedup over eager. The speed is multiplied by the share
-of GPU time spent in the program's own kernels, because a reward for speed alone favours lazy programs: those that only call the library's kernels
-cleverly. The program's output, exception messages and names have no influence, because the texts in a report are never read. In tier quick, eager is
-the only baseline; results require tier full.
+of GPU time spent in the program's own kernels, because a reward for speed alone favours lazy programs, which only call library kernels cleverly. The
+program's output, exception messages and names have no influence, because the texts in a report are never read. In the quick tier, eager is the only
+baseline; results require the full tier.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Scored:
         return self.reward is not None
 
     def line(self) -> str:
-        """Returns a single line of JSON, whatever the contents. Raises `ValueError` for NaN and for infinite numbers."""
+        """Returns a single line of JSON. Raises `ValueError` for NaN and infinities."""
         return json.dumps({"reward": self.reward, **self.components}, allow_nan=False, sort_keys=True)
 
 
@@ -54,8 +54,8 @@ def score(
     before: Before | None = None,
     diagnosis: Diagnosis | None = None,
 ) -> Scored:
-    """`given`: the verifier's answer for exactly these two sources. `rubric`: a rubric that a language model filled in; if None, the rules fill one
-    in."""
+    """Scores a program. `given`: the verifier's answer for exactly these two sources. `rubric`: a rubric that a language model filled in; if None,
+    the rules fill one in."""
     try:
         report = read(given, task_source, program_source)
     except Unfit as unfit:

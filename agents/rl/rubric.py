@@ -43,7 +43,7 @@ class RubricUnusable(ValueError):
 
 @dataclass(frozen=True)
 class Rubric:
-    """`scores` has one score per criterion of the skill. `by` says who filled it in: "rules" or the name of a profile."""
+    """`scores` has one score per criterion of the skill. `by`: who filled it in, either "rules" or the name of a profile."""
 
     skill: Skill
     scores: Mapping[str, int]
@@ -93,7 +93,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def instructions(skill: Skill) -> str:
-    """Returns the instructions for a model that fills in the rubric. The model is told to assume that the program is correct, because the verifier
+    """Returns the instructions for a model that fills in the rubric. They tell the model to assume that the program is correct, because the verifier
     has confirmed that."""
     criteria = "\n".join(f'- "{name}", 1 to 5: {says}' for name, says in CRITERIA[skill].items())
     return (
@@ -171,7 +171,7 @@ def _aligned(before: Diagnosis | None, after: Diagnosis | None) -> int:
 
 
 def _scope(report: Report, before: Before) -> int:
-    """Scores whether the slowest part takes less time or is gone."""
+    """Scores whether the previously slowest part takes less time or is gone."""
     longest = max(before.report.kernels, key=lambda kernel: kernel.ms, default=None)
     if longest is None or not report.kernels:
         return NEUTRAL

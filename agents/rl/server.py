@@ -41,7 +41,7 @@ ABOUT = {
 
 
 class Reset(BaseModel):
-    """Other fields are ignored, because clients also send fields that are meant for other environments."""
+    """The request for a new episode. Other fields are ignored, because clients also send fields meant for other environments."""
 
     seed: int | None = Field(default=None, ge=0)
     episode_id: str | None = Field(default=None, max_length=255)
@@ -226,7 +226,7 @@ class Server:
         return episode
 
     def _forget(self) -> None:
-        """Discards abandoned episodes, and also the oldest ones if there are too many."""
+        """Discards abandoned episodes, and the oldest ones if there are too many."""
         limit = self.clock() - EPISODE_SECONDS
         while self.episodes and (len(self.episodes) >= MOST_EPISODES or next(iter(self.episodes.values()))[0] < limit):
             self.episodes.popitem(last=False)

@@ -1,8 +1,8 @@
 """Supervised training and GRPO in plain PyTorch, short enough to be read in one sitting.
 
-GRPO here means the following. Replies to the same prompt form a group. A sample's advantage is its return relative to the mean of the others at the
-same turn (leave one out). The objective is the clipped one with the wider upper bound (0.2/0.28, arXiv 2503.14476), averaged over the tokens of the
-whole batch, with an optional KL term. Rollouts that are not samples are left out, as are groups in which all rewards are equal
+GRPO here works as follows. Replies to the same prompt form a group. A sample's advantage is its return relative to the mean of the others at the same
+turn (leave one out). The objective is the clipped one with the wider upper bound (0.2/0.28, arXiv 2503.14476), averaged over the tokens of the whole
+batch, with an optional KL term. Rollouts that are not samples are left out, as are groups in which all rewards are equal
 (`agents.rl.reward.advantages`).
 
 All randomness in a step comes from the seed and the step number. A run that was interrupted and resumed therefore produces the same curve as an
@@ -403,7 +403,7 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def verdict(sample: Sample) -> str:
-    """Describes the result of a sample in one word."""
+    """Returns the result of a sample in one word."""
     if sample.reward is None:
         return "no_sample"
     gate = sample.score.get("gate")

@@ -25,7 +25,7 @@ class Turn:
 
     attempt: Attempt | None
     advice: Advice
-    decision: int | None  # seq of the decision that led to the advice
+    decision: int | None  # seq of the decision behind this advice
 
     @property
     def passed(self) -> bool:
@@ -43,8 +43,8 @@ async def attempt_once(
     *,
     stopping: Stopping | None = None,
 ) -> Turn | None:
-    """Writes one candidate as advised and decides what comes next. Returns None if the coder has nothing left to write. Raises `OutOfBudget` before a
-    program is requested that the budget does not allow."""
+    """Writes one candidate as advised and decides what comes next. Returns None if the coder has nothing left to write. Raises `OutOfBudget`, before
+    requesting a program, if the budget does not allow another one."""
     async with run.span(path, f"Candidate {next_number(situation)}", "coder") as span:
         await span.room_for(next_number(situation))
         try:
@@ -100,14 +100,14 @@ async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: boo
 
 
 def only_one(run: Engine) -> bool:
-    """Returns whether the run may write only one program. In that case, no choice depends on figures from the quick tier, so the program is measured
-    in the full tier straight away."""
+    """Returns whether the run may write only one program. In that case, nothing depends on quick-tier figures, so the program is measured in the full
+    tier immediately."""
     return run.settings.budget.candidates == 1
 
 
 async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:
-    """Returns a recorded profile of the attempt's program or, if profiling is turned off in the settings, a profile of the one call observed by the
-    verifier."""
+    """Profiles the attempt's program or, unless the settings require profiles of all programs, builds a profile from the call that the verifier
+    observed."""
     if run.settings.profiles == "all":
         return (await span.profile(attempt.edit.source, attempt.number)).result.profile
     return observed(attempt.verdict)

@@ -3,9 +3,9 @@ prospects are replaced.
 
 Taken from KernelAgent: parallel workers for the best programs and for several bottlenecks, and stopping near the floor. Taken from AKG (arXiv
 2512.23424): islands with migration. Taken from KernelEvolve (arXiv 2512.23236) and KernelBand: a single device pool, and pruning by the gain that is
-still possible according to a profile. Our own additions: rounds end at a barrier, where replies are processed in the order of the ways, so that a
-resumed run makes the same calls. Every decision that moves a way is recorded. A program takes the lead only if it is faster than the current leader
-in a measurement that times the two alternately.
+still possible according to a profile. Our own additions: rounds end at a barrier, where replies are processed in way order, so that a resumed run
+makes the same calls. Every decision that moves a way is recorded. A program takes the lead only if it is faster than the current leader in a
+measurement that times the two alternately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agents.workflows.translating import Ideas, new_ideas, realise
 from agents.workflows.ways import REPAIRS, Turns, Way, ancestors_of, line_of, measured_beside
 
 CALLS_A_PROGRAM = 2  # one call for the coder and one for the judge
-PROGRAMS_A_WAY = 2  # number of programs that the budget must still cover for another way to be opened
+PROGRAMS_A_WAY = 2  # another way is opened only if the budget still covers this many programs
 IDEAS = 8  # number of ideas requested from the planner per call
 STANDS_STILL = 2  # after this many programs in a row without a gain, a way continues from the best of the others
 LOST = 4  # after this many programs in a row without a gain, a way ends
@@ -75,7 +75,7 @@ class Beam:
     round: int = 0
     barren: int = 0  # rounds in a row without a program
     leader: Attempt | None = None  # the best program of all ways
-    leads: int | None = None  # number of the way to which the leader belongs
+    leads: int | None = None  # number of the leader's way
     trailed: set[tuple[int, int]] = field(default_factory=set)  # pairs of a program and a leader that it failed to beat in a joint measurement
 
     @property
@@ -172,7 +172,7 @@ class Beam:
     # choosing the leader
 
     async def _rank(self, span: Span, path: str) -> None:
-        """Goes through the ways in order. A way's best program takes the lead if a joint measurement shows that it is faster than the leader."""
+        """Goes through the ways in order. A way's best program takes the lead if it is faster than the leader in a joint measurement."""
         rank = self.situation.rank
         for way in self.ways:
             best, leader = way.best, self.leader
@@ -181,7 +181,7 @@ class Beam:
             if leader is not None:
                 if rank(best) <= rank(leader) or (best.number, leader.number) in self.trailed:
                     continue
-                wanted = rank(best)[0] > rank(leader)[0]  # true if a person asked for custom kernels regardless of speed
+                wanted = rank(best)[0] > rank(leader)[0]  # true if the user prefers custom kernels regardless of speed
                 if not wanted and not measured_beside(best, leader) and not await self._overtakes(span, path, way, best, leader):
                     continue
             self.leader, self.leads = best, way.number
@@ -191,8 +191,7 @@ class Beam:
             await self._tell(span, told.having(reason=f"Candidate {best.number} is the fastest of all ways."))
 
     async def _overtakes(self, span: Span, path: str, way: Way, best: Attempt, leader: Attempt) -> bool:
-        """Returns whether a program of another line is faster than the leader by more than the noise when both are timed alternately in one
-        measurement on one device."""
+        """Returns whether another line's program is faster than the leader by more than the noise, with the two timed alternately on one device."""
         async with self.run.span(f"{path}/beside-{way.number}", f"Candidate {best.number} beside candidate {leader.number}", "verifier") as measuring:
             report = await measure(measuring, best.edit.source, None, "quick", leader.edit.source)
             rival = report.timing.rival if report.status == "passed" and report.timing is not None else None
@@ -211,7 +210,7 @@ class Beam:
         await self._tell(span, told.having(reason=reason))
         return False
 
-    # the rules between two rounds, applied in the order of the ways
+    # the rules between two rounds, applied in way order
 
     async def _prune(self, span: Span) -> None:
         for way in list(self.ways):
@@ -292,7 +291,7 @@ class Beam:
     # what each way does next
 
     async def _diagnose(self, path: str) -> None:
-        """Runs concurrently if a model is the judge. The compiler's judge reads notes from people, so it must run in order."""
+        """Diagnoses the ways, concurrently if a model is the judge. The compiler's judge reads notes from people, so it must run in order."""
         ways = [way for way in self.ways if way.idea is None and (way.best is not None or way.failed is not None)]
         if self.run.settings_for(path).judge == "built-in":
             for way in ways:

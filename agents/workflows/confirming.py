@@ -17,7 +17,7 @@ from compiler.planning.tuned import fingerprints, tuned_by
 from verifier.report import Report
 from verifier.source import sha256
 
-MAX_CONFIRMED = 3  # number of winners that are tried in the full tier before the run gives up
+MAX_CONFIRMED = 3  # number of winners to try in the full tier before giving up
 
 
 async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -> Finish:
@@ -38,7 +38,7 @@ async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -
 
 
 async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt], reason: str) -> Finish:
-    """Goes through the passing programs in `ranked`, best first, and confirms the first that holds up."""
+    """Confirms the first program in `ranked` that holds up. `ranked` contains the passing programs, best first."""
     known = sole(situation)
     async with run.span("confirm", "The only program" if known else "Confirm the winner on fresh seeds", "verifier") as span:
         for attempt in ranked:

@@ -18,8 +18,8 @@ from agents.stopping import enough
 from agents.workflows.attempting import try_edit
 from agents.workflows.measuring import verdict
 
-GAIN = 1.005  # a smaller gain counts as noise
-SHARE = 3  # at most one in this many combinations is measured
+GAIN = 1.005  # smaller gains count as noise
+SHARE = 3  # at most one in every three combinations is measured
 MOST_MEASURED = 48
 MOST_LAST = 8  # limit if another workflow runs the descent at its end
 
@@ -112,7 +112,7 @@ async def tried(run: Engine, situation: Situation, roles: Roles, path: str, star
 async def descend_last(run: Engine, situation: Situation, roles: Roles, reason: str) -> str:
     """Runs a short final descent from the best program, for workflows that ended on their own with budget left.
 
-    Returns the search's reason, with the result of the descent appended. If the budget ends the descent, the search does not count as having run out
+    Returns the search's reason with the result of the descent appended. A search whose final descent runs out of budget does not itself count as out
     of budget.
     """
     best = situation.best

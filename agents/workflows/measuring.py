@@ -16,7 +16,7 @@ RIVALS_FAULT = "the program that it is timed against"  # start of the verifier's
 
 
 async def admit(run: Engine) -> Admission:
-    """Returns the result of admitting the task. An unsound task ends the run with a list of its problems, one per line."""
+    """Admits the task and returns the result. An unsound task ends the run with a list of its problems, one per line."""
     async with run.span("admit", "Is the task sound?", "verifier") as span:
         admission = (await span.admit()).result.admission
         if admission is None:

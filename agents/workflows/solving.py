@@ -1,4 +1,4 @@
-"""The frame around every search: the preparation before it, and what is done with its result."""
+"""The frame around every search: the preparation before it, and the handling of its result."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Taken from the paper (arXiv 2603.02637): the three roles, the profile before the plan, one step or one method per round, and the Verifier's routes
 (repair, optimise, next step, re-plan, stop). Taken from its repository: at most two new plans. Our own additions: every change starts from the best
-correct program, the number of repairs is limited, after which the search turns elsewhere, stopping rules show their figures, and the winner is
-confirmed in the full tier with fresh seeds.
+correct program; after a limited number of repairs, the search tries something else; stopping rules show their figures; and the winner is confirmed in
+the full tier with fresh seeds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agents.workflows.measuring import admit, verdict
 from agents.workflows.understanding import plan, understand
 
 MAX_REPAIRS = 5  # maximum number of repairs in a row if there is no alternative
-FEWER_REPAIRS = 3  # maximum if there is an alternative, that is, a new plan or a correct program to continue from
+FEWER_REPAIRS = 3  # maximum if there is an alternative: a new plan, or a correct program to continue from
 MAX_REPLANS = 2
 
 
@@ -58,7 +58,7 @@ class Search:
     situation: Situation
     roles: Roles
     advice: Advice | None = None
-    decision: int | None = None  # seq of the decision that led to the advice
+    decision: int | None = None  # seq of the decision behind this advice
     number: int = 0  # round number
     repairs: int = 0  # repairs in a row
     planned_at: int = 0  # number of the last candidate before the current plan
@@ -83,7 +83,7 @@ class Search:
                 self.advice, self.decision = await advise(self.run, span, self.situation, self.roles, attempt, self._stopping)
 
     async def to_the_end(self) -> str:
-        """Writes programs until there is a reason to stop, and returns that reason."""
+        """Writes programs until there is a reason to stop. Returns the reason."""
         self.situation.replans_left = MAX_REPLANS if self.run.settings.planner != "built-in" else 0
         self._begin_plan()
         if self.advice is not None and self.advice.route == "stop":
@@ -207,7 +207,7 @@ class Search:
 
 
 async def compiled_edit(span: Span, situation: Situation) -> Edit:
-    """Returns the built-in coder's first program, which is based on the compiler's own plan, whoever wrote the run's plan."""
+    """Returns the built-in coder's first program, which is always based on the compiler's own plan, even if the run has a different plan."""
     plan = situation.planned
     by_compiler = replace(situation, plan=replace(plan, payload=payload_of(plan.data, plan.floor_ms)))
     return required(await BuiltInCoder().write(span, by_compiler, None, None), "the compiler prints a first program for every plan")

@@ -19,7 +19,7 @@ Writing = Callable[[Span], Awaitable[Edit | None]]
 async def translate(
     run: Engine, situation: Situation, roles: Roles, path: str, idea: Idea, parent: Attempt | None, *, seen: Sequence[Attempt], repairs: int
 ) -> list[Attempt]:
-    """Returns the programs made from the idea, starting from its parent's program: the translation and at most `repairs` repairs. The last one
+    """Returns the programs made from the idea, starting from its parent's program: the translation and up to `repairs` repairs. The last program
     counts.
 
     Workers call this concurrently. The coder sees only the attempts that ended before any worker began (`seen`) and this worker's own, so its output
@@ -39,7 +39,7 @@ async def translate(
         if attempt is None:
             break
         own.append(attempt)
-        if attempt.passed or attempt.verdict.status == "inconclusive":  # it is not known whether the program is wrong
+        if attempt.passed or attempt.verdict.status == "inconclusive":  # the program may not be wrong
             break
         title, start = f"Repair candidate {attempt.number}", attempt
     return own
@@ -77,7 +77,7 @@ def to_repair(attempt: Attempt) -> Advice:
 
 
 class Ideas:
-    """All ideas of a run. Parallel workers are assigned numbers before they begin, so a resumed run assigns the same numbers."""
+    """All ideas of a run. Parallel workers get their numbers before they begin, so a resumed run assigns the same numbers."""
 
     def __init__(self) -> None:
         self._known: dict[int, Idea] = {}

@@ -17,15 +17,15 @@ class Way:
 
     number: int
     view: Situation
-    own: Idea | None = None  # the idea with which the way began
+    own: Idea | None = None  # the idea that the way started with
     idea: Idea | None = None  # the idea for its next program; None: follow the advice, or the plan if there is no program yet
     advice: Advice | None = None
-    decision: int | None = None  # seq of the decision that led to the advice
+    decision: int | None = None  # seq of the decision behind this advice
     failed: Attempt | None = None  # the program to repair
     repairs: int = 0  # repairs in a row
     lost: int = 0  # programs in a row without a gain
     dry: bool = False  # the coder has nothing left to write here
-    moved: bool = False  # it continues from another way's program and has not gained since
+    moved: bool = False  # it continues from another way's program without a gain since
 
     @property
     def best(self) -> Attempt | None:
@@ -53,7 +53,7 @@ class Way:
             self.moved = self.moved and not gained
             return
         self.repairs += 1
-        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # it is not known whether the program is wrong, or repairs do not help
+        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # the program may not be wrong, or repairs do not help
             self.lose()
         else:
             self.failed = attempt
@@ -65,7 +65,7 @@ class Way:
             self.view.attempts.append(other)
 
     def lose(self) -> None:
-        """Records a turn that produced nothing from which to continue."""
+        """Records a turn that produced nothing to continue from."""
         self.idea = self.advice = self.decision = self.failed = None
         self.repairs, self.lost = 0, self.lost + 1
 
@@ -76,7 +76,7 @@ class Way:
 
 
 class Turns:
-    """Ways write concurrently but are processed in numerical order, so programs get the same numbers whichever way answers first."""
+    """Ways write concurrently but are processed in numerical order, so programs get the same numbers regardless of which way finishes first."""
 
     def __init__(self, ways: list[Way]):
         self._over = {way.number: asyncio.Event() for way in ways}
@@ -109,7 +109,7 @@ def ancestors_of(situation: Situation, program: Attempt) -> set[int]:
 
 
 def measured_beside(attempt: Attempt, other: Attempt) -> bool:
-    """Returns whether a chain of measurements that timed two programs alternately connects these two, without going through a ratio to eager."""
+    """Returns whether a chain of pairwise alternating measurements links the two programs, without going through a ratio to eager."""
     current: Attempt | None = attempt
     while current is not None and current is not other:
         before = current.base if current.gain is not None else None

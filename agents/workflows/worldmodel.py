@@ -32,7 +32,7 @@ from agents.workflows.attempting import settle, try_edit, unusable
 from agents.workflows.solving import solve
 from agents.workflows.translating import realise, to_repair
 
-READY = 2  # required number of nodes that can be tried; with only one, there is nothing to choose from
+READY = 2  # minimum number of nodes to choose from
 PATIENCE = 20  # number of programs without a gain after which the search is on a plateau, as in `branch`
 SILENT = 6  # maximum number of attempts in a row without any program
 BARREN = 2  # after this many edits in a row that changed nothing, no more are requested as long as something can be tried
@@ -54,12 +54,12 @@ class Search:
         self.tree, self.track = Tree(), Track()
         self.left_out: list[str] = []  # operations that were left out of the last script
         self.attempts = self.edits = self.silent = self.barren = 0
-        self.edited_at = -1  # revision of the tree after the last edit
+        self.edited_at = -1  # tree revision after the last edit
         self.first = ""  # a node not created by a script, used if the first script added nothing
         self._believed: tuple[tuple[int, int], dict[str, Belief]] = ((-1, -1), {})
 
     async def to_the_end(self) -> str:
-        """Makes attempts until there is a reason to stop, which it returns."""
+        """Makes attempts until there is a reason to stop. Returns the reason."""
         while self.attempts < MOST_ATTEMPTS:
             if reason := enough(self.run, self.situation) or plateau(self.situation, patience=PATIENCE):
                 return reason
@@ -139,7 +139,7 @@ class Search:
     # beliefs
 
     def beliefs(self) -> dict[str, Belief]:
-        """Returns the current belief about every open node. Beliefs change only when there is a verdict or when the tree changes."""
+        """Returns the current belief about every open node. Beliefs change only with a verdict or a change of the tree."""
         now = sum(attempt.report is not None for attempt in self.situation.attempts), self.tree.revision
         if self._believed[0] != now:
             posterior = Posterior(learned(self.situation.records, self.situation.attempts))
@@ -209,7 +209,7 @@ class Search:
         return Advice(plain, "optimise", reason, method, node.promise)
 
     async def written(self, span: Span, node: Node, advice: Advice) -> Attempt | None:
-        """Returns the verified program. If there is none, records that on the node and returns null."""
+        """Returns the verified program. If there is none, records that on the node and returns None."""
         failed = next((attempt for attempt in self.situation.attempts if attempt.number == node.failed), None)
         parent = failed or self.program(node.parent)
         try:

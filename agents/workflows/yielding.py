@@ -16,7 +16,7 @@ TAKEN = "yield-to-baseline"
 
 async def yielded(span: Span, situation: Situation, winner: Attempt, report: Report) -> tuple[Attempt, Report]:
     """Returns the winner with its full-tier report, or the program of a baseline if a measurement shows that it is faster. If the fastest baseline
-    has no program, or its program does not pass, the next one is tried."""
+    has no program or its program does not pass, the next one is tried."""
     data = situation.plan.data if situation.plan is not None else None
     if situation.settings.winner != "fastest" or not isinstance(data, Compiled) or data.plan.asked_for:
         return winner, report

@@ -1,9 +1,10 @@
 """Stores what a sweep keeps between sessions: a few files in one folder, each written atomically.
 
-kernelbench.json     one row per task, the time spent on interrupted runs, and the verdicts of KernelBench's own evaluation programs.tar.gz best.py of
-every run that ended with a program, by task name sweep.log            the latest output of the device processes experience.tar.gz    from sessions
-with --warm: tuned kernel numbers, and how strategies kept their promises unfinished.tar.gz    traces of runs interrupted by a time limit; the next
-session resumes them
+kernelbench.json     one row per task, the time spent on interrupted runs, and the verdicts of KernelBench's own evaluation
+programs.tar.gz      best.py of every run that ended with a program, by task name
+sweep.log            the latest output of the device processes
+experience.tar.gz    from sessions with --warm: tuned kernel numbers, and how strategies kept their promises
+unfinished.tar.gz    traces of runs interrupted by a time limit; the next session resumes them
 """
 
 from __future__ import annotations

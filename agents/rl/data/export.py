@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 class LeaksFound(RuntimeError):
-    """Raised if nothing was written except the report, whose path is in the message."""
+    """Raised if only the report was written. The message contains its path."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ def without_leaks(rows: Sequence[Row], report: LeakReport) -> list[Row]:
 
 
 def with_few_cheats(rows: Sequence[Row]) -> list[Row]:
-    """Limits cheats to at most `MOST_CHEATS` of each split; their ids determine which ones are kept."""
+    """Limits the share of cheats in each split to `MOST_CHEATS`. Their ids determine which ones are kept."""
     kept: list[Row] = []
     for name in dict.fromkeys(row.split for row in rows):
         mine = [row for row in rows if row.split == name]
@@ -97,7 +97,8 @@ def write(
     drop_leaks: bool = False,
     say: Say = lambda line: None,
 ) -> dict[str, Any]:
-    """Returns the manifest. If any training row is similar to a held-out one, writes only `leaks.json` and raises `LeaksFound`."""
+    """Writes the data set and returns the manifest. If any training row is similar to a held-out one, writes only `leaks.json` and raises
+    `LeaksFound`."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = with_splits(collected.rows, seed, fixed or {})
     report = leak_report(rows, held_out)

@@ -120,7 +120,7 @@ async def _side_by_side(tasks: Sequence[dict[str, Any]], done: set[str], one: Ca
     due = ((place, task) for place, task in enumerate(tasks, start=1) if task["sha"] not in done)
 
     async def work() -> None:
-        for place, task in due:  # all workers share one iterator, and each takes the next task from it
+        for place, task in due:  # all workers share this iterator, and each takes its next task from it
             await one(place, task)
 
     async with asyncio.TaskGroup() as workers:

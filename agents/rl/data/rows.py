@@ -34,7 +34,7 @@ class RunTrace:
     artefact: Callable[[str], bytes]
     agreement: str
     origin: str  # "trace" or "database"
-    verdicts: Mapping[int, str] = field(default_factory=dict)  # people's verdicts, by candidate
+    verdicts: Mapping[int, str] = field(default_factory=dict)  # verdicts given by people, by candidate
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def rows_of(trace: RunTrace, scrubber: Scrubber, skipped: Callable[[str], None] 
 
 
 def _judged(candidate: CandidateRow, trace: RunTrace, task: str, scrubber: Scrubber) -> _Judged | str:
-    """Returns the candidate with its source and report, or the reason why it is left out."""
+    """Returns the candidate with its source and report, or the reason for leaving it out."""
     if candidate.report is None or candidate.program is None:
         return f"candidate {candidate.number} has no verdict"
     if trace.verdicts.get(candidate.number) in LEFT_OUT:

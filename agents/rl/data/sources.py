@@ -1,4 +1,4 @@
-"""Runs to learn from: trace folders whose owner has given consent, and database runs whose team has recorded its consent.
+"""Provides runs to learn from: trace folders whose owner has given consent, and database runs whose team has recorded its consent.
 
 This module does not access a database: `manage.py export_agreed` writes the runs as traces, each with an `agreement.json`, which are then read like
 any others.
@@ -22,7 +22,7 @@ MANAGE = Path(__file__).resolve().parents[3] / "manage.py"
 
 
 class NoSource(ValueError):
-    """No usable source. The message says what to do."""
+    """Raised if there is no usable source. The message says what to do."""
 
 
 def folders(given: Sequence[Path], agreed_by: str = "") -> Iterator[tuple[str, RunTrace | str]]:

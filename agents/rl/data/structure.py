@@ -30,7 +30,7 @@ class NoReference(ValueError):
 @dataclass(frozen=True)
 class Structure:
     key: str
-    features: frozenset[tuple[str, int]] = field(repr=False)  # a feature and how often it has occurred before, so that repetitions count
+    features: frozenset[tuple[str, int]] = field(repr=False)  # (feature, number of earlier occurrences), so that repetitions count
 
     def similarity(self, other: Structure) -> float:
         """Returns the Jaccard similarity, between 0 and 1; structures with the same key have 1."""

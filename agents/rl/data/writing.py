@@ -17,7 +17,7 @@ MISSING = "Parquet needs the package pyarrow: `pip install -r requirements-rl.tx
 
 
 class CannotWrite(RuntimeError):
-    """Raised if the data set cannot be written. The message says what to do."""
+    """Raised if the data set cannot be written. The message says why and what to do."""
 
 
 def check(format_: Format) -> None:
@@ -27,7 +27,7 @@ def check(format_: Format) -> None:
 
 
 def write_rows(folder: Path, name: str, rows: Sequence[Row], format_: Format, about: Mapping[str, Any]) -> Path:
-    """Write `folder/name.parquet` or `.jsonl` atomically. `about` goes into the Parquet file's metadata."""
+    """Writes `folder/name.parquet` or `.jsonl` atomically. `about` goes into the Parquet file's metadata."""
     path = folder / f"{name}.{format_}"
     draft = path.with_suffix(path.suffix + ".part")
     if format_ == "parquet":

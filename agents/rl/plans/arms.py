@@ -31,7 +31,7 @@ Pick = Callable[[Search, Seen], int]  # the index of a move
 MOST_REPEATS = 3  # number of programs, including repeats, that a workflow may request, as a multiple of the budget
 WEIGHT = 10.0  # weight, in tries, of a strategy's record on other tasks, in addition to the tries of the search itself
 TEMPERATURE = 0.3  # temperature for drawing moves from the policy
-SAMPLED = 10  # number of points per task, in addition to the compiler's own, whose single changes fill the ledger
+SAMPLED = 10  # the ledger is filled with single changes to this many points per task, in addition to the compiler's own
 
 
 def workflow(course: Course, name: str, seed: int, programs: int, repeats_free: bool) -> Curve:
@@ -50,7 +50,7 @@ def workflow(course: Course, name: str, seed: int, programs: int, repeats_free: 
 @lru_cache(maxsize=2048)
 def played(course: Course, name: str, seed: int, programs: int) -> list[Verified]:
     """Returns the verifications of one arena run. They are cached because both ways of counting start from the same run."""
-    quality, budget = QUALITIES["middling"], Budget(candidates=programs)  # a quality is required, but none of these workflows asks a model
+    quality, budget = QUALITIES["middling"], Budget(candidates=programs)  # a quality is required, although none of these workflows uses a model
     _, log = asyncio.run(logged(course.landscape, name, seed, quality, budget))
     return [one for one in log if one.tier == "quick"]
 

@@ -89,7 +89,7 @@ class Course:
 
 @dataclass
 class Episode:
-    """One search; its first program is the compiler's own. `shares`: the share of the best known speed that was reached after each program."""
+    """One search; its first program is the compiler's own. `shares`: the share of the best known speed reached after each program."""
 
     course: Course
     seed: str
@@ -116,7 +116,7 @@ class Episode:
         return look(self.search)
 
     def take(self, point: Point) -> None:
-        """Measures a point: returns a time with the noise of the verifier's quick tier, as simulated in the arena."""
+        """Measures a point, with the noise of the verifier's quick tier as simulated in the arena."""
         landscape, index = self.course.landscape, self.course.landscape.index(point)
         us = self.course.time(point)
         if us is None:

@@ -1,4 +1,5 @@
-"""Folds: hold out one kind of task at a time, one task at a time, or nothing. Also defines where the training runs of each fold are stored."""
+"""Folds, which hold out one kind of task at a time, one task at a time, or nothing, and the folders in which the training runs of each fold are
+stored."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from agents.rl.plans.network import Batch, Network
 from agents.rl.records import METRICS
 
 CHECKPOINT = "checkpoint.npz"
-EARLY = 8  # number of programs after which the first figure is taken
+EARLY = 8  # number of programs after which the `early` figure is taken
 BUDGETS = (8, 16, 24)  # number of programs that a search may measure during training
 WORST = -0.3  # logarithm of the gain assigned to a program that is incorrect or much slower
 MARGIN = 50.0  # scale factor for the value of the share reached, so that returns are of order 1
@@ -52,7 +52,7 @@ class Config:
     wandering: float = 0.2  # share of moves drawn at random during imitation
     elsewhere: float = 0.5  # share of groups that start at a random point instead of the compiler's own choice
     varied: float = 0.7  # share of groups that use a randomly varied task, so that measurements matter more than the kind of task
-    variation: float = 0.12  # largest standard deviation (the actual one is drawn at random) of the change in log time for each value of each choice
+    variation: float = 0.12  # upper limit for the randomly drawn standard deviation of the change in log time for each value of each choice
     hidden: int = 32
     blind: float = 0.15  # share of a row's features that are hidden during imitation, so that the policy does not rely on any single one
     decay: float = 0.05  # weight decay per step
@@ -86,8 +86,8 @@ class Moved:
 
 @dataclass
 class Trainer:
-    """Trains in `folder` and writes `run.json`, `metrics.jsonl` and `checkpoint.npz`, in the same format as the other trainers. Continues from what
-    it finds there."""
+    """Trains in `folder` and writes `run.json`, `metrics.jsonl` and `checkpoint.npz`, in the same format as the other trainers. Resumes from an
+    existing checkpoint."""
 
     courses: Sequence[Course]
     config: Config
@@ -105,7 +105,7 @@ class Trainer:
         self._continue()
 
     def train(self, until: int | None = None) -> list[dict[str, Any]]:
-        """Train up to `until` or to the last step. Returns the metrics of all steps, including earlier ones."""
+        """Trains up to step `until`, or to the last step. Returns the metrics of all steps, including earlier ones."""
         said = {"kind": "plans", "team": "", "model": "plans", "device": "cpu", **self.about, "config": asdict(self.config)}
         with records.sitting(self.folder, said, self.step):
             while self.step < min(until or self.config.steps, self.config.steps):
@@ -238,7 +238,7 @@ class Trainer:
 
 
 def gains_of(course: Course, seen: Seen) -> list[float]:
-    """Returns the logarithm of each move's gain over the fastest program according to the table, which no policy ever sees."""
+    """Returns the logarithm of each move's gain over the fastest program according to the table. Policies never see these values."""
     return [_gain(course.time(target), _held(course, seen)) for target in seen.targets]
 
 
@@ -260,7 +260,7 @@ def _gain(us: float | None, held: float) -> float:
 def worth_after(episode: Episode, turn: int) -> float:
     """Computes the return from this move on: how far the share of the best known speed rises above its value before the move."""
     logs = np.log(episode.shares)
-    logs = np.concatenate([logs, np.full(max(episode.budget - len(logs), 0), logs[-1])])  # nothing was left to try
+    logs = np.concatenate([logs, np.full(max(episode.budget - len(logs), 0), logs[-1])])  # there was nothing left to try
     weights = np.full(episode.budget, 1 / episode.budget)
     weights[[min(EARLY, episode.budget) - 1, episode.budget - 1]] += 0.5
     return float(MARGIN * ((logs - logs[turn]) * weights)[turn + 1 :].sum())
