@@ -180,7 +180,7 @@ class Streamed:
         if self._writer is None:
             return
         self._writer.cancel()
-        await asyncio.wait([self._writer])  # not `await`, because our own cancellation must not be mistaken for the writer's
+        await asyncio.wait([self._writer])  # a plain `await` would confuse our own cancellation with the writer's
         if not self._writer.cancelled():
             self._writer.exception()  # marks the exception as retrieved; the next append will raise the same error
 

@@ -61,9 +61,9 @@ class Ledger:
     def __init__(self, limits: Budget):
         self.limits = limits
         self.spent = Spent()
-        self.usual_seconds: dict[str, float] = {}  # usual job duration by "kind.tier", used as the estimate for a reservation
+        self.usual_seconds: dict[str, float] = {}  # last job duration by "kind.tier", used as the estimate for a reservation
         self._held: dict[str, dict[str, float]] = {}  # reservations, by the key of the effect
-        self._asked: dict[str, dict[str, float]] = {}  # estimates for exchanges that have no end in the trace yet, by key
+        self._asked: dict[str, dict[str, float]] = {}  # estimates for exchanges whose end is not yet in the trace, by key
         self._begun: dict[str, str] = {}  # time at which each job was queued or its first stage began, by key
         self._waiting: set[str] = set()
 

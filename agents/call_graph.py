@@ -31,7 +31,7 @@ def call_graph(events: Sequence[Event]) -> list[Call]:
     calls: list[Call] = []
     passed: dict[int, bool] = {}
     judged: set[int] = set()  # candidates that have a diagnosis
-    nodes: list[str] = []  # nodes of the script that is currently being read
+    nodes: list[str] = []  # nodes of the current script
     for event in events:
         match event.body:
             case PlanProposed():

@@ -193,7 +193,7 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
         library=FolderLibrary(args.documents) if args.documents else None,
         inspirations=FolderInspirations(args.learn_from) if args.learn_from else None,
         experience=None if args.no_experience else FolderExperience(args.experience or (args.data_dir or default_data_dir()) / "experience"),
-        split=Split(tasks=frozenset(sha256(read_source(task)) for task in find_tasks(args.tasks))),  # no learning between these tasks
+        split=Split(tasks=frozenset(sha256(read_source(task)) for task in find_tasks(args.tasks))),  # no transfer of lessons between these tasks
     )
     progress = None if args.quiet else Progress(journal, len(begun))
     try:
@@ -240,7 +240,7 @@ class Progress:
     def _print(self) -> None:
         for event in self.journal.events_after(self.seen):
             self.seen = event.seq
-            with suppress(Exception):  # an event from another writer that cannot be displayed must not end the run
+            with suppress(Exception):  # an event that cannot be displayed (from another writer) must not end the run
                 if line := show.line(event):
                     say(line)
 

@@ -147,14 +147,14 @@ def _registers_alone(profile: Profile | None, ceilings: Ceilings) -> bool | None
 
 
 def allowed(facts: Facts) -> list[str]:
-    """Returns the methods that the catalogue allows, in this order: methods that fix a diagnosed fault, in the order of the faults; methods that
-    reduce host work, if the device waits for the host (regardless of the class); and methods that address the bottleneck class. If the device waits
-    for the host only briefly, methods that reduce host work come last, but are never left out."""
+    """Returns the methods that the catalogue allows, in this order: methods that fix a diagnosed fault, in fault order; methods that reduce host
+    work, if the device waits for the host, whatever the class; and methods that address the bottleneck class. If the device waits for the host only
+    briefly, methods that reduce host work come last, but are never left out."""
     operators = facts.structure.operators if facts.structure is not None else None
     fitting = [strategy for strategy in CATALOGUE if strategy.refuses(facts) is None and strategy.meets(operators)]
     curing = [strategy for fault in facts.faults for strategy in fitting if fault in strategy.cures and strategy.cures_when(facts)]
     answering = [strategy for strategy in fitting if facts.bottleneck in strategy.answers and not strategy.only_cures]
-    answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # methods specific to this class come first
+    answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # methods specific to this class first
     leaner = [strategy for strategy in fitting if strategy.name in HOSTS_WORK and facts.has_host_gaps]
     first = leaner if facts.waits_for_host else []
     names = list(dict.fromkeys(strategy.name for strategy in (*curing, *first, *answering)))

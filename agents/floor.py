@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SMALL = 0.2  # arithmetic below this share of the time to move data is not mentioned
 _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b")
 LOOPS = ("pool", "scan", "order")  # kernel families without products
-STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
+STEP_US = 1.0  # one exchange of a recurrent state between blocks through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
     "half": "tensor cores with operands of 16 bits",
@@ -140,7 +140,7 @@ def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
 
 
 def groups_of(compiled: Compiled, operators: Iterable[str]) -> list[Group]:
-    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a run of ids ("g1-g24"), or by an operator of the graph."""
+    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a range of ids ("g1-g24"), or by an operator of the graph."""
     texts = [str(operator) for operator in operators]
     said = {word for text in texts for word in re.findall(r"[\w.]+", text)}
     ids = [group.id for group in compiled.plan.groups]

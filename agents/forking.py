@@ -24,7 +24,7 @@ from agents.span import Span
 if TYPE_CHECKING:
     from agents.run import Engine
 
-COMMON = ("", "admit", "capture", "reference")  # spans with which every workflow begins, so another workflow can take them over
+COMMON = ("", "admit", "capture", "reference")  # every workflow begins with these spans, so another workflow can take them over
 FIXED = ("device", "precision", "mode")
 
 
@@ -72,8 +72,8 @@ def settings_of_fork(fork: RunForked) -> Settings:
 def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: str = "") -> tuple[list[Event], NewEvent]:
     """Returns the inherited events under the new run's id, followed by `run.forked`.
 
-    `at` is the last event to inherit. Fewer events are inherited if some of them are part of the end of the parent run, or if a different workflow
-    could not take them over.
+    `at` is the last event to inherit. Fewer events are inherited if some of them belong to the end of the parent run or could not be taken over by a
+    different workflow.
     """
     run = run or str(uuid.uuid4())
     if not events or events[0].kind != RunStarted.kind:
@@ -120,7 +120,7 @@ def _cut(events: Sequence[Event], at: int) -> int:
 
 def _inherited(event: Event, run: str) -> Event:
     said = event.body
-    if isinstance(said, Verification) and said.verification:  # this id belongs to the parent
+    if isinstance(said, Verification) and said.verification:  # the id belongs to the parent run
         own = str(uuid.uuid5(uuid.NAMESPACE_URL, f"stitchwork:{run}:{said.key}"))
         return event.moved(run, {**event.payload, "verification": own})
     return event.moved(run, event.payload)

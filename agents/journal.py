@@ -135,7 +135,7 @@ def references(events: Sequence[WithPayload]) -> dict[str, ArtefactRef]:
 
 
 class MemoryJournal:
-    """A trace that lives only as long as its process, for tests and for runs that need not be kept."""
+    """A trace that exists only as long as its process, for tests and for runs that need not be kept."""
 
     def __init__(self, run: str = "", events: Sequence[Event] = (), artefacts: dict[str, bytes] | None = None):
         self.events: list[Event] = list(events)

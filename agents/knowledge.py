@@ -60,7 +60,7 @@ class Piece:
 
 def pieces(text: str, *, headings: bool = True) -> Iterator[Piece]:
     """Yields a document's passages in order. The text is split at Markdown headings, then into paragraphs, and long paragraphs are split into lines.
-    Lines that start with `#` are not headings inside fenced code or in plain text (`headings=False`)."""
+    Inside fenced code and in plain text (`headings=False`), lines that start with `#` are not headings."""
     for heading, block in _sections(text) if headings else [("", text.replace("\r\n", "\n").replace("\r", "\n"))]:
         held = ""
         for paragraph in _paragraphs(block):
@@ -146,7 +146,7 @@ class FolderLibrary:
         return self._index.search(query, count)
 
     def _entries(self) -> Iterator[tuple[Passage, str]]:
-        """Yields each passage with its search words; those from its heading count twice."""
+        """Yields each passage with its search words. Words from the heading count twice."""
         for path in sorted(p for p in self.folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()):
             name = path.relative_to(self.folder).as_posix()
             try:

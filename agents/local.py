@@ -1,4 +1,4 @@
-"""Runs the verifier inside this process, without a database or a queue. It writes the `verification.*` events itself."""
+"""Runs the verifier inside this process, without a database or a queue. This module writes the `verification.*` events itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes that people send to an agent while it works. Each note goes into the next prompt of that role, exactly once."""
+"""Notes that people send to an agent while it works. Each note is included in that role's next prompt, exactly once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Notes that the built-in compiler follows. It does not read prose: a line of a note is either an order in one of three forms or has no effect.
 
-    skip cuda-graph, row-cache        these strategies are no longer tried from here on
-    only try block-size               no strategy but these is tried from here on
-    allow row-cache    /  allow all   takes back what was skipped, and an "only" along with it
+    skip cuda-graph, row-cache        these strategies are no longer tried from here on only try block-size               only these strategies are
+    tried from here on allow row-cache    /  allow all   takes back what was skipped, and an "only" along with it
 
 Strategies that the best program already uses are kept. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a
 kernel.
@@ -39,7 +38,7 @@ class Order:
 
 @dataclass
 class Orders:
-    """Strategies that people have ruled out, according to all notes that the compiler has read so far."""
+    """Strategies that people have ruled out, based on all notes that the compiler has read so far."""
 
     skipped: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
@@ -76,7 +75,7 @@ def read(text: str) -> list[Order]:
 
 
 def found(text: str) -> list[Order]:
-    """Returns the orders among the lines of a note that was also addressed to a model; all other lines are treated as prose."""
+    """Returns the orders in a note that was also addressed to a model. All other lines are treated as prose."""
     orders = []
     for line in _lines(text):
         try:

@@ -16,7 +16,7 @@ MAX_TEXT = 2000  # characters per field
 SPACES = ("own kernel", "library", "pytorch")
 TEXTS = ("title", "contract", "risk", "reason")
 LISTS = ("operators", "strategies")
-FIGURES = ("floor_ms", "bound")  # step figures that the compiler set; they stay valid because a person's edits do not change the step's operators
+FIGURES = ("floor_ms", "bound")  # step figures set by the compiler; they stay valid because a person's edits do not change the step's operators
 
 
 class PlanRefused(ValueError):

@@ -75,15 +75,14 @@ class KnownModels(Protocol):
 
 
 class ModelPort(KnownModels, Protocol):
-    """A port that asks language models by profile name (`agents.llm`).
+    """Sends requests to language models, by profile name (`agents.llm`).
 
     A port may also have `def keeps(profile) -> bool`, which says whether requests to the profile stay pending across interruptions. Such a request is
     sent again verbatim, even if notes have arrived in the meantime.
     """
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
-        """Returns the maximum cost of a call in budget units (`calls`, `tokens`, and `dollars` if prices are known), which is used for the
-        reservation."""
+        """Returns the maximum cost of a call in budget units (`calls`, `tokens`, and `dollars` if prices are known), for the reservation."""
 
     async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]]) -> Reply:
         """Returns one reply, streamed. Raises `ModelFailure` when the profile's own retries are exhausted. `key` and `run` identify requests that

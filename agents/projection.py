@@ -108,8 +108,8 @@ class UsageRow(BaseModel):
     input_tokens: int = 0
     output_tokens: int = 0
     uncounted: int = 0  # number of exchanges without a token count
-    estimated: int = 0  # number of exchanges whose tokens were estimated from the length of the text
-    dollars: float | None = None  # None: no price is known
+    estimated: int = 0  # number of exchanges whose tokens were estimated from the text length
+    dollars: float | None = None  # None: the price is unknown
     seconds: float = 0.0
 
 
@@ -130,7 +130,7 @@ class Summary(BaseModel):
     device: str = ""
     precision: str = ""
     mode: str = ""
-    started: RunStarted = RunStarted()  # start of the run, with the settings of the last fork
+    started: RunStarted = RunStarted()  # the start of the run, with the settings of the last fork
     started_at: str = ""
     finished_at: str = ""
     best: int | None = None

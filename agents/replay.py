@@ -27,11 +27,11 @@ UNSETTLED = frozenset(payload.kind for payload in (LlmRequested, LlmCompleted, E
 
 
 class TraceDiverged(RuntimeError):
-    """Raised if the workflow does something that its journal does not contain because another version of it wrote the trace."""
+    """Raised if the workflow diverges from its journal, because a different version of it wrote the trace."""
 
 
 class Replay:
-    """The contents of the journal when the engine started, and the results of effects, including those from this session."""
+    """The contents of the journal at the start of the engine, and the results of effects, including those from this session."""
 
     def __init__(self, events: Sequence[Event] = ()):
         self._void = void(events)

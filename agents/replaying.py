@@ -160,7 +160,7 @@ class RecordedModels:
         self.problem = ""
 
     def known(self, profile: str) -> bool:
-        return True  # every profile in the recording was known when it was made
+        return True  # all recorded profiles were known at recording time
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
         mark = fingerprint(request)
@@ -170,7 +170,7 @@ class RecordedModels:
         seq, exchange = self._by_key.get(key, (0, None))
         if exchange is None:
             missing = f"{request.purpose or 'a request'} at {key} was never asked in the recorded run"
-            self.problem = self.problem or (missing if self._whole else "")  # the recording was interrupted, so the missing reply is not an error
+            self.problem = self.problem or (missing if self._whole else "")  # in an interrupted recording, a missing reply is not an error
             raise ModelFailure("configuration", missing, HINT, attempts=0)
         if fingerprint(exchange.request) != fingerprint(request):
             self.problem = f"{request.purpose or 'a request'} at {key} is different now: {difference(request, exchange)}"

@@ -34,7 +34,7 @@ LOOK_SECONDS = 0.2  # interval at which a paused run checks whether the calls in
 T = TypeVar("T")
 
 RECORDED = tuple(name for name in Settings.model_fields if name not in ("tier", "budget"))
-CONFIRM_FACTOR = 3.0  # the full tier has more trials and baselines, so the search reserves this multiple of a quick verification's usual duration
+CONFIRM_FACTOR = 3.0  # the full tier has more trials and baselines, so the search reserves this multiple of the last quick verification's time
 
 
 class _Promised:
@@ -81,7 +81,7 @@ class Engine:
         program_source: str | None = None,  # workflow "verify"
         models: ModelPort | None = None,
         # What to do while the run is paused: wait until a person resumes it; return if it needs a model or a person ("stop"); or return for any
-        # pause, regardless of its cause, once no call is in flight ("leave").
+        # pause, whatever its cause, once no call is in flight ("leave").
         on_pause: Literal["wait", "stop", "leave"] = "wait",
         library: Library | None = None,  # documents that a diagnosis may consult
         inspirations: Inspirations | None = None,  # lessons from earlier runs
@@ -254,7 +254,7 @@ class Engine:
         return written
 
     async def refresh(self) -> None:
-        """Reads what other writers have appended: job stages and results, and requests from people."""
+        """Reads events from other writers: job stages and results, and requests from people."""
         async with self._io:
             for event in await self.journal.since(self._seen):
                 self._absorb(event)
@@ -271,7 +271,7 @@ class Engine:
         match event.body:
             case ControlRequested() as asked:
                 self._control(asked)
-            case RunForked() as fork:  # the parent's control requests and limits do not apply to this run
+            case RunForked() as fork:  # control requests and limits of the parent do not apply to this run
                 self.ledger.limits = settings_of_fork(fork).budget
                 self._running.set()
                 self._cancelled_by = None
@@ -348,7 +348,7 @@ class Engine:
             await self.append([NewEvent.of(RunResumed(reason=f"resumed by {self._resumed_by}"), agent="engine")])
 
     async def _stands_still(self, leave: bool = False) -> bool:
-        """Returns True once no call is in flight. Calls of other workers are awaited because they are already paid for. Returns False if a person
+        """Returns True once no call is in flight. Waits for other workers' calls, because they are already paid for. Returns False if a person
         resumes the run first. A run that has to `leave` does not wait for replies that may take a person hours, because they cost nothing and are
         requested again."""
         while not self._running.is_set():

@@ -90,7 +90,7 @@ def interval(value: Interval | None) -> str:
 
 
 def page(summary: Summary) -> str:
-    """Returns a description of a whole run: what was tried, what came of it, and what it cost."""
+    """Returns a description of a whole run: what was tried, the result, and the cost."""
     task = summary.task.name or "?"
     lines = [
         f"{task} · {summary.workflow} · {summary.device} · {summary.precision} · {summary.mode} mode",

@@ -12,7 +12,7 @@ from agents.events import UNSTORABLE, Event
 from agents.journal import TRACE, TraceDamaged, encode, read_trace
 from agents.projection import Summary, apply
 
-# Errors raised by code that reads a payload in which a field is missing, has another type, or has an absurd value.
+# Errors raised when a payload has a missing field, a field of the wrong type, or an absurd value.
 AMISS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 LONGEST = 300  # maximum number of characters in a span's path
 DEEPEST = 60  # maximum nesting depth of lists and objects

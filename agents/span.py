@@ -343,6 +343,6 @@ class Span:
 
 
 def _host_failure(result: JobResult) -> str:
-    """Returns what a report says about a host failure, or "" if the host did not fail."""
+    """Returns a report's description of a host failure, or "" if the host did not fail."""
     report = result.report
     return (report.message or "the host failed") if report is not None and report.status == "infrastructure_error" else ""

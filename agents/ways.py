@@ -14,7 +14,7 @@ class WayRow(BaseModel):
     begun: int = 1  # round
     ended: str = ""  # why it ended; empty while it is active
     leads: bool = False  # true if its program is the fastest of all ways
-    steps: list[int | SerializeAsAny[WayChanged]] = []  # numbers of its programs, and its changes of state, in trace order
+    steps: list[int | SerializeAsAny[WayChanged]] = []  # its program numbers and state changes, in trace order
 
     @property
     def programs(self) -> list[int]:

@@ -72,8 +72,7 @@ class Space:
 
 
 def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space:
-    """Adds axes in the order of the table above, group by group, until there are at least `wanted` distinct programs. Uses no more than `most`
-    points.
+    """Adds axes in the order of the table above, group by group, until there are at least `wanted` distinct programs. Uses at most `most` points.
 
     An axis that changes no program in any combination is left out, as are values that would exceed `most`.
     """

@@ -106,8 +106,7 @@ def only_one(run: Engine) -> bool:
 
 
 async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:
-    """Profiles the attempt's program or, unless the settings require profiles of all programs, builds a profile from the call that the verifier
-    observed."""
+    """Profiles the attempt's program if the settings require it; otherwise, builds a profile from the call that the verifier observed."""
     if run.settings.profiles == "all":
         return (await span.profile(attempt.edit.source, attempt.number)).result.profile
     return observed(attempt.verdict)
