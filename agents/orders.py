@@ -1,7 +1,8 @@
 """Notes that the built-in compiler follows. It does not read prose: a line of a note is either an order in one of three forms or has no effect.
 
-    skip cuda-graph, row-cache        these strategies are no longer tried from here on only try block-size               only these strategies are
-    tried from here on allow row-cache    /  allow all   takes back what was skipped, and an "only" along with it
+    skip cuda-graph, row-cache        these strategies are no longer tried from here on
+    only try block-size               only these strategies are tried from here on
+    allow row-cache    /  allow all   takes back what was skipped, and an "only" along with it
 
 Strategies that the best program already uses are kept. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a
 kernel.

@@ -31,7 +31,7 @@ class Unusable(Exception):
 
 
 class Left(Exception):
-    """Raised if the user stops watching something that continues."""
+    """Raised if the user stops watching a run that continues."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

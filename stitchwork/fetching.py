@@ -18,7 +18,7 @@ SHA = re.compile(r"[0-9a-f]{64}")
 
 
 class Damaged(Exception):
-    """Raised if data does not match its name."""
+    """Raised if downloaded data does not match its name or its run."""
 
 
 def fetch(api: Api, run: str, folder: Path, *, trace: bool = True, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def read_login() -> Login:
     kept = _kept()
     url, token = os.environ.get(URL) or kept.get("url", ""), os.environ.get(TOKEN) or kept.get("token", "")
     if os.environ.get(URL) and not os.environ.get(TOKEN) and kept.get("url") != clean_url(os.environ[URL]):
-        token = ""  # never send a token to a server other than the one for which it was saved
+        token = ""  # never send a saved token to a different server
     if not url:
         raise NoLogin(f"there is no login: run `stitchwork login URL`, or set {URL} and {TOKEN}")
     if not token:

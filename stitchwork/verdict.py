@@ -27,7 +27,7 @@ def headline(result: Result) -> str:
 
 
 def verdict_text(result: Result) -> str:
-    """Returns everything that is needed to continue, in at most about 4,000 characters."""
+    """Returns everything that the reader needs to continue, in at most about 4,000 characters."""
     lines = [headline(result)]
     if result["message"] and (not result["passed"] or not result.get("speedup")):
         lines.append(clean(result["message"])[:LONGEST_MESSAGE])

@@ -95,7 +95,7 @@ _NOWHERE = ArtefactRef(sha="", media_type="", bytes=0)
 
 @dataclass
 class Play:
-    """The result of one run. Regret is measured in time: 1 - best / found. The winner is never slower than eager, which is available without any
+    """The result of one run. Regret is relative time: 1 - best / found. The winner is never slower than eager, which is available without any
     program."""
 
     landscape: str

@@ -27,8 +27,8 @@ from bench.sweep.store import PROGRAMS, ROWS, Store, gathered, merged, packed, w
 from bench.sweep.tasks import ROOT, SETS, USUAL, Item, NoSuchTasks, items, needs, sets_of
 
 LONG = 300.0  # seconds
-SHARED = 0.96  # fraction of device memory to assign by peak use; peaks do not coincide: of 120 GiB assigned, 82 GiB were used on average
-ENOUGH = 1.2  # a session this many times as long as the one that interrupted a run may complete it
+SHARED = 0.96  # share of device memory assigned according to peak use; peaks do not coincide: of 120 GiB assigned, 82 GiB were used on average
+ENOUGH = 1.2  # a session may complete an interrupted run if it is this many times as long as the time already spent on it
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # reasons that say nothing about the compiler
 
 

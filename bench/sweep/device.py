@@ -1,7 +1,7 @@
 """The process for one device. It keeps a verifier warm and solves tasks from standard input one at a time, as `agents solve` does.
 
 An input line is `{"key", "path", "precision", "folder"}`; an output line is `{"key", "row"}`, or `{"key", "interrupted": true}` after SIGTERM. The
-first output line, `{"ready": ...}`, describes where it measures. After `{"unusable": why}`, the process ends.
+first output line, `{"ready": ...}`, describes the device. After `{"unusable": why}`, the process ends.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from verifier.jobs import JobResult
 from verifier.report import STAND_INS, Interval, Report
 
 SOLVED = ("custom", "mixed")  # only classes with generated kernels count
-NOT_ADMITTED = "the task was not admitted: "  # prefix of the reason with which the engine ends such a run
+NOT_ADMITTED = "the task was not admitted: "  # prefix of the engine's reason for ending such a run
 DIGITS = 5
 BESIDE = ("compile", "compile-max-autotune", "cuda-graph")  # baselines in addition to eager, in the full tier on a GPU
 
@@ -97,7 +97,7 @@ def measured(report: Report) -> dict[str, Any]:
 
 
 def first_faster(events: Iterable[Event]) -> float | None:
-    """Returns the working time in seconds until a program with generated kernels was known to beat eager, or None if there was none."""
+    """Returns the working time in seconds until a program with generated kernels was known to beat eager, or None if there was no such program."""
     found = False
     for event in events:
         match event.body:
@@ -140,7 +140,7 @@ def groups(summary: Summary, best: CandidateRow | None) -> list[dict[str, Any]]:
 
 
 def why(summary: Summary, best: CandidateRow | None, confirmed: Report | None) -> str:
-    """Explains why a row does not count as solved."""
+    """Returns why a row does not count as solved."""
     if confirmed is not None:
         return f"the best program is of class {confirmed.program_class}: no kernels of its own that matter"
     said = summary.reason or (best.message if best is not None else "") or "; ".join(summary.errors[-1:])

@@ -28,7 +28,7 @@ WORTH_BEGINNING = 15.0  # seconds that must be left to start another task
 MANY, FEW_SPARES = 4, 4  # with more than MANY workers per device, each has few spares: they all start together, and importing torch takes 2 s
 LOOK_SECONDS = 2.0  # seconds between two checks of a device's memory
 TRIES = 2  # number of attempts for a task whose worker dies
-LARGE = 60 * 2**30  # size above which a task counts as large
+LARGE = 60 * 2**30  # a task that needs more memory than this counts as large
 FULL = ("the verifier could not do the job", "out of memory", "of device memory at its largest moment")  # messages that indicate a lack of memory
 
 
@@ -221,7 +221,7 @@ class Sitting:
             return True
         if said is not None and "row" in said:
             if item.key in self.alone:
-                said["row"]["second_try"] = True  # the first attempt only reported a lack of memory next to other tasks
+                said["row"]["second_try"] = True  # the first attempt only reported a lack of memory, next to other tasks
             self._finish(device, item, said["row"], folder)
             return True
         worker.wait()

@@ -154,7 +154,7 @@ def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def gathered(rows: dict[str, dict[str, Any]], archives: Iterable[Path]) -> dict[str, bytes]:
-    """Returns the program that each row names, by file name. For a row that names none, returns the last available program."""
+    """Returns the program named by each row, by file name. For a row that names none, returns the latest available program."""
     of = {f"{slug(key)}.py": row.get("program") for key, row in rows.items()}
     found: dict[str, bytes] = {}
     for path in archives:

@@ -100,7 +100,7 @@ def detail(key: str, row: Row) -> list[str]:
 
 
 def full_table(content: dict[str, Any]) -> str:
-    """Returns all rows as a separate file, sorted by their ratio to the best baseline, slowest first."""
+    """Returns the contents of a separate file with all rows, sorted by their ratio to the best baseline, slowest first."""
     said = ["# KernelBench, task by task", "", measured_on(content), ""]
     for each in SETS:
         rows = chosen(content["rows"], each)

@@ -1,4 +1,4 @@
-"""Selects the tasks that a sweep solves, by set name, and their order."""
+"""Selects a sweep's tasks by set name, and determines their order."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def number(stem: str) -> int:
 
 
 def to_accept(solved: Sequence[str]) -> list[str]:
-    """Returns the keys of the solved fp32 rows that go through KernelBench's own evaluation: the ten, then the draw."""
+    """Returns the keys of the solved fp32 rows to be checked with KernelBench's own evaluation: the ten, then the random sample."""
     fp32 = [key for key in solved if key.endswith(" fp32-strict") and not key.startswith("examples/")]
     ten = [key for key in fp32 if in_set("stitchcuda-ten", key)]
     # Drawn by name alone, so that a task's position does not depend on which others have been solved.

@@ -30,7 +30,7 @@ class Collected:
     rows: list[Row] = field(default_factory=list)
     runs: int = 0
     skipped: Counter[str] = field(default_factory=Counter)  # reasons for leaving rows out, without candidate numbers
-    unusable: dict[str, str] = field(default_factory=dict)  # runs that could not be used at all
+    unusable: dict[str, str] = field(default_factory=dict)  # unusable runs with the reason, by name
 
 
 def collect(traces: Iterable[tuple[str, RunTrace | str]], scrubber: Scrubber, say: Say = lambda line: None) -> Collected:

@@ -1,5 +1,5 @@
-"""Synthetic tasks: chains of operators that are reproducible from a seed and unlike any benchmark task. This module only produces text and runs
-nothing."""
+"""Generates synthetic tasks: chains of operators that are reproducible from a seed and unlike any benchmark task. This module only produces text and
+runs nothing."""
 
 from __future__ import annotations
 
