@@ -1,1 +1,1 @@
-"""The multi-agent engine: roles, workflows, strategies, compiler."""
+"""The multi-agent engine: roles, workflows and strategies."""

@@ -1,4 +1,4 @@
-"""Handles replies to requests that a run has left as files (`solve --when-asked pause`).
+"""Handles replies to requests that a run has left in files (`solve --when-asked pause`).
 
 Lists the pending requests and checks that a text is a valid reply to one of them.
 """
@@ -64,7 +64,7 @@ def act(directory: Path, request: str | None) -> int:
 
 
 async def answer(directory: Path, request: str, text: str) -> Waiting:
-    """Put a reply next to its request. Raises `Unusable` with an explanation, and writes nothing, if the text cannot be the reply."""
+    """Stores a reply next to its request. If the text cannot be the reply, writes nothing and raises `Unusable` with an explanation."""
     events = await FileJournal(directory, owner=False).load()
     if project(events).state == "finished":
         raise Unusable("this run has finished: none of its requests waits for a reply")
@@ -83,7 +83,7 @@ async def answer(directory: Path, request: str, text: str) -> Waiting:
 
 
 async def waiting_in(directory: Path, events: list[Event] | None = None) -> list[Waiting]:
-    """Returns the run's pending requests, oldest first. Requests that the run has already moved past are left out."""
+    """Returns the run's pending requests, oldest first. Leaves out requests that the run has already moved past."""
     events = events if events is not None else await FileJournal(directory, owner=False).load()
     ended = {done.key for event in events if (done := event.of(LlmCompleted)) is not None}
     run = events[-1].run if events else ""
@@ -142,7 +142,7 @@ def form_of(waiting: Waiting) -> str:
 
 
 def cut_off(text: str, wanted: str) -> str:
-    """Returns whether a reply is cut off inside a fence, a block or its JSON."""
+    """Explains in one sentence that a reply is cut off inside a fence, a block or its JSON, or returns "" if it is not."""
     if _open_fence(text):
         return "The reply seems to be cut off: it opens a code fence and does not close it."
     if text.count("<<<<<<< SEARCH") != text.count(">>>>>>> REPLACE"):

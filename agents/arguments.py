@@ -1,4 +1,4 @@
-"""Exposes a run's settings as command-line options: all settings for a new run, and only those that can change for a fork."""
+"""Exposes a run's settings as command-line options: all of them for a new run, and those that can change for a fork."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Unusable(ValueError):
 
 
 def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None:
-    """Add the options for all fields of `Settings`. A fork gets only the options that may change, without defaults."""
+    """Adds the options for all fields of `Settings`. A fork gets only the options that may change, without defaults."""
     workflows = SEARCHES if fork else WORKFLOWS
     said = " ".join(f"{name}: {workflow.sentence}" for name, workflow in workflows.items())
     parser.add_argument("--workflow", choices=list(workflows), help=f"how to search for programs (default: {DEFAULT}). {said}".replace("%", "%%"))
@@ -69,7 +69,7 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
 
 
 class Joined(argparse.Action):
-    """An option that may be given several times; the values are joined with commas."""
+    """An option that may be repeated; the values are joined with commas."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
@@ -89,7 +89,7 @@ def option_of(limit: Limit) -> str:
 
 
 def limits_from(args: argparse.Namespace) -> dict[str, float | None]:
-    """Return the limits given on the command line; null removes a limit."""
+    """Returns the limits given on the command line; None removes a limit."""
     given = {unit: getattr(args, f"budget_{unit}") for unit in LIMITS}
     if given["candidates"] == 0:
         raise Unusable("--budget-candidates must be at least 1: a run without programs finds nothing")
@@ -97,7 +97,7 @@ def limits_from(args: argparse.Namespace) -> dict[str, float | None]:
 
 
 def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Settings:
-    """Return `base` with the settings from the options applied. Raises `Unusable` if these settings are not possible here."""
+    """Returns `base` with the options applied. Raises `Unusable` if the resulting settings are not possible here."""
     changes: dict[str, Any] = {}
     if args.llm is not None:
         changes.update(planner=args.llm, coder=args.llm, judge=args.llm)
@@ -134,7 +134,7 @@ def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Set
 
 
 def devices_from(args: argparse.Namespace) -> str:
-    """Return the named devices, or the default device. Raises `Unusable` if they cannot measure for one run."""
+    """Returns the named devices, or the default device. Raises `Unusable` if they cannot be used together for one run."""
     given = args.device or Settings().device
     try:
         names_of(given)
@@ -144,7 +144,7 @@ def devices_from(args: argparse.Namespace) -> str:
 
 
 def check(settings: Settings) -> None:
-    """Raise `Unusable` if the roles cannot be combined or if a profile is not configured here."""
+    """Raises `Unusable` if the roles cannot be combined or if a profile is not configured here."""
     from agents.roles import impossible
 
     models = open_models(os.environ)

@@ -1,4 +1,4 @@
-"""One exchange with a language model, treated as an effect of a run: it is budgeted, streamed into the trace, and later replayed from the journal."""
+"""One exchange with a language model as an effect of a run: it is budgeted, streamed into the trace, and replayed from the journal later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DELTA_CHARACTERS = 2000
 DELTA_SECONDS = 0.075  # pieces that arrive within this time are merged into a single event
-WRITING_SHARE = 5  # after a slow write, a stream waits this many times the duration of that write
+WRITING_SHARE = 5  # after a write, a stream waits at least this many times the duration of the write
 CHARACTERS_A_TOKEN = 4  # estimate for servers that do not count tokens
 NO_MODELS = "set up a profile (`python -m agents llm check` says how), or start the run with the role built-in"
 
@@ -67,7 +67,7 @@ async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request
 
 
 async def _left(span: Span, key: str, profile: str) -> Request | None:
-    """Return the request as it was sent before an interruption if its reply is still pending, or null if it has to be sent again."""
+    """Returns the request as it was sent before an interruption if its reply is still pending, or None otherwise."""
     run = span.run
     event = run.replay.asked.get(key)
     if event is None or event.profile != profile or not run.keeps(profile):
@@ -76,7 +76,7 @@ async def _left(span: Span, key: str, profile: str) -> Request | None:
 
 
 def with_notes(request: Request, notes: list[dict[str, Any]]) -> Request:
-    """Append people's notes to the last message, each with its author's name."""
+    """Appends notes from people to the last message, each with its author's name."""
     if not notes:
         return request
     said = "\n".join(f"- {note.get('by') or 'somebody'}: {note['text']}" for note in notes)
@@ -113,7 +113,7 @@ async def _completed(
 
 async def _failed(span: Span, key: str, agent: Agent, profile: str, request: Request, failure: ModelFailure, text: str) -> None:
     spent: dict[str, float] = {"calls": failure.attempts}
-    if text:  # the server had begun to answer and will charge for it
+    if text:  # the server had begun to answer and will charge for that
         spent["tokens"] = tokens_in(request, text)
     payload = LlmFailed(
         key=key, profile=profile, role=agent, purpose=request.purpose, kind_=failure.kind, message=failure.message[:2000],
@@ -124,7 +124,7 @@ async def _failed(span: Span, key: str, agent: Agent, profile: str, request: Req
 
 
 def cost(request: Request, reply: Reply, estimate: dict[str, float]) -> dict[str, float]:
-    """Return what an exchange cost, in budget units. If the server reports no token count, tokens are estimated from the number of characters, and
+    """Returns the cost of an exchange in budget units. If the server reports no token count, tokens are estimated from the number of characters, and
     the dollars are scaled accordingly."""
     tokens = reply.usage.input_tokens + reply.usage.output_tokens if reply.usage else tokens_in(request, reply.text + reply.reasoning)
     spent: dict[str, float] = {"calls": max(reply.attempts, 1), "tokens": tokens}
@@ -142,8 +142,8 @@ class Streamed:
     """Streams the text of a reply into the trace. Use it in `async with`, `add` pieces as they arrive, and finally `replace` them with the whole
     text.
 
-    Each delta states the position where it starts. If that is before the end of what readers already have, the delta replaces everything from there
-    on. A stream that restarts, because a client retried or this process was interrupted, therefore writes only the part that differs.
+    Each delta states the position at which it starts. If that is before the end of what readers already have, the delta replaces everything from
+    there on. A stream that restarts, because a client retried or this process was interrupted, therefore writes only the part that differs.
     """
 
     def __init__(self, span: Span, key: str, agent: Agent):
@@ -161,8 +161,7 @@ class Streamed:
         await self._stop()
 
     async def add(self, delta: Delta) -> None:
-        """Serves as the `on_delta` callback of `agents.ports.ModelPort`. Lets errors from writing propagate, so a run that has lost its lease stops
-        the stream."""
+        """The `on_delta` callback of `agents.ports.ModelPort`. Propagates write errors, so a run that has lost its lease stops the stream."""
         if delta.kind == "text" and delta.text:
             self.text += delta.text
             self._news.set()
@@ -181,9 +180,9 @@ class Streamed:
         if self._writer is None:
             return
         self._writer.cancel()
-        await asyncio.wait([self._writer])  # not `await`, because our own cancellation must not be mistaken for the writer's
+        await asyncio.wait([self._writer])  # a plain `await` would confuse our own cancellation with the writer's
         if not self._writer.cancelled():
-            self._writer.exception()  # retrieves the exception; the next append will raise the same error
+            self._writer.exception()  # marks the exception as retrieved; the next append will raise the same error
 
     async def _write_on(self) -> None:
         while True:
@@ -207,7 +206,7 @@ class Streamed:
 
 
 def _common(a: str, b: str) -> int:
-    """Return the length of the common prefix in characters."""
+    """Returns the length of the common prefix in characters."""
     length = min(len(a), len(b))
     if a[:length] == b[:length]:
         return length

@@ -1,6 +1,6 @@
 """The budget of a run: its limits and spending in every unit.
 
-Reserve before a call and record the actual spending after it; limits can be raised in between.
+Spending is reserved before a call and recorded after it. Limits can be raised in between.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Spent(BaseModel):
     tokens: int = 0
     dollars: float = 0.0
     verifier_seconds: float = 0.0
-    seconds: float = 0.0  # running time only, pauses excluded
+    seconds: float = 0.0  # running time, excluding pauses
 
 
 class OutOfBudget(Exception):
-    """Raised for a call that was not started because it would exceed the budget in some unit."""
+    """Raised instead of starting a call that would exceed the budget in some unit."""
 
     def __init__(self, unit: str, spent: float, limit: float):
         what = LIMITS[unit].one if limit == 1 else LIMITS[unit].many
@@ -52,26 +52,27 @@ ACCOUNTS: Projection[Ledger, Event] = Projection()
 
 
 class Ledger:
-    """Reservations for calls in flight count as spent, so parallel workers can overshoot by no more than those calls.
+    """The ledger of a run. Reservations for calls in flight count as spent, so parallel workers can overshoot by no more than those calls.
 
     Except for wall time, the ledger is a projection of the trace: `account` counts every event exactly once, including events from earlier sessions.
-    All past spending is therefore known after a resume, before the first call is made.
+    After a resume, all past spending is therefore known before the first call is made.
     """
 
     def __init__(self, limits: Budget):
         self.limits = limits
         self.spent = Spent()
-        self.usual_seconds: dict[str, float] = {}  # usual job duration by "kind.tier", used as the estimate for a reservation
+        self.usual_seconds: dict[str, float] = {}  # last job duration by "kind.tier", used as the estimate for a reservation
         self._held: dict[str, dict[str, float]] = {}  # reservations, by the key of the effect
-        self._asked: dict[str, dict[str, float]] = {}  # estimates for exchanges that have no end in the trace yet, by key
-        self._begun: dict[str, str] = {}  # jobs by key, with the time when they were queued or when their first stage began
+        self._asked: dict[str, dict[str, float]] = {}  # estimates for exchanges whose end is not yet in the trace, by key
+        self._begun: dict[str, str] = {}  # time at which each job was queued or its first stage began, by key
         self._waiting: set[str] = set()
 
     def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
-        """Reserve `amounts` under `key`, or raise `OutOfBudget`. `keep` is the amount that must remain afterwards, for example to confirm the winner.
+        """Reserves `amounts` under `key`, or raises `OutOfBudget`. `keep` is the amount that must remain afterwards, for example to confirm the
+        winner.
 
-        An amount is an estimate and may be 0; the call is still refused if it needs a unit that is used up. Units that the call does not name are not
-        checked; wall time always is.
+        An amount is an estimate and may be 0; the call is still refused if it needs a unit that is used up. Wall time is always checked; other units
+        only if the call names them.
         """
         for unit in LIMITS:
             limit = getattr(self.limits, unit)
@@ -87,7 +88,7 @@ class Ledger:
         self._held.pop(key, None)
 
     def in_flight(self, but: Collection[str] = ()) -> bool:
-        """Return whether any call with a reservation is in flight, ignoring the keys listed in `but`."""
+        """Returns whether any call with a reservation is in flight, ignoring the keys in `but`."""
         return any(key not in but for key in self._held)
 
     def spend(self, amounts: dict[str, float]) -> None:
@@ -95,12 +96,12 @@ class Ledger:
             setattr(self.spent, unit, getattr(self.spent, unit) + amount)
 
     def account(self, event: Event) -> None:
-        """Record the spending that an event reports, and release the reservation of its effect."""
+        """Records the spending that an event reports, and releases the reservation of its effect."""
         ACCOUNTS.take(self, event)
 
     def write_off(self, waiting: Collection[str] = ()) -> None:
-        """Charge for exchanges that began but never ended because a process died: the server may have billed all of them. Exchanges whose keys are in
-        `waiting` are skipped because their replies are still pending."""
+        """Charges for exchanges that began but never ended because a process died: the server may have billed all of them. Skips exchanges whose keys
+        are in `waiting`, because their replies are still pending."""
         for key in [key for key in self._asked if key not in waiting]:
             self.spend(self._asked.pop(key))
 
@@ -132,7 +133,7 @@ class Ledger:
 
     @ACCOUNTS.on(LlmRequested)
     def _requested(self, event: Event, p: LlmRequested) -> None:
-        self.spend(self._asked.pop(p.key, {}))  # was sent by a process that died before the reply was complete
+        self.spend(self._asked.pop(p.key, {}))  # sent by a process that died before the reply was complete
         self._asked[p.key] = p.estimate
 
     @ACCOUNTS.on(LlmCompleted, LlmFailed)
@@ -148,7 +149,7 @@ class Ledger:
         self._held.clear()
 
     def raise_limits(self, limits: dict[str, float | None]) -> None:
-        """Raise limits by unit; null removes a limit. Values below the current limit are ignored, because a budget can only be raised."""
+        """Raises limits by unit; None removes a limit. Values below the current limit are ignored, because a budget can only be raised."""
         known = {}
         for unit, value in limits.items():
             if unit not in LIMITS or isinstance(value, bool) or (value is not None and not isinstance(value, (int, float))):
@@ -180,12 +181,12 @@ class Still:
             self._last = at
 
     def between(self, begin: datetime, end: datetime) -> float:
-        """Return the number of idle seconds in the given period."""
+        """Returns the number of idle seconds in the given period."""
         return sum(max((min(end, until) - max(begin, since)).total_seconds(), 0.0) for since, until in self._times)
 
 
 def seconds_worked(events: Sequence[Event]) -> float:
-    """Return the running time according to a trace: the last recorded value plus the time between that record and the last event."""
+    """Returns the running time according to a trace: the last recorded value plus the time from that record to the last event."""
     seconds, since, before = 0.0, None, None
     for event in events:
         at = datetime.fromisoformat(event.at)

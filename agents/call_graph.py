@@ -14,9 +14,9 @@ from agents.payloads import CandidateProposed, DiagnosisMade, IdeaProposed, Plan
 class Call:
     """One role call. `made` and `parents` hold names such as "idea 3", "candidate 2", "diagnosis of candidate 2" and "plan".
 
-    The possible values of `situation` depend on the role. For the Planner: "plan", "ideas", "cross", "align", "edit" (one edit script for a tree).
-    For the Coder: "first", "realise" (turn an idea into a program), "repair" (fix a program that did not pass), "optimise", "tune" (change the
-    numbers). Verifier agent: "diagnose". For the verifier itself: "confirm" (tier full).
+    The possible values of `situation` depend on the role. Planner: "plan", "ideas", "cross", "align", "edit" (one edit script for a tree). Coder:
+    "first", "realise" (turn an idea into a program), "repair" (fix a program that did not pass), "optimise", "tune" (change the numbers). Verifier
+    agent: "diagnose". The verifier itself: "confirm" (full tier).
     """
 
     role: str
@@ -31,7 +31,7 @@ def call_graph(events: Sequence[Event]) -> list[Call]:
     calls: list[Call] = []
     passed: dict[int, bool] = {}
     judged: set[int] = set()  # candidates that have a diagnosis
-    nodes: list[str] = []  # nodes of the script that is currently being read
+    nodes: list[str] = []  # nodes of the current script
     for event in events:
         match event.body:
             case PlanProposed():
@@ -76,7 +76,7 @@ def _coder(event: Event, p: CandidateProposed, passed: dict[int, bool], judged: 
     if parent is None:
         return "first", event.span, (), made
     judgement = (f"diagnosis of candidate {parent}",) if parent in judged else ()
-    if passed.get(parent) and not judgement:  # no diagnosis asked for a change in what it does
+    if passed.get(parent) and not judgement:  # without a diagnosis, only numbers were changed
         return "tune", event.span, base, made
     return ("optimise" if passed.get(parent) else "repair"), event.span, (*base, *judgement), made
 

@@ -1,4 +1,4 @@
-"""The command line of the agents. It carries out complete runs on a bare machine, without a database."""
+"""The agents' command line, which carries out complete runs on a bare machine, without a database."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def solve(args: argparse.Namespace) -> int:
 
 
 async def devices_for(args: argparse.Namespace, folders: Iterable[Path]) -> str:
-    """Returns the named devices. A continued run keeps the devices on which it began. Raises `Unusable` if the named devices are of another kind."""
+    """Returns the named devices. A resumed run keeps the devices on which it began. Raises `Unusable` if the named devices are of another kind."""
     for folder in folders:
         begun = await FileJournal(folder, owner=False).load() if (folder / TRACE).exists() else []
         if not begun or begun[0].of(RunStarted) is None:
@@ -166,7 +166,7 @@ async def devices_for(args: argparse.Namespace, folders: Iterable[Path]) -> str:
 
 
 async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Path, client: Client) -> Summary:
-    """Executes one run in `folder`. The run is new, or is continued with the settings, task and program recorded at the start of its trace."""
+    """Executes one run in `folder`: a new run, or one that is resumed with the settings, task and program recorded at the start of its trace."""
     journal = FileJournal(folder)
     begun = await journal.load()
     if begun and (started := begun[0].of(RunStarted)) is not None:
@@ -193,7 +193,7 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
         library=FolderLibrary(args.documents) if args.documents else None,
         inspirations=FolderInspirations(args.learn_from) if args.learn_from else None,
         experience=None if args.no_experience else FolderExperience(args.experience or (args.data_dir or default_data_dir()) / "experience"),
-        split=Split(tasks=frozenset(sha256(read_source(task)) for task in find_tasks(args.tasks))),  # no learning between these tasks
+        split=Split(tasks=frozenset(sha256(read_source(task)) for task in find_tasks(args.tasks))),  # no transfer of lessons between these tasks
     )
     progress = None if args.quiet else Progress(journal, len(begun))
     try:
@@ -208,7 +208,7 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
 
 
 def pauses(args: argparse.Namespace, folder: Path) -> bool:
-    """Returns whether the process leaves a request as a file and exits. A run that began in this mode also continues in it."""
+    """Returns whether the process leaves a request as a file and exits. A run that began in this mode stays in it."""
     return args.when_asked == "pause" or (args.when_asked is None and (folder / REQUESTS).is_dir())
 
 
@@ -220,7 +220,7 @@ def models_for(args: argparse.Namespace, folder: Path) -> Models:
 
 
 def say(line: str) -> None:
-    with suppress(OSError, ValueError):  # the reader has gone away (`2>&1 | head`)
+    with suppress(OSError, ValueError):  # the reader has closed the pipe (`2>&1 | head`)
         print(line, file=sys.stderr, flush=True)
 
 
@@ -240,7 +240,7 @@ class Progress:
     def _print(self) -> None:
         for event in self.journal.events_after(self.seen):
             self.seen = event.seq
-            with suppress(Exception):  # an event from another writer that cannot be displayed must not end the run
+            with suppress(Exception):  # an event that cannot be displayed (from another writer) must not end the run
                 if line := show.line(event):
                     say(line)
 

@@ -1,6 +1,6 @@
-"""Combines several devices of one host behind one client. Each job goes to a device that is free.
+"""Combines several devices of one host behind one client. Each job goes to a free device.
 
-Each device has its own judge, which measures one program at a time. If a device is named twice, it has two judges. They take turns on its clock
+Each device has its own judge, which measures one program at a time. A device that is named twice has two judges. They take turns measuring
 (`verifier.judge.gate`), so one builds while the other measures.
 """
 
@@ -16,13 +16,13 @@ from verifier.report import Environment
 
 
 class Judge(Client, Protocol):
-    """A client that has been opened and needs to be closed."""
+    """A client that has to be closed."""
 
     async def close(self) -> None: ...
 
 
 def names_of(given: str) -> list[str]:
-    """Return the devices in a list such as "cuda:0,cuda:1". Raises `ValueError` if they cannot measure for one run."""
+    """Returns the devices in a list such as "cuda:0,cuda:1". Raises `ValueError` if they cannot be used together for one run."""
     names = [name.strip() for name in given.split(",") if name.strip()]
     kinds = {name.partition(":")[0] for name in names}
     if not names or len(kinds) > 1:
@@ -31,7 +31,7 @@ def names_of(given: str) -> list[str]:
 
 
 def setting_of(given: str) -> str:
-    """Return the device setting that a run on these devices records: the name of a single device, or the common kind of several."""
+    """Returns the device setting that a run on these devices records: the name of a single device, or the common kind of several."""
     names = names_of(given)
     return names[0] if len(set(names)) == 1 else names[0].partition(":")[0]
 
@@ -49,7 +49,7 @@ class Devices:
         self._environment: Environment | None = None
 
     async def run(self, job: Job, on_stage: OnStage | None = None) -> JobResult:
-        """Run a job on the first device that is free. If the devices cannot form one pool, the result's `error` reports a host failure."""
+        """Runs a job on the first free device. If the devices cannot form a pool, the result's `error` reports a host failure."""
         try:
             await self.ready()
         except OSError as error:
@@ -61,7 +61,7 @@ class Devices:
             self._free.put_nowait(judge)
 
     async def ready(self) -> Environment:
-        """Return the environment of the first device. Raises `OSError` if a device cannot be used or is a different model from the first."""
+        """Returns the environment of the first device. Raises `OSError` if a device cannot be used or is a different model from the first."""
         async with self._checking:
             if self._environment is None:
                 self._environment = self._of_one_model(await asyncio.gather(*(judge.ready() for judge in self.judges)))
@@ -83,6 +83,6 @@ class Devices:
 
 
 def open_devices(given: str, opened: Callable[[str], Judge]) -> Judge:
-    """Return the client for one or more devices; `opened` opens the client for a single device."""
+    """Returns the client for one or more devices. `opened` opens the client for a single device."""
     names = names_of(given)
     return opened(names[0]) if len(names) == 1 else Devices(names, [opened(name) for name in names])

@@ -1,4 +1,4 @@
-"""The verifier's diagnosis, together with the methods that the catalogue allows for it, in order."""
+"""The verifier's diagnosis, with the methods that the catalogue allows for it, in order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STRUCTURES = (
     *("fuse-block", "fuse-row-reduction", "fuse-matmul-tail", "atomic-sums", "gather-by-key", "grouped-product"),
     *("stream-through-softmax", "cooperative-kernel", "algebraic-rewrite", "own-order", "own-scan", "persistent-recurrence"),
 )
-HOSTS_WORK = ("cuda-graph", "lean-forward")  # methods for calls in which the host takes a large share of the time
+HOSTS_WORK = ("cuda-graph", "lean-forward")  # methods for calls in which host work takes a large share of the time
 
 
 def diagnose(
@@ -43,7 +43,7 @@ def diagnose(
     floor_ms: float | None,
     facts: TaskFacts | None = None,
 ) -> Diagnosis:
-    """Diagnose one verified program. `bytes_min` and `flops` are the task's figures per call."""
+    """Diagnoses one verified program. `bytes_min` and `flops` are the task's figures per call."""
     found = diagnose_program(report, profile, ceilings, bytes_min=bytes_min, flops=flops, floor_ms=floor_ms, facts=facts)
     return found.model_copy(update={"methods": allowed(facts_of(report, profile, ceilings, found, flops, facts))})
 
@@ -51,7 +51,7 @@ def diagnose(
 def facts_of(
     report: Report, profile: Profile | None, ceilings: Ceilings, found: Diagnosis, flops: int | None, facts: TaskFacts | None = None
 ) -> Facts:
-    """Return the facts about a verified program and its diagnosis on which the catalogue's conditions depend."""
+    """Returns the facts about a verified program and its diagnosis that the catalogue's conditions depend on."""
     return Facts(
         device=ceilings.kind,
         bottleneck=found.bottleneck,
@@ -81,7 +81,7 @@ def facts_of(
 
 
 def _kernels(profile: Profile | None, ceilings: Ceilings) -> dict[str, Any]:
-    """Return the part of `Facts` that concerns a program's kernels; empty if they are unknown."""
+    """Returns the part of `Facts` that concerns a program's kernels; empty if they are unknown."""
     if profile is None or ceilings.kind != "cuda":
         return {}
     kernels = runs(profile)
@@ -107,7 +107,7 @@ def _gap_share(report: Report, profile: Profile | None) -> float | None:
 
 
 def task_structure(facts: TaskFacts | None) -> dict[str, Any]:
-    """Return the task's part of `Facts`; empty if its graph is unknown."""
+    """Returns the task's part of `Facts`; empty if its graph is unknown."""
     if facts is None or facts.structure is None:
         return {}
     return {
@@ -129,7 +129,7 @@ def _slowest(profile: Profile | None) -> KernelProfile | None:
 
 
 def _registers(profile: Profile | None) -> int | None:
-    """Return the registers per thread of the slowest of the program's own kernels."""
+    """Returns the registers per thread of the slowest of the program's own kernels."""
     slowest = _slowest(profile)
     return slowest.registers if slowest is not None else None
 
@@ -140,7 +140,7 @@ def _on_tensor_cores(profile: Profile | None) -> bool | None:
 
 
 def _registers_alone(profile: Profile | None, ceilings: Ceilings) -> bool | None:
-    """Return whether fewer registers alone would let more blocks of the slowest own kernel be resident; null if that is unknown."""
+    """Returns whether registers alone limit the occupancy of the program's slowest own kernel, or None if that is unknown."""
     slowest = _slowest(profile)
     held = residency(slowest, ceilings.workers, ceilings.capability) if slowest is not None else None
     return held.scarcest == ("registers",) and not held.by_grid if held is not None else None
@@ -154,7 +154,7 @@ def allowed(facts: Facts) -> list[str]:
     fitting = [strategy for strategy in CATALOGUE if strategy.refuses(facts) is None and strategy.meets(operators)]
     curing = [strategy for fault in facts.faults for strategy in fitting if fault in strategy.cures and strategy.cures_when(facts)]
     answering = [strategy for strategy in fitting if facts.bottleneck in strategy.answers and not strategy.only_cures]
-    answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # methods specific to this class come first
+    answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # methods specific to this class first
     leaner = [strategy for strategy in fitting if strategy.name in HOSTS_WORK and facts.has_host_gaps]
     first = leaner if facts.waits_for_host else []
     names = list(dict.fromkeys(strategy.name for strategy in (*curing, *first, *answering)))
@@ -163,6 +163,6 @@ def allowed(facts: Facts) -> list[str]:
 
 
 def structures(facts: Facts) -> list[str]:
-    """Return the alternative program structures that a model may write regardless of the diagnosis, because no fault or class points to a missing
+    """Returns the alternative program structures that a model may write regardless of the diagnosis, because no fault or class indicates a missing
     kernel."""
     return [strategy.name for strategy in CATALOGUE if strategy.name in STRUCTURES and strategy.refuses(facts) is None]

@@ -1,8 +1,8 @@
 """The floor: the shortest time that any program could take for a piece of work on a device. Plans, diagnoses, requests and pages all use this model.
 
-The floor is the longer of two times. One is the minimum memory traffic at the bandwidth of a plain stream; the other is the operations in the
-fastest arithmetic that the precision policy allows on the device. Under fp32-strict, on devices with TF32 tensor cores, that arithmetic is a product
-split into three.
+The floor is the longer of two times: that of the minimum memory traffic at the bandwidth of a plain stream, and that of the operations in the fastest
+arithmetic that the precision policy allows on the device. Under fp32-strict, on devices with TF32 tensor cores, that arithmetic splits each product
+into three.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 SMALL = 0.2  # share of the data movement time below which arithmetic is not mentioned
 _RUN = re.compile(r"\b(g\d+)\s*(?:-|–|to)\s*(g\d+)\b")
-LOOPS = ("pool", "scan", "order")  # families of kernels without products
-STEP_US = 1.0  # one exchange of a recurrent state between blocks, through the L2 cache
+LOOPS = ("pool", "scan", "order")  # kernel families without products
+STEP_US = 1.0  # one exchange of a recurrent state between blocks through the L2 cache
 UNITS: dict[Arithmetic, str] = {
     "fp32": "fp32 units", "3xtf32": "tensor cores, each fp32 product as three of TF32", "tf32": "tensor cores in TF32",
     "half": "tensor cores with operands of 16 bits",
@@ -34,7 +34,7 @@ UNITS: dict[Arithmetic, str] = {
 
 @dataclass(frozen=True)
 class Floor:
-    """All times are in milliseconds, and 0 if there is nothing to do."""
+    """The floor and its parts. All times are in milliseconds, and 0 if there is nothing to do."""
 
     nbytes: int
     flops: int
@@ -52,8 +52,8 @@ class Floor:
         return "memory" if self.memory_ms >= self.compute_ms else "compute"
 
     def says(self, brief: bool = False) -> str:
-        """Describes the floor and what it consists of. `brief` is for lists whose heading names the arithmetic; arithmetic that takes a small part of
-        the time to move the data is left out."""
+        """Describes the floor and its parts. `brief` is for lists whose heading names the arithmetic. Arithmetic that takes little time compared with
+        moving the data is left out."""
         parts = [f"{size(self.nbytes)} move in {duration(self.memory_ms)}"] if self.nbytes else []
         if self.flops and not (brief and self.compute_ms < SMALL * self.memory_ms):
             rates = [f"{duration(self.fp32_ms)} on fp32 units"] if self.arithmetic in ("fp32", "3xtf32") else []
@@ -64,7 +64,8 @@ class Floor:
 
 
 def floor_of(nbytes: int | None, flops: int | None, figures: DeviceFigures, precision: str, *, products: bool = True) -> Floor:
-    """`flops` are those of products, which may run on tensor cores, or (not `products`) of operators that only the fp32 units compute."""
+    """Returns the floor. `products`: whether `flops` belong to products, which may run on tensor cores, or to operators that only the fp32 units
+    compute."""
     arithmetic = fastest(figures, precision) if products else "fp32"
     count = flops or 0
     return Floor(
@@ -79,14 +80,14 @@ def fastest(figures: DeviceFigures, precision: str) -> Arithmetic:
 
 
 def floor_of_task(compiled: Compiled, capture: Capture) -> Floor:
-    """Returns the floor of the whole task when it is fused into one pass that reads inputs and weights once and writes outputs once. If the capture
-    counts a layer as one operator (such as a recurrent layer), its operations are known only at group level."""
+    """Returns the floor of the whole task, fused into one pass that reads inputs and weights once and writes outputs once. If the capture counts a
+    layer as one operator (such as a recurrent layer), its operations are known only at group level."""
     flops = max(capture.flops or 0, sum(group.flops for group in compiled.plan.groups if multiplies(group)))
     return floor_of(capture.bytes_min, flops, compiled.figures, compiled.plan.precision)
 
 
 def operations(compiled: Compiled, capture: Capture) -> int | None:
-    """Returns the operations of the whole task as its floor counts them; null if nothing is known."""
+    """Returns the number of operations in the floor of the whole task, or None if it is unknown."""
     return floor_of_task(compiled, capture).flops or capture.flops
 
 
@@ -105,7 +106,7 @@ def steps_text(dependent_steps: int) -> str:
 
 
 def multiplies(group: Group) -> bool:
-    """Returns whether a group's operations are those of products. A kernel from the fused-loop IR has none, and neither do pools, scans and sorts."""
+    """Returns whether a group computes products. Kernels from the fused-loop IR do not, and neither do pools, scans and sorts."""
     family = getattr(group, "family", None)
     return family not in LOOPS and not (family == "" and group.space == "own kernel")
 
@@ -115,7 +116,7 @@ def floor_of_group(compiled: Compiled, group: Group) -> Floor:
 
 
 def floor_of_step(compiled: Compiled, step: dict[str, Any] | None) -> Floor | None:
-    """Returns the floor of a plan step when all its groups are fused, so that only data that crosses its boundary moves. Returns null if `operators`
+    """Returns the floor of a plan step with all of its groups fused, so that only data that crosses its boundary moves. Returns None if `operators`
     names no groups."""
     groups = _group_of(compiled, step) or groups_of(compiled, (step or {}).get("operators") or ())
     if not groups:
@@ -130,8 +131,8 @@ def floor_of_step(compiled: Compiled, step: dict[str, Any] | None) -> Floor | No
 
 
 def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
-    """Returns the group that corresponds to a step of the compiler's own plan. Such a step lists kinds of operators, and those may also be the names
-    of other operators."""
+    """Returns the group that corresponds to a step of the compiler's own plan. Such a step lists kinds of operators, which may also be the names of
+    other operators."""
     if step is None:
         return []
     kinds = list(step.get("operators") or ())
@@ -139,7 +140,7 @@ def _group_of(compiled: Compiled, step: dict[str, Any] | None) -> list[Group]:
 
 
 def groups_of(compiled: Compiled, operators: Iterable[str]) -> list[Group]:
-    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a run of ids ("g1-g24"), or by an operator of the graph."""
+    """Returns the groups named by a step's operators: by id ("g1", "g1: softmax"), by a range of ids ("g1-g24"), or by an operator of the graph."""
     texts = [str(operator) for operator in operators]
     said = {word for text in texts for word in re.findall(r"[\w.]+", text)}
     ids = [group.id for group in compiled.plan.groups]
@@ -150,7 +151,7 @@ def groups_of(compiled: Compiled, operators: Iterable[str]) -> list[Group]:
 
 
 def crossing(compiled: Compiled, names: list[str]) -> int | None:
-    """Returns how many bytes these operators read from and write to the outside, counting each value once, or null if the graph lacks the
+    """Returns the number of bytes that these operators read and write across their boundary, counting each value once, or None if the graph lacks the
     information."""
     if compiled.plan.graph is None:
         return None

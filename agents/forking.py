@@ -1,10 +1,10 @@
 """Forks: a run that inherits the events of another run up to a given event and continues with other settings.
 
-The new run's journal holds the parent's events unchanged and with their original numbers, followed by `run.forked`. The new run's replay cannot
-diverge, because the workflow replays the inherited events under the settings with which they were written (`Engine.settings`). Every decision that
-depends on settings therefore has the same result. While a span still has inherited events to replay, its role calls go to the role that originally
-handled them. If an exchange with a model or a small effect had not yet led to an event of its span, it is void (`agents.replay`), and the roles of
-the new settings repeat it. Measurements are kept, so device, precision and mode cannot change.
+The new run's journal contains the parent's events, unchanged and with their original numbers, followed by `run.forked`. The new run's replay cannot
+diverge, because the workflow replays the inherited events under the settings with which they were written (`Engine.settings`), so every decision that
+depends on settings has the same result. While a span still has inherited events to replay, its role calls go to the role that originally handled
+them. An exchange with a model or a small effect that has not yet led to an event of its span is void (`agents.replay`), and the roles of the new
+settings repeat it. Measurements are kept, so device, precision and mode cannot change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agents.span import Span
 if TYPE_CHECKING:
     from agents.run import Engine
 
-COMMON = ("", "admit", "capture", "reference")  # spans with which every workflow begins, so another workflow can take them over
+COMMON = ("", "admit", "capture", "reference")  # every workflow begins with these spans, so another workflow can take them over
 FIXED = ("device", "precision", "mode")
 
 
@@ -33,7 +33,7 @@ class ForkRefused(ValueError):
 
 
 def settings_of(events: Sequence[Event]) -> Settings:
-    """Returns the settings in force at the end of a trace, including any budget increases. Raises `ForkRefused` if the run has not begun."""
+    """Returns the settings in effect at the end of a trace, including any budget increases. Raises `ForkRefused` if the run has not begun."""
     history = settings_by_fork(events)
     if not history:
         raise ForkRefused("this run has not begun: submit it again with other settings instead")
@@ -58,8 +58,8 @@ def settings_by_fork(events: Sequence[Event]) -> list[tuple[int, Settings]]:
 
 
 def former(events: Sequence[Event]) -> list[tuple[int, Settings]]:
-    """Returns the earlier settings of a forked run, each with the seq of the fork that replaced them. If a fork changed the workflow, the events
-    inherited before it called no role, so they remain valid under the new settings."""
+    """Returns the earlier settings of a forked run, each with the seq of the fork that replaced them. If a fork changed the workflow, none of the
+    events inherited before it involved a role, so they remain valid under the new settings."""
     history = settings_by_fork(events)
     ended = [(fork, before) for (_, before), (fork, _) in zip(history, history[1:], strict=False)]
     return [(fork, before) for fork, before in ended if before.workflow == history[-1][1].workflow]
@@ -72,8 +72,8 @@ def settings_of_fork(fork: RunForked) -> Settings:
 def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: str = "") -> tuple[list[Event], NewEvent]:
     """Returns the inherited events under the new run's id, followed by `run.forked`.
 
-    `at` is the last event to inherit. Fewer events are inherited if some of them are part of the end of the parent run, or if a different workflow
-    could not take them over.
+    `at` is the last event to inherit. Fewer events are inherited if some of them belong to the end of the parent run or could not be taken over by a
+    different workflow.
     """
     run = run or str(uuid.uuid4())
     if not events or events[0].kind != RunStarted.kind:
@@ -97,8 +97,8 @@ def fork(events: Sequence[Event], at: int, settings: Settings, *, by: str, run: 
 
 
 def refusal(events: Sequence[Event]) -> int | None:
-    """Returns the last event before the budget first refused a call. A run that ran out of budget can be continued from there. Returns null if no
-    call was refused."""
+    """Returns the last event before the budget first refused a call, from which a run that is out of budget can continue. Returns None if no call was
+    refused."""
     own = next((event.seq for event in reversed(events) if event.kind == RunForked.kind), 0)
     for event in events:
         effect = event.of(EffectCompleted) if event.seq > own else None
@@ -108,7 +108,7 @@ def refusal(events: Sequence[Event]) -> int | None:
 
 
 def _cut(events: Sequence[Event], at: int) -> int:
-    """Returns `at`, or the event before those with which the engine closes a run, because a workflow would not reproduce these."""
+    """Returns `at`, or the event before those with which the engine closes a run, because a workflow would not reproduce those."""
     for event in events[:at]:
         match event.body:
             case SpanClosed(seconds=None) | RunFinished():
@@ -120,14 +120,14 @@ def _cut(events: Sequence[Event], at: int) -> int:
 
 def _inherited(event: Event, run: str) -> Event:
     said = event.body
-    if isinstance(said, Verification) and said.verification:  # this id belongs to the parent
+    if isinstance(said, Verification) and said.verification:  # the id belongs to the parent run
         own = str(uuid.uuid5(uuid.NAMESPACE_URL, f"stitchwork:{run}:{said.key}"))
         return event.moved(run, {**event.payload, "verification": own})
     return event.moved(run, event.payload)
 
 
 def roles_in_force(run: Engine, roles_by: Callable[[Settings], Roles]) -> Roles:
-    """Returns the roles of a forked run. Each call goes to the role that the settings in force for its span name."""
+    """Returns the roles of a forked run. Each call goes to the role given by the settings in effect for its span."""
     planner, coder, verifier = (cast(Any, _InForce(run, role, roles_by)) for role in ("planner", "coder", "verifier"))
     return Roles(planner, coder, verifier)
 

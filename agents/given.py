@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def open_verifier(device: str, data_dir: Path) -> Verifier:
-    from verifier.client import Verifier  # torch takes seconds to load, which is too long for --help
+    from verifier.client import Verifier  # loading torch takes seconds, which is too long for --help
 
     data_dir.mkdir(parents=True, exist_ok=True)
     return Verifier(device, data_dir)
 
 
 def find_tasks(given: Sequence[Path]) -> dict[Path, str]:
-    """Returns task files with distinct names, collected from files and folders."""
+    """Collects task files with distinct names from files and folders."""
     files: list[Path] = []
     for path in given:
         if path.is_dir():

@@ -1,7 +1,7 @@
-"""Traces on disk and in memory. On disk, a trace is a `trace.jsonl` with one event per line, next to `artefacts/<sha>`.
+"""Traces on disk and in memory. On disk, a trace is a file `trace.jsonl` with one event per line, next to `artefacts/<sha>`.
 
-A directory has one owner at a time. Opening it as owner increments the number in `lease`, and from then on every append by the previous owner is
-refused. Without being the owner, anyone may append what people write (control events and notes).
+A directory has one owner at a time. Opening it as the owner increments the number in `lease`, and from then on every append by the previous owner is
+refused. Events that people write (control events and notes) can be appended without being the owner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POLL_SECONDS = 0.25
 
 
 class PayloadTooLarge(ValueError):
-    """Raised for a payload over the size limit; longer data belongs in an artefact."""
+    """Raised for a payload over the size limit. Longer data belongs in an artefact."""
 
 
 class TraceDamaged(ValueError):
@@ -36,7 +36,7 @@ class TraceDamaged(ValueError):
 
 
 def encode(payload: dict[str, Any]) -> str:
-    """Return the payload as JSON. Raises `PayloadTooLarge` if it exceeds the size limit."""
+    """Returns the payload as JSON. Raises `PayloadTooLarge` if it exceeds the size limit."""
     text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if "\\u0000" in text or UNSTORABLE.search(text):
         text = json.dumps(storable(payload), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -47,7 +47,7 @@ def encode(payload: dict[str, Any]) -> str:
 
 
 def number(run: str, first: int, events: Sequence[NewEvent]) -> list[Event]:
-    """Assign a run, a seq (counting from `first`) and a time to new events."""
+    """Assigns a run, a seq (counting from `first`) and a time to new events."""
     at = datetime.now(UTC).isoformat(timespec="microseconds")
     return [
         Event(
@@ -59,7 +59,7 @@ def number(run: str, first: int, events: Sequence[NewEvent]) -> list[Event]:
 
 
 def parse_lines(lines: Iterator[bytes] | Sequence[bytes], after: int = 0) -> list[Event]:
-    """Parse events from complete lines. Raises `TraceDamaged` if a line is not an event or a number is missing."""
+    """Parses events from complete lines. Raises `TraceDamaged` if a line is not an event or a seq is missing."""
     events: list[Event] = []
     for line in lines:
         expected = after + len(events) + 1
@@ -78,7 +78,8 @@ def line_of(event: Event) -> bytes:
 
 
 def read_trace(folder: Path) -> tuple[list[Event], Iterator[tuple[str, bytes]]]:
-    """Yield the events and artefacts (sha, bytes) of a trace directory. A torn last line is dropped; a corrupt artefact raises `TraceDamaged`."""
+    """Returns the events and artefacts (sha, bytes) of a trace directory. Drops an incomplete last line. Raises `TraceDamaged` for a corrupt
+    artefact."""
     data = (folder / TRACE).read_bytes()
     complete = data[: data.rfind(b"\n") + 1]
     return parse_lines(complete.splitlines()), _artefacts(folder)
@@ -115,7 +116,7 @@ class WithPayload(Protocol):
 
 
 def references(events: Sequence[WithPayload]) -> dict[str, ArtefactRef]:
-    """Return every artefact that the events reference, by sha; an export has to include them all."""
+    """Returns every artefact that the events reference, by sha. An export has to include them all."""
     found: dict[str, ArtefactRef] = {}
 
     def walk(value: object) -> None:
@@ -134,7 +135,7 @@ def references(events: Sequence[WithPayload]) -> dict[str, ArtefactRef]:
 
 
 class MemoryJournal:
-    """A trace that lives only as long as its process, for tests and for runs that need not be kept."""
+    """A trace that exists only as long as its process, for tests and for runs that need not be kept."""
 
     def __init__(self, run: str = "", events: Sequence[Event] = (), artefacts: dict[str, bytes] | None = None):
         self.events: list[Event] = list(events)
@@ -173,17 +174,17 @@ class MemoryJournal:
 
 
 class FileJournal:
-    """The trace of one directory. Appends are synchronous and use fsync: they take a few hundred microseconds and are never left incomplete."""
+    """The trace of one directory. Appends are synchronous and use fsync. They take a few hundred microseconds and are never left incomplete."""
 
     def __init__(self, folder: Path, run: str = "", *, owner: bool = True):
-        """Open or begin a trace. The owner takes the lease and removes a last line that a crash has left incomplete."""
+        """Opens or begins a trace. The owner takes the lease and removes a last line that a crash left incomplete."""
         self.folder = folder
         (folder / ARTEFACTS).mkdir(parents=True, exist_ok=True)
         self._path = folder / TRACE
         self._path.touch()
         self._offset = 0  # number of bytes in the complete lines read so far
         self._events: list[Event] = []
-        self.on_append: Callable[[], None] = lambda: None  # called on each append through this object, before the caller continues
+        self.on_append: Callable[[], None] = lambda: None  # called on each append through this object before the append returns
         self.epoch: int | None = None
         with self._locked():
             if owner:

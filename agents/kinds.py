@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 if TYPE_CHECKING:
     Number = float
 else:
-    Number = int | float  # keeps the value as it was written: 3 does not become 3.0
+    Number = int | float  # preserves the number as written: 3 does not become 3.0
 Amounts = dict[str, Number]  # amounts by budget unit
 Limits = dict[str, Number | None]  # limits by budget unit; null means no limit
 
@@ -22,7 +22,7 @@ def says(text: str, alias: str | None = None) -> Any:
 
 
 class Part(BaseModel):
-    """A part of a payload. Only the fields that the author set are written."""
+    """A part of a payload. Only fields that were set are written."""
 
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True, serialize_by_alias=True)
 
@@ -37,14 +37,14 @@ class Payload(Part):
     """The contents of an event of one kind; `event` below gives each kind its name."""
 
     kind: ClassVar[str]
-    words: ClassVar[str]  # what such an event is called after the word "on"
+    words: ClassVar[str]  # how such an event is referred to after the word "on"
     found_under: ClassVar[tuple[str, ...]]  # groups by which a search in the trace can be filtered
-    shown: ClassVar[str]  # which values the run's row takes from it
-    in_order: ClassVar[bool]  # whether a resumed workflow writes it again, at the same place in its span
+    shown: ClassVar[str]  # the values that the run's row takes from it
+    in_order: ClassVar[bool]  # whether a resumed workflow writes it again at the same place in its span
 
     @property
     def effect(self) -> str:
-        """The journal key of the effect to which the event belongs, or "" if there is none."""
+        """The journal key of the effect that the event belongs to, or "" if there is none."""
         return ""
 
     def having(self, **fields: Any) -> Self:
@@ -55,7 +55,7 @@ class Payload(Part):
 
     def written(self) -> dict[str, Any]:
         """Returns the payload as JSON, for the trace."""
-        return self.model_dump()  # strings stay as they are here; `agents.events.storable` converts them to what a journal can store
+        return self.model_dump()  # strings stay unchanged here; `agents.events.storable` makes them storable
 
 
 P = TypeVar("P", bound=Payload)

@@ -1,8 +1,9 @@
-"""Documents that people add. A diagnosis may use them and must cite them. A team's documents are in Postgres; on the command line, the documents are
-in a folder.
+"""Documents that people add. A diagnosis may use them and must cite them. A team's documents are stored in Postgres; on the command line, they are in
+a folder.
 
-`FolderLibrary` implements `agents.ports.Library` for `.md` and `.txt` files and ranks passages with BM25. Both libraries split passages here, so a
-citation means the same everywhere. A passage is a heading with its paragraphs, has at most PASSAGE_CHARACTERS, and never extends across a heading.
+`FolderLibrary` implements `agents.ports.Library` for `.md` and `.txt` files and ranks passages with BM25. Both libraries split documents with this
+module, so a citation means the same everywhere. A passage is a heading with its paragraphs, has at most PASSAGE_CHARACTERS, and never spans a
+heading.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 PASSAGE_CHARACTERS = 1600
 FOUND = 3
-RELEVANT = 0.4  # fraction of the best passage's score; a passage below it only shares a common word with the query
+RELEVANT = 0.4  # required fraction of the best passage's score; below it, a passage merely shares a common word with the query
 SUFFIXES = (".md", ".markdown", ".txt")
 MOST_BYTES = 1024 * 1024  # size limit per file
-K1, B = 1.2, 0.75  # the usual constants of BM25 (Robertson and Zaragoza, 2009)
+K1, B = 1.2, 0.75  # the usual BM25 constants (Robertson and Zaragoza, 2009)
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]+|\d+")
 STOP = frozenset(
     ["a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "in", "into", "is", "it", "its", "not", "of", "on", "or", "so", "such"]
@@ -59,7 +60,7 @@ class Piece:
 
 def pieces(text: str, *, headings: bool = True) -> Iterator[Piece]:
     """Yields a document's passages in order. The text is split at Markdown headings, then into paragraphs, and long paragraphs are split into lines.
-    Lines that start with `#` are not headings inside fenced code or in plain text (`headings=False`)."""
+    Inside fenced code and in plain text (`headings=False`), lines that start with `#` are not headings."""
     for heading, block in _sections(text) if headings else [("", text.replace("\r\n", "\n").replace("\r", "\n"))]:
         held = ""
         for paragraph in _paragraphs(block):
@@ -145,7 +146,7 @@ class FolderLibrary:
         return self._index.search(query, count)
 
     def _entries(self) -> Iterator[tuple[Passage, str]]:
-        """Yields each passage with its search words; those from its heading count twice."""
+        """Yields each passage with its search words. Words from the heading count twice."""
         for path in sorted(p for p in self.folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()):
             name = path.relative_to(self.folder).as_posix()
             try:

@@ -1,4 +1,4 @@
-"""Runs the verifier inside this process, without a database or a queue. It writes the `verification.*` events itself."""
+"""Runs the verifier inside this process, without a database or a queue. This module writes the `verification.*` events itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verifier.jobs import Job, JobResult, StageEvent, VerifyJob
 from verifier.report import Comparison, Environment, Report
 
 OnStage = Callable[[StageEvent], Awaitable[None]]
-DETAIL_LIMIT = 2000  # number of characters of a stage's detail or message that an event carries; the result has the full text
+DETAIL_LIMIT = 2000  # maximum number of characters of a stage's detail or message in an event; the result has the full text
 
 
 class Client(Protocol):
@@ -28,7 +28,7 @@ class Client(Protocol):
 
 
 class LocalVerifier:
-    """A `VerifierPort` for one client. If a key has already finished, asking for it again returns the earlier result."""
+    """A `VerifierPort` for one client. A second request for a finished key returns the earlier result."""
 
     def __init__(self, journal: Journal, client: Client, device: str):
         self.journal, self.client, self.device = journal, client, device
@@ -64,7 +64,7 @@ class LocalVerifier:
         return result
 
     async def describe(self) -> dict[str, Any]:
-        """Returns the judge's description of its device, for `DeviceFigures.of`, or only the device name if the judge does not start."""
+        """Returns the judge's description of its device for `DeviceFigures.of`, or only the device name if the judge does not start."""
         try:
             return {**(await self.client.ready()).model_dump(mode="json"), **await self.client.figures()}
         except OSError:
@@ -95,7 +95,7 @@ def stage_payload(stage: StageEvent, key: str, attempt: int) -> VerificationStag
 
 
 def tier_of(job: Job) -> str | None:
-    """Returns the tier if the job is a verification; other jobs have none."""
+    """Returns the tier of a verification; other jobs have none."""
     return job.tier if isinstance(job, VerifyJob) else None
 
 
@@ -113,7 +113,7 @@ def with_findings(done: VerificationFinished, result: JobResult, timeline: Artef
 
 
 def verdict_of(report: Report) -> dict[str, Any]:
-    """Returns the parts of a report that are needed for lists and rankings."""
+    """Returns the parts of a report needed for lists and rankings."""
     best = best_baseline(report)
     return {
         "status": report.status,
@@ -132,6 +132,6 @@ def verdict_of(report: Report) -> dict[str, Any]:
 
 
 def best_baseline(report: Report) -> Comparison | None:
-    """Returns the comparison with the fastest measured baseline, or null."""
+    """Returns the comparison with the fastest measured baseline, or None."""
     comparisons = report.timing.comparisons if report.timing else []
     return min(comparisons, key=lambda c: c.speedup.ratio, default=None)

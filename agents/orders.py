@@ -1,10 +1,11 @@
-"""Notes that the built-in compiler follows. It does not read prose: a line of a note is an order in one of three forms, or it has no effect.
+"""Notes that the built-in compiler follows. It does not read prose: a line of a note is either an order in one of three forms or has no effect.
 
     skip cuda-graph, row-cache        these strategies are no longer tried from here on
     only try block-size               only these strategies are tried from here on
     allow row-cache    /  allow all   cancels what was skipped, and any "only"
 
-Strategies that the best program already uses stay. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a kernel.
+Strategies that the best program already uses are kept. Names come from the strategy catalogue; `block-size` stands for all tunable numbers of a
+kernel.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BETWEEN = re.compile(r"\s*(?:,|;|\band\b|\bor\b|\s)\s*", re.IGNORECASE)
 
 
 class NotAnOrder(ValueError):
-    """Raised for a line that the compiler would not understand. The message lists what it does understand."""
+    """Raised for a line that the compiler would not understand. The message lists the forms that it does understand."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Order:
 
 @dataclass
 class Orders:
-    """Strategies that people have ruled out, according to all notes that the compiler has read so far."""
+    """Strategies that people have ruled out, based on all notes that the compiler has read so far."""
 
     skipped: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
@@ -61,7 +62,7 @@ class Orders:
         return f"{listed(order.names)} may be tried again"
 
     def refuses(self, strategy: str) -> str | None:
-        """Returns why people's notes forbid a strategy, or null if they do not. A program without a strategy is never refused."""
+        """Returns why notes forbid a strategy, or None if they do not. A program without a strategy is never refused."""
         if strategy and strategy in self.skipped:
             return f"a note says to skip {strategy}"
         if strategy and self.only is not None and strategy not in self.only:
@@ -75,7 +76,7 @@ def read(text: str) -> list[Order]:
 
 
 def found(text: str) -> list[Order]:
-    """Returns the orders among the lines of a note that was also addressed to a model; all other lines are treated as prose."""
+    """Returns the orders in a note that was also addressed to a model. All other lines are treated as prose."""
     orders = []
     for line in _lines(text):
         try:

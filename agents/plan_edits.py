@@ -1,4 +1,4 @@
-"""A plan edited by a person: which parts may be changed, and how the built-in Coder applies the changes."""
+"""Plans edited by a person: which parts may be changed, and how the built-in Coder applies the changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_TEXT = 2000  # characters per field
 SPACES = ("own kernel", "library", "pytorch")
 TEXTS = ("title", "contract", "risk", "reason")
 LISTS = ("operators", "strategies")
-FIGURES = ("floor_ms", "bound")  # step figures that the compiler set; they stay valid because a person's edits do not change the step's operators
+FIGURES = ("floor_ms", "bound")  # step figures set by the compiler; they stay valid because a person's edits do not change the step's operators
 
 
 class PlanRefused(ValueError):
@@ -65,7 +65,7 @@ def _step(step: Any, place: int, known: dict[str, dict[str, Any]], taken: set[st
 
 
 def first_options(compiled: Compiled, payload: dict[str, Any]) -> Options:
-    """Returns the built-in Coder's choices for this plan, that is, what a person removed from a group or added to it. Edits that the Coder's kernels
+    """Returns the built-in Coder's choices for this plan, based on what a person removed from a group or added to it. Edits that the Coder's kernels
     cannot carry out are ignored.
 
     A group is not fused if a complete list of steps omits it, or if it was assigned to the library or to PyTorch.

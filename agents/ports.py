@@ -12,7 +12,7 @@ from verifier.jobs import Job, JobResult
 
 
 class LeaseLost(RuntimeError):
-    """Raised if another orchestrator now owns the run; the caller must stop without writing anything more."""
+    """Raised if another orchestrator now owns the run. The caller must stop without writing anything more."""
 
 
 class Journal(Protocol):
@@ -24,13 +24,13 @@ class Journal(Protocol):
         """Returns all events so far, in order."""
 
     async def append(self, events: Sequence[NewEvent]) -> list[Event]:
-        """Append atomically. Raises `LeaseLost` if this writer's lease epoch is out of date."""
+        """Appends atomically. Raises `LeaseLost` if this writer's lease epoch is out of date."""
 
     async def since(self, seq: int) -> list[Event]:
         """Returns the events after `seq`, including those from other writers (job stages, a person's control requests or notes)."""
 
     def wakeups(self) -> AsyncIterator[None]:
-        """Yields whenever there may be new events. This is only a hint, so slow polling backs it up."""
+        """Yields whenever there may be new events. This is only a hint, backed up by slow polling."""
 
     async def put(self, data: bytes, media_type: str, name: str = "") -> ArtefactRef: ...
 
@@ -38,14 +38,14 @@ class Journal(Protocol):
 
 
 class VerifierPort(Protocol):
-    """Runs jobs for one run. `key` is the effect's journal key. If the caller asks again under the same key, the job must not be verified twice.
+    """Runs jobs for one run. `key` is the effect's journal key. A repeated call with the same key must not run the job twice.
 
     The port, or the verifier behind it, appends `verification.queued`, `verification.stage` and `verification.finished` to the run's trace, under
     `span`. The last of these names the artefact that contains the report or profile.
 
     A port may also have `async def describe() -> dict`, which returns known figures of the device for the plan (`threads`, `device_name`,
     `multiprocessors`, `l2_bytes`, `capability`, `bandwidth_gbs`, ... as read by `DeviceFigures.of`), and `async def missing() -> str`, which says why
-    the device cannot be used from here, or returns "" if it can. A run that began elsewhere then waits for its device and does not end.
+    the device cannot be used from here, or returns "" if it can. If it cannot, a run that began elsewhere waits for its device instead of ending.
     """
 
     device: str
@@ -75,17 +75,16 @@ class KnownModels(Protocol):
 
 
 class ModelPort(KnownModels, Protocol):
-    """A port that asks language models by profile name (`agents.llm`).
+    """Sends requests to language models, by profile name (`agents.llm`).
 
-    A port may also have `def keeps(profile) -> bool`, which says whether requests to the profile keep waiting for their replies across interruptions.
-    Such a request is sent again word for word, even if notes have arrived in the meantime.
+    A port may also have `def keeps(profile) -> bool`, which says whether requests to the profile stay pending across interruptions. Such a request is
+    sent again verbatim, even if notes have arrived in the meantime.
     """
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
-        """Returns the maximum cost of a call in budget units (`calls`, `tokens`, and `dollars` if prices are known), which is used for the
-        reservation."""
+        """Returns the maximum cost of a call in budget units (`calls`, `tokens`, and `dollars` if prices are known), for the reservation."""
 
     async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]]) -> Reply:
         """Returns one reply, streamed. Raises `ModelFailure` when the profile's own retries are exhausted. `key` and `run` identify requests that
-        wait for a person (mailbox) or whose replies are played from a recording. After a retry the text starts over. `on_delta` then receives only
-        what extends the text that it already has; if the new text differs, the full text of the reply replaces it at the end."""
+        wait for a person (mailbox) or whose replies are played from a recording. After a retry, the text starts over, and `on_delta` receives only
+        what extends the text that it already has. If the new text differs, the full reply replaces it at the end."""

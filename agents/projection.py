@@ -1,4 +1,4 @@
-"""A run's rows as a pure function of its events, so the contents of lists, headers and tables can always be rebuilt from the trace."""
+"""A run's rows as a pure function of its events, so that the contents of lists, headers and tables can always be rebuilt from the trace."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class VerificationRow(BaseModel):
 
 
 class CandidateRow(BaseModel):
-    """One program. The verdict is the latest one, except that a verdict from tier full takes precedence over a quick one."""
+    """One program. The verdict is the latest one, except that a full-tier verdict takes precedence over a quick one."""
 
     number: int
     parent: int | None = None
@@ -92,7 +92,7 @@ class SpanRow(BaseModel):
     path: str
     title: str = ""
     opened_at: str = ""
-    status: str | None = None  # null while it is open
+    status: str | None = None  # None while it is open
     seconds: float | None = None
     summary: str = ""
 
@@ -103,13 +103,13 @@ class UsageRow(BaseModel):
     profile: str
     role: str
     calls: int = 0  # number of requests sent, including repeats
-    exchanges: int = 0  # answered
+    exchanges: int = 0  # number of answered requests
     failed: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     uncounted: int = 0  # number of exchanges without a token count
-    estimated: int = 0  # number of exchanges whose tokens were estimated from the length of the text
-    dollars: float | None = None  # null: no price is known
+    estimated: int = 0  # number of exchanges whose tokens were estimated from the text length
+    dollars: float | None = None  # None: the price is unknown
     seconds: float = 0.0
 
 
@@ -130,7 +130,7 @@ class Summary(BaseModel):
     device: str = ""
     precision: str = ""
     mode: str = ""
-    started: RunStarted = RunStarted()  # start of the run, with the settings of the last fork
+    started: RunStarted = RunStarted()  # the start of the run, with the settings of the last fork
     started_at: str = ""
     finished_at: str = ""
     best: int | None = None
@@ -147,7 +147,7 @@ class Summary(BaseModel):
     reference_profile: ArtefactRef | None = None
     errors: list[str] = []
     usage: list[UsageRow] = []
-    pause: RunPaused | None = None  # while the run is paused: the reason, and what to do
+    pause: RunPaused | None = None  # while the run is paused: the reason and what to do
     forked: RunForked | None = None  # the last fork
     inherited: dict[str, Number] = {}  # spent by the parent run; included in `spent`
     spent: dict[str, Number] = {}
@@ -155,13 +155,13 @@ class Summary(BaseModel):
     last_seq: int = 0
     _spans: dict[str, SpanRow] = PrivateAttr(default_factory=dict)
     _jobs: dict[str, VerificationRow] = PrivateAttr(default_factory=dict)
-    queued_at: dict[str, str] = {}  # the time at which each job's current attempt was queued or began, by key
+    queued_at: dict[str, str] = {}  # time at which each job's current attempt was queued or began, by key
 
     def candidate(self, number: int | None) -> CandidateRow | None:
         return next((c for c in self.candidates if c.number == number), None)
 
     def best_candidate(self) -> CandidateRow | None:
-        """Return the candidate that the run named as its best; before that, the correct one with the highest lower bound."""
+        """Returns the candidate that the run named as its best or, until then, the correct one with the highest lower bound."""
         if self.best is not None:
             return self.candidate(self.best)
         passed = [(c.speedup.low, c) for c in self.candidates if c.status == "passed" and c.speedup]
@@ -179,7 +179,7 @@ def project(events: Iterable[Event]) -> Summary:
 
 
 def apply(summary: Summary, event: Event) -> None:
-    """Apply one more event to the summary. Raises `ValueError` if a payload does not match its kind."""
+    """Applies one more event to the summary. Raises `ValueError` if a payload does not match its kind."""
     summary.run, summary.last_seq = event.run, event.seq
     ROWS.take(summary, event)
 

@@ -25,7 +25,7 @@ COMMAND = "python -m agents.reference"
 
 @dataclass(frozen=True)
 class Words:
-    """How a type is written. The last three fields are templates."""
+    """The notation for types. The last three fields are templates."""
 
     plain: dict[Any, str]
     union: str
@@ -123,7 +123,7 @@ def _table(model: type[BaseModel]) -> Iterator[str]:
 
 
 def script() -> str:
-    """Returns the module with the types; no page loads it."""
+    """Returns the module with the types, which no page loads."""
     lines = [f"// Payloads of events, as types for editors. Generated from agents/payloads.py by `{COMMAND}`: do not edit it.", ""]
     for model in [*parts(), *PAYLOADS.values()]:
         lines += ["/**", *(f" * {line}".rstrip() for line in docstring(model).splitlines()), f" * @typedef {{Object}} {model.__name__}"]

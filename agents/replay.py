@@ -1,7 +1,7 @@
-"""Resumes a run by replay: the workflow runs again on its own journal, and recorded results are returned so that no work is repeated.
+"""Resumes a run by replay: the workflow runs again on its own journal, which returns the recorded results, so no work is repeated.
 
-Within a span a workflow is sequential, so its n-th event there matches the n-th event that the engine recorded. Effects are found by their key
-`SPAN#n`. Events that other writers append or that depend on the clock (stages, control, pauses, deltas, budget) are not part of that order.
+Within a span, a workflow is sequential, so its n-th event matches the n-th event that the engine recorded there. Effects are found by their key
+`SPAN#n`. Events that are appended by other writers or depend on the clock (stages, control, pauses, deltas, budget) are not part of that order.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ UNSETTLED = frozenset(payload.kind for payload in (LlmRequested, LlmCompleted, E
 
 
 class TraceDiverged(RuntimeError):
-    """Raised if the workflow does something that its journal does not contain, because another version of it wrote the trace."""
+    """Raised if the workflow diverges from its journal, because a different version of it wrote the trace."""
 
 
 class Replay:
-    """The contents of the journal when the engine started, and the results of effects, including those from this session."""
+    """The contents of the journal at the start of the engine, and the results of effects, including those from this session."""
 
     def __init__(self, events: Sequence[Event] = ()):
         self._void = void(events)
         self.finished: dict[str, VerificationFinished] = {}  # finished verifications by key
         self.effects: dict[str, EffectCompleted] = {}  # completed effects by key
-        self.messages: dict[str, str] = {}  # text that was already streamed, by message
+        self.messages: dict[str, str] = {}  # text streamed so far, by message
         self.replied: dict[str, LlmCompleted] = {}  # replies by key
         self.asked: dict[str, LlmRequested] = {}  # requests without a reply, by key
         self.plans: dict[int, PlanEdited] = {}  # edited plans by seq
         self._resumed = 0  # seq of the last control.requested event that resumed the run
         self._order: dict[str, deque[Event]] = defaultdict(deque)
-        self._furthest: dict[str, int] = {}  # number of the last effect that began, by span
+        self._furthest: dict[str, int] = {}  # number of the last effect begun, by span
         for event in events:
             self.absorb(event)
             if event.kind not in BESIDE:
@@ -73,31 +73,31 @@ class Replay:
                 self.asked.pop(said.key, None)
 
     def approved(self, proposed: int) -> bool:
-        """Returns whether a person let the run continue after that event and before an interruption."""
+        """Returns whether a person resumed the run after that event and before an interruption."""
         return self._resumed > proposed
 
     def edited(self, proposed: int) -> int | None:
-        """Returns the seq of a person's latest version of the plan that was proposed at this point."""
+        """Returns the seq of a person's latest version of the plan proposed at this point."""
         return next((seq for seq in sorted(self.plans, reverse=True) if seq > proposed), None)
 
     def ahead(self, span: str) -> bool:
-        """Returns whether the journal holds another event of this span."""
+        """Returns whether the journal contains another event of this span."""
         return bool(self._order.get(span))
 
     def inherited(self, before: int, span: str | None = None) -> bool:
-        """Returns whether the workflow still has to replay events that precede the event `before`, in this span and its children or in any span."""
+        """Returns whether the workflow still has to replay events before the event `before`, in this span and its children or in any span."""
         for path, order in self._order.items():
             if order and order[0].seq < before and (span is None or path == span or path.startswith(f"{span}/")):
                 return True
         return False
 
     def passed(self, key: str) -> bool:
-        """Returns whether the journal shows that the workflow went past this effect."""
+        """Returns whether the journal shows that the workflow got past this effect."""
         span, _, number = key.rpartition("#")
         return self.ahead(span) or self._furthest.get(span, 0) > int(number)
 
     def next(self, span: str, kind: str) -> Event | None:
-        """Returns the recorded event that the workflow is about to write, or null if the workflow is past the end of the journal."""
+        """Returns the recorded event that the workflow is about to write, or None if the workflow is past the end of the journal."""
         order = self._order.get(span)
         if not order:
             return None
@@ -108,7 +108,8 @@ class Replay:
 
 
 def void(events: Sequence[Event]) -> frozenset[int]:
-    """Returns, by seq, the exchanges and small effects that had led to no further event of their span when the run was forked (`agents.forking`)."""
+    """Returns the seqs of the exchanges and small effects that had not led to a further event of their span when the run was forked
+    (`agents.forking`)."""
     found: set[int] = set()
     last: dict[str, int] = {}
     for event in events:

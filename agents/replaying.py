@@ -1,7 +1,7 @@
-"""Replays a finished run: the same workflow and roles run on the recorded replies and verdicts, and the events are compared one by one.
+"""Replays a finished run: runs the same workflow and roles on the recorded replies and verdicts, and compares the events one by one.
 
-Nothing is asked, built or measured, because the recording replaces the models, the verifier, the documents and the earlier runs. With a replay you
-can inspect a run in a debugger or try other prompts, and you can see where a code change first leads to a different decision.
+No models are called and nothing is built or measured, because the recording replaces the models, the verifier, the documents and the earlier runs. A
+replay lets you inspect a run in a debugger, try other prompts, or see where a code change first leads to a different decision.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NotReplayable(ValueError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """`difference` is empty if all events are the same; `exchanges` and `verifications` count the items replayed."""
+    """The result. `difference` is empty if all events are the same; `exchanges` and `verifications` count the items replayed."""
 
     events: int
     exchanges: int
@@ -63,9 +63,9 @@ class Outcome:
 
 
 async def replay(recorded: Journal, roles: Roles | None = None) -> Outcome:
-    """Replay a run with the roles that its settings name, or with the given roles. Raises `NotReplayable`.
+    """Replays a run with the roles named in its settings, or with the given roles. Raises `NotReplayable`.
 
-    The replay diverges if people wrote notes, edited the plan or paused the run, because it does not repeat their actions.
+    The replay diverges if people sent notes, edited the plan or paused the run, because it does not repeat their actions.
     """
     events = await recorded.load()
     if not events or events[0].kind != RunStarted.kind:
@@ -99,7 +99,7 @@ def ordered(events: Sequence[Event]) -> list[Event]:
 
 
 def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> str:
-    """Return the first event, in recorded order, that the replay wrote differently, or "" if there is none."""
+    """Describes the first event, in recorded order, that differs in the replay, or returns "" if there is none."""
     spans: dict[str, deque[Event]] = defaultdict(deque)
     for event in ordered(replayed):
         spans[event.span].append(event)
@@ -121,7 +121,7 @@ def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> st
 
 
 class Turns:
-    """Delivers results in recorded order, each after the events that preceded it, so parallel workers interleave as they originally did."""
+    """Delivers results in recorded order, each after the events that preceded it, so that parallel workers interleave as they originally did."""
 
     def __init__(self, events: Sequence[Event], journal: MemoryJournal):
         self._journal = journal
@@ -145,13 +145,13 @@ class Turns:
 
 
 def in_turn(event: Event) -> bool:
-    """Return whether workers that synchronise with each other must see this event in recorded order."""
+    """Returns whether workers that synchronise with each other must see this event in recorded order."""
     return event.kind in (LlmCompleted.kind, VerificationFinished.kind) or event.kind not in BESIDE
 
 
 class RecordedModels:
-    """A `ModelPort` that plays the exchanges of one trace. It finds them by their journal key, and a request that differs from the recorded one is a
-    failure."""
+    """A `ModelPort` that plays the exchanges of one trace. It finds them by their journal keys, and fails on a request that differs from the recorded
+    one."""
 
     def __init__(self, exchanges: Sequence[tuple[int, Exchange]], turns: Turns, whole: bool):
         self._by_key = {exchange.key: (seq, exchange) for seq, exchange in exchanges}
@@ -160,7 +160,7 @@ class RecordedModels:
         self.problem = ""
 
     def known(self, profile: str) -> bool:
-        return True  # every profile in the recording was known when it was made
+        return True  # all recorded profiles were known at recording time
 
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
         mark = fingerprint(request)
@@ -170,7 +170,7 @@ class RecordedModels:
         seq, exchange = self._by_key.get(key, (0, None))
         if exchange is None:
             missing = f"{request.purpose or 'a request'} at {key} was never asked in the recorded run"
-            self.problem = self.problem or (missing if self._whole else "")  # the recording was interrupted, so the missing reply is not an error
+            self.problem = self.problem or (missing if self._whole else "")  # in an interrupted recording, a missing reply is not an error
             raise ModelFailure("configuration", missing, HINT, attempts=0)
         if fingerprint(exchange.request) != fingerprint(request):
             self.problem = f"{request.purpose or 'a request'} at {key} is different now: {difference(request, exchange)}"
@@ -212,7 +212,7 @@ class RecordedVerifier:
         return await recalled(self._recorded, done)
 
     async def _unknown(self, job: Job, key: str, span: str, candidate: str | None) -> JobResult:
-        """The two runs have already diverged, so report a verifier failure, which ends the replay."""
+        """Reports a verifier failure, which ends the replay, because the two runs have already diverged."""
         result = JobResult(error=f"the recorded run has no job {job.kind} at {key}")
         kept = await self._journal.put(result.model_dump_json().encode(), "application/json", "result.json")
         number = int(candidate) if candidate is not None else None
@@ -225,7 +225,7 @@ class RecordedVerifier:
 
 
 class Effects:
-    """Small effects of the recorded run, by name and in order: results from documents and from earlier runs."""
+    """The small effects of the recorded run, by name and in order: results from documents and from earlier runs."""
 
     def __init__(self, events: Sequence[Event]):
         self._values: dict[str, deque[Any]] = defaultdict(deque)
@@ -273,7 +273,7 @@ class RecordedExperience:
         return Recalled.model_validate(self._effects.take("experience") or {})
 
     async def learn(self, device_model: str, task: str, records: Any, tuned: Any) -> None:
-        """Does nothing, because nothing new can be learned from a replay."""
+        """Does nothing, because a replay yields nothing new to learn."""
 
 
 def _show(value: Any) -> str:

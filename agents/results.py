@@ -15,7 +15,7 @@ SUMMARY = "summary.json"
 
 
 def write_results(folder: Path, summary: Summary) -> None:
-    """Write `reports/` (one JSON file per verification of a program), `best.py` (if a program passed) and `summary.json`. All of them can be
+    """Writes `reports/` (one JSON file per verification of a program), `best.py` (if a program passed) and `summary.json`. All of them can be
     regenerated."""
     (folder / REPORTS).mkdir(exist_ok=True)
     for index, row in enumerate(summary.verifications, start=1):

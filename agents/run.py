@@ -34,11 +34,11 @@ LOOK_SECONDS = 0.2  # interval at which a paused run checks whether the calls in
 T = TypeVar("T")
 
 RECORDED = tuple(name for name in Settings.model_fields if name not in ("tier", "budget"))
-CONFIRM_FACTOR = 3.0  # tier full has more trials and baselines, so the search reserves this multiple of the last quick verification
+CONFIRM_FACTOR = 3.0  # the full tier has more trials and baselines, so the search reserves this multiple of the last quick verification's time
 
 
 class _Promised:
-    """Treats every profile as known during a run. A missing profile does not end the run but pauses it, so that the setup can be fixed."""
+    """Treats every profile as known during a run. A missing profile pauses the run instead of ending it, so that the setup can be fixed."""
 
     def known(self, profile: str) -> bool:
         return True
@@ -49,7 +49,7 @@ PROMISED = _Promised()
 
 @dataclass(frozen=True)
 class Finish:
-    """How a workflow ended. `speedup` is set only if the speedup was confirmed in tier full."""
+    """How a workflow ended. `speedup` is set only if the speedup was confirmed in the full tier."""
 
     outcome: str
     reason: str
@@ -58,14 +58,14 @@ class Finish:
 
 
 Workflow = Callable[["Engine"], Awaitable[Finish]]
-Casting = Callable[[Settings, ModelPort | None], "Roles"]  # builds the roles that the settings name; see `agents.roles.roles_for`
+Casting = Callable[[Settings, ModelPort | None], "Roles"]  # builds the roles named in the settings; see `agents.roles.roles_for`
 
 
 class Engine:
-    """Owns the events, effects, budget, control and resumption of one run; a workflow decides what to do next.
+    """Manages the events, effects, budget, control and resumption of one run. A workflow decides what to do next.
 
     `execute` returns the run's summary, even if the run had already finished. It raises `asyncio.CancelledError` if it is cancelled from outside
-    because the process stops. Nothing more is written then, and a later engine continues from the journal.
+    because the process is stopping. In that case, nothing more is written, and a later engine continues from the journal.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Engine:
         task_source: str,
         task_name: str,
         workflow: Workflow,
-        roles: Roles | Casting,  # roles for the whole run, or a function of the settings in force
+        roles: Roles | Casting,  # roles for the whole run, or a function of the settings in effect
         *,
         program_source: str | None = None,  # workflow "verify"
         models: ModelPort | None = None,
@@ -113,14 +113,14 @@ class Engine:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force. A forked run uses its parent's settings until the workflow has replayed the inherited events."""
+        """The settings in effect. A forked run uses its parent's settings until the workflow has replayed the inherited events."""
         return self.settings_for(None)
 
     def settings_for(self, span: str | None) -> Settings:
         return next((settings for fork, settings in self._former if self.replay.inherited(fork, span)), self._settings)
 
     def cast(self) -> Roles:
-        """Return the active roles. If the workflow has no model for a role, the compiler plays it."""
+        """Returns the active roles. The compiler plays the roles for which the workflow uses no model."""
         roles = self.roles
         if not callable(roles):
             return roles
@@ -134,8 +134,8 @@ class Engine:
         return Span(self, path, title, agent)
 
     async def parallel(self, *calls: Coroutine[Any, Any, T]) -> list[T | OutOfBudget]:
-        """Run workers concurrently, each with its own spans, until all have ended. If the budget refused a worker, its result is the `OutOfBudget`.
-        Any other exception cancels the remaining workers and is raised."""
+        """Runs workers concurrently, each with its own spans, until all have ended. The result of a worker that the budget refused is the
+        `OutOfBudget`. Any other exception cancels the remaining workers and is raised."""
         tasks = [asyncio.ensure_future(_refusable(call)) for call in calls]
         try:
             return list(await asyncio.gather(*tasks))
@@ -145,14 +145,14 @@ class Engine:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def allot(self, number: int | None = None) -> int:
-        """Return the number of a new candidate: the given number, or the next free one."""
+        """Returns the number of a new candidate: the given number, or the next free one."""
         if number is None:
             number = max([self._allotted, *(c.number for c in self.summary.candidates)]) + 1
         self._allotted = max(self._allotted, number)
         return number
 
     async def execute(self) -> Summary:
-        """Run or resume until the run ends or halts (`on_pause`)."""
+        """Starts or resumes the run and continues until it ends or halts (`on_pause`)."""
         recorded = await self.journal.load()
         self.replay = Replay(recorded)
         self._former = former(recorded)
@@ -226,14 +226,14 @@ class Engine:
         return payload.having(tier=settings.tier, program=program)
 
     async def describe_device(self) -> dict[str, Any]:
-        """Return the verifier's figures for its device (threads, bandwidth, ...), or nothing if it provides none."""
+        """Returns the verifier's figures for its device (threads, bandwidth, ...), or an empty dict if it provides none."""
         describe = getattr(self.verifier, "describe", None)
         return await describe() if describe is not None else {}
 
     # the journal
 
     async def append(self, events: Sequence[NewEvent]) -> list[Event]:
-        """Append atomically. If a cancellation arrives during an append, wait for the append, so that nothing is written without the engine's
+        """Appends atomically. If a cancellation arrives during an append, waits for the append, so that nothing is written without the engine's
         knowledge."""
         task = asyncio.ensure_future(self._append(events))
         try:
@@ -254,7 +254,7 @@ class Engine:
         return written
 
     async def refresh(self) -> None:
-        """Read what other writers have appended: job stages and results, and people's requests."""
+        """Reads events from other writers: job stages and results, and requests from people."""
         async with self._io:
             for event in await self.journal.since(self._seen):
                 self._absorb(event)
@@ -271,12 +271,12 @@ class Engine:
         match event.body:
             case ControlRequested() as asked:
                 self._control(asked)
-            case RunForked() as fork:  # the parent's control requests and limits do not apply to this run
+            case RunForked() as fork:  # control requests and limits of the parent do not apply to this run
                 self.ledger.limits = settings_of_fork(fork).budget
                 self._running.set()
                 self._cancelled_by = None
             case RunPaused(kind_=kind) if kind:
-                self._running.clear()  # something is missing, so the run stays paused after an interruption until a person resumes it
+                self._running.clear()  # something is missing, so the run stays paused, even after an interruption, until a person resumes it
 
     # control
 
@@ -304,29 +304,29 @@ class Engine:
                 self._worker.cancel()
 
     async def gate(self) -> None:
-        """Wait here while the run is paused; this is called before every real call."""
+        """Waits while the run is paused. Called before every real call."""
         await self.refresh()
         if not self._running.is_set():
             await self._pause(RunPaused(reason="paused by a person"))
 
     async def hold(self, reason: str, kind: str, hint: str = "", **more: str) -> None:
-        """Pause until a person resumes the run, because a model failed (`kind` is the kind of failure) or because a person's answer is needed
+        """Pauses until a person resumes the run, because a model failed (`kind` is the kind of failure) or because a person's answer is needed
         ("review")."""
         self._running.clear()
         await self._pause(RunPaused(reason=reason[:2000], kind_=kind, hint=hint[:1000], **more), leave=self.on_pause == "stop")
 
     def keeps(self, profile: str) -> bool:
-        """Return whether requests to this profile keep waiting for their replies across interruptions."""
+        """Returns whether requests to this profile stay pending across interruptions."""
         keeps = getattr(self.models, "keeps", None)
         return keeps is not None and keeps(profile)
 
     def _asked_of_people(self) -> list[str]:
-        """Return the keys of the exchanges that wait for a person's reply."""
+        """Returns the keys of the exchanges that are waiting for a person's reply."""
         return [key for key, asked in self.replay.asked.items() if self.keeps(asked.profile)]
 
     async def need_device(self) -> None:
-        """Check that the device is available before a job. If the run was continued on a host without its device, it waits here until it is moved to
-        a host that has it; nothing is lost."""
+        """Checks that the device is available before a job. A run that was resumed on a host without its device waits here until it is moved to a
+        host that has it; nothing is lost."""
         missing = getattr(self.verifier, "missing", None)
         while missing is not None and self.replay.finished and (why := await missing()):
             hint = f"continue with solve and --resume on a host with {self.settings.device}"
@@ -348,7 +348,7 @@ class Engine:
             await self.append([NewEvent.of(RunResumed(reason=f"resumed by {self._resumed_by}"), agent="engine")])
 
     async def _stands_still(self, leave: bool = False) -> bool:
-        """Return True once no call is in flight. Calls of other workers are awaited because they are already paid for. Return False if a person
+        """Returns True once no call is in flight. Waits for other workers' calls, because they are already paid for. Returns False if a person
         resumes the run first. A run that has to `leave` does not wait for replies that may take a person hours, because they cost nothing and are
         requested again."""
         while not self._running.is_set():
@@ -367,7 +367,7 @@ class Engine:
         self._since = now
 
     def kept_back(self) -> dict[str, float]:
-        """Return the amount that the search must leave unspent so that the winner can still be confirmed."""
+        """Returns the amount that the search must leave unspent so that the winner can still be confirmed."""
         quick = self.ledger.usual_seconds.get("verify.quick", 0.0)
         return {"verifier_seconds": CONFIRM_FACTOR * quick, "seconds": CONFIRM_FACTOR * quick}
 
@@ -386,7 +386,7 @@ class Engine:
         return Finish("cancelled", f"cancelled by {self._cancelled_by}; what was measured until then is kept", self._best_known())
 
     async def _finish(self, finish: Finish, error: Exception | None = None) -> None:
-        """Close everything that is open and end the run, in a single append."""
+        """Closes everything that is open and ends the run in a single append."""
         await self.refresh()
         if self.summary.state == "finished":
             return
@@ -401,14 +401,14 @@ class Engine:
             message = f"{type(error).__name__}: {error}"[:4000]
             closing.append(NewEvent.of(Failure(message=message, where=where, kept=kept), agent="engine"))
         ended = RunFinished(outcome=finish.outcome, reason=finish.reason, best=finish.best, speedup=finish.speedup)
-        if self.summary.state == "queued":  # cancelled before it began, but a trace must still start with run.started
+        if self.summary.state == "queued":  # cancelled before it began, but even this trace must start with run.started
             closing.insert(0, NewEvent.of(await self._started(), agent="engine"))
         closing += [self.budget_event(), NewEvent.of(ended, agent="engine")]
         await self.append(closing)
 
 
 def all_of(done: Sequence[T | OutOfBudget]) -> list[T]:
-    """Return the results of the workers of `Engine.parallel`. Raises the first `OutOfBudget` among them."""
+    """Returns the results of the workers of `Engine.parallel`. Raises the first `OutOfBudget` among them."""
     given: list[T] = []
     for outcome in done:
         if isinstance(outcome, OutOfBudget):

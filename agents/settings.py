@@ -16,7 +16,7 @@ MOST_WORKERS = 16
 
 
 class Budget(BaseModel):
-    """The limits of a run; null means no limit. Spending is counted in the same units."""
+    """The limits of a run; None means no limit. Spending is counted in the same units."""
 
     candidates: int | None = LIMITS["candidates"].field()
     calls: int | None = LIMITS["calls"].field()
@@ -32,15 +32,15 @@ class Settings(BaseModel):
     coder: str = "built-in"
     coder_mode: Literal["one", "frontend+mid-end"] = "one"  # for a model: a single agent, or one agent for correctness and one for tuning
     judge: str = "built-in"  # the Verifier agent
-    first_program: Literal["coder", "built-in"] = "coder"  # built-in: a model improves the compiler's program and does not start with its own
-    language: Literal["cuda", "triton", "cpp"] | None = None  # language of the program; null: CUDA C++ on a GPU, C++ on the CPU
+    first_program: Literal["coder", "built-in"] = "coder"  # built-in: a model improves the compiler's program instead of starting with its own
+    language: Literal["cuda", "triton", "cpp"] | None = None  # language of the program; None: CUDA C++ on a GPU, C++ on the CPU
     device: str = "cpu"  # "cpu", "cuda", or one device such as "cuda:0"
     precision: Precision = "fp32-strict"
     mode: Mode = "train"
     target: float | None = Field(default=None, gt=0)  # stop when the lower bound of the speedup over eager reaches this value
-    tier: Tier = "full"  # tier of the workflow "verify"; "quick" only compares with eager and does not count as a result
+    tier: Tier = "full"  # tier of the workflow "verify"; "quick" compares only with eager and does not count as a result
     workers: int = Field(default=4, ge=1, le=MOST_WORKERS)  # programs written and verified concurrently, in workflows that support it
-    profiles: Literal["all", "winner", "none"] = "all"  # profile the reference and every program that passed, or rely on what the verdicts observed
+    profiles: Literal["all", "winner", "none"] = "all"  # profile the reference and all programs that passed, or rely on the verdicts' observations
     winner: Literal["fastest", "own-kernels"] = "fastest"  # own-kernels: the fastest of class custom or mixed, if one passed
     review_plan: bool = False  # wait after the first plan until a person has read it
     budget: Budget = Budget()

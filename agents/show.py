@@ -33,7 +33,7 @@ SIGNS = {"ok": "+", "failed": "x"}  # symbols for a span that has ended
 
 
 def line(event: Event) -> str | None:
-    """Returns one line of progress, or null for an event that a terminal need not show."""
+    """Returns one line of progress, or None for an event that is not shown in a terminal."""
     indent = _indent(event)
     match event.body:
         case RunStarted() as p:
@@ -90,7 +90,7 @@ def interval(value: Interval | None) -> str:
 
 
 def page(summary: Summary) -> str:
-    """Returns a description of a whole run: what was tried, what resulted, and what it cost."""
+    """Returns a description of a whole run: what was tried, the result, and the cost."""
     task = summary.task.name or "?"
     lines = [
         f"{task} · {summary.workflow} · {summary.device} · {summary.precision} · {summary.mode} mode",
@@ -178,7 +178,7 @@ def _usage_row(u: UsageRow) -> list[str]:
 
 
 def why_paused(summary: Summary) -> str:
-    """Returns why a run is paused, and what to do about it."""
+    """Returns why a run is paused and what to do about it."""
     reason, hint = (summary.pause.reason, summary.pause.hint) if summary.pause else ("", "")
     said = f"{reason.rstrip('.')}." if reason else ""
     return f"{said} {hint[:1].upper()}{hint[1:].rstrip('.')}." if hint else said

@@ -12,7 +12,7 @@ from agents.events import UNSTORABLE, Event
 from agents.journal import TRACE, TraceDamaged, encode, read_trace
 from agents.projection import Summary, apply
 
-# Errors that occur when code reads a payload in which a field is missing, has another type, or has an absurd value.
+# Errors raised when a payload has a missing field, a field of the wrong type, or an absurd value.
 AMISS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 LONGEST = 300  # maximum number of characters in a span's path
 DEEPEST = 60  # maximum nesting depth of lists and objects
@@ -20,7 +20,7 @@ DEEPEST = 60  # maximum nesting depth of lists and objects
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Raises `TraceDamaged` with the text `what` for any error that an invalid payload causes."""
+    """Raises `TraceDamaged` with the text `what` for any error caused by an invalid payload."""
     try:
         yield
     except TraceDamaged:
@@ -31,7 +31,7 @@ def told(what: str) -> Iterator[None]:
 
 
 def read(folder: Path) -> tuple[list[Event], dict[str, bytes]]:
-    """Returns the events and artefacts of a trace directory. Each event is checked on its own and against the events before it. Raises
+    """Returns the events and artefacts of a trace directory. Each event is checked both individually and against the events before it. Raises
     `TraceDamaged`, or `FileNotFoundError` if there is no trace."""
     try:
         with told(f"{TRACE} cannot be read"):

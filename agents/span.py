@@ -33,11 +33,11 @@ from verifier.source import sha256
 if TYPE_CHECKING:
     from agents.run import Engine
 
-TEXT_LIMIT = MAX_PAYLOAD_BYTES // 2  # bytes of text that fit into an event, considering that JSON escapes may double them
+TEXT_LIMIT = MAX_PAYLOAD_BYTES // 2  # bytes of text that fit into an event, given that JSON escapes may double them
 
 
 class Ended(Exception):
-    """Ends a run early, with a named outcome, because of what it found, such as an unsound task or a host without a compiler."""
+    """Ends a run early with a named outcome, for reasons such as an unsound task or a host without a compiler."""
 
     def __init__(self, outcome: str, reason: str):
         super().__init__(reason)
@@ -62,7 +62,7 @@ class Done:
 
 
 class Span:
-    """Use as `async with run.span(path, title) as span`. Inside a span everything is sequential, so its events and effects can be counted."""
+    """Use as `async with run.span(path, title) as span`. Everything inside a span is sequential, so its events and effects can be counted."""
 
     def __init__(self, run: Engine, path: str, title: str, agent: Agent = "engine"):
         self.run, self.path, self.title, self.agent = run, path, title, agent
@@ -76,7 +76,7 @@ class Span:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        # Any other exception (cancellation, a lost lease, a defect) is either handled by the engine in one append or left for the resume.
+        # Any other exception (cancellation, a lost lease, a bug) is either handled by the engine in one append or left for the resume.
         if isinstance(error, OutOfBudget):
             await self._close("skipped", self.summary or str(error))
         elif isinstance(error, Ended):
@@ -96,14 +96,14 @@ class Span:
         self.status, self.summary = "skipped", summary
 
     def key(self) -> str:
-        """Return the journal key of the next effect."""
+        """Returns the journal key of the next effect."""
         self._effects += 1
         return f"{self.path}#{self._effects}"
 
     # events
 
     async def emit(self, payload: Payload, agent: Agent | None = None, **blobs: Blob) -> Event:
-        """Write one event, or return it if the journal already has it. `blobs`: fields of the payload that become artefacts."""
+        """Writes one event, or returns it if the journal already has it. `blobs`: fields of the payload that become artefacts."""
         recorded = self.run.replay.next(self.path, payload.kind)
         if recorded is not None:
             return recorded
@@ -111,11 +111,11 @@ class Span:
         return await self.record(payload.having(**stored), self.agent if agent is None else agent)
 
     async def record(self, payload: Payload, agent: Agent) -> Event:
-        """Write one event that has no fixed place in the order of the span's events."""
+        """Writes one event that has no fixed place in the order of the span's events."""
         return (await self.run.append([NewEvent.of(payload, self.path, agent)]))[0]
 
     async def say(self, agent: Agent, *pieces: str | Iterable[str]) -> str:
-        """Stream a message piece by piece, as soon as each piece is available, and then complete it. Returns the whole text."""
+        """Streams a message piece by piece, as soon as each piece is available, and then completes it. Returns the whole text."""
         key = self.key()
         if self.run.replay.ahead(self.path):
             recorded = (await self.emit(MessageCompleted())).of(MessageCompleted)
@@ -139,7 +139,7 @@ class Span:
     # effects
 
     async def effect(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Perform a small effect (the clock, a random number) once; after that, its JSON value is read from the journal."""
+        """Performs a small effect (the clock, a random number) once. From then on, its JSON value is read from the journal."""
         key = self.key()
         recorded = self.run.replay.effects.get(key)
         if recorded is None:
@@ -149,9 +149,9 @@ class Span:
         return recorded.value
 
     async def ask(self, agent: Agent, profile: str, request: Request) -> Reply:
-        """Ask a language model once. Its reply streams into the trace and is read from the journal afterwards.
+        """Asks a language model once. The reply is streamed into the trace and read from the journal from then on.
 
-        People's notes to that agent are included. Raises `OutOfBudget` before the call. If a model does not answer, the run pauses.
+        Includes notes that people sent to that agent. Raises `OutOfBudget` before the call. If the model does not answer, the run pauses.
         """
         return await ask(self, self.key(), agent, profile, request)
 
@@ -173,10 +173,10 @@ class Span:
         return [self.run.notes.text(seq) for seq in recorded.value["notes"]]
 
     async def orders(self, roles: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the notes to those roles, which the built-in compiler plays, since they were last read: `{seq, to, text, by}`, oldest first, each
+        """Returns the notes sent since the last read to these roles, which the built-in compiler plays: `{seq, to, text, by}`, oldest first, each
         delivered once.
 
-        Reads have keys of their own, so an additional read does not change the key of any other effect in the span.
+        Reads have separate keys, so an additional read does not change the key of any other effect in the span.
         """
         self._looks += 1
         key, replay = f"{self.path}/orders#{self._looks}", self.run.replay
@@ -194,7 +194,7 @@ class Span:
         return [self.run.notes.note(seq) for seq in recorded.value["notes"]]
 
     async def propose_plan(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Record a plan and return the plan to use. If the settings require it, the run waits until a person has read the plan and possibly changed
+        """Records a plan and returns the plan to use. If the settings require it, the run waits until a person has read the plan and possibly changed
         it (`plan.edited`)."""
         proposed = await self.emit(PlanProposed.model_validate(payload))
         if not self.run.settings.review_plan:
@@ -212,7 +212,7 @@ class Span:
         return {**payload, **self.run.replay.plans[seq].written()} if seq is not None else payload
 
     async def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
-        """Reserve budget before a call. A refusal is an effect, because the run must take the same path again after a resume."""
+        """Reserves budget before a call. A refusal is an effect, because the run must take the same path again after a resume."""
         refused = self.run.replay.effects.get(key)
         if refused is not None:
             value = refused.value
@@ -251,9 +251,9 @@ class Span:
         way: int | None = None,
         last: bool = False,
     ) -> CandidateProposed:
-        """Record a candidate. A candidate counts against the program budget; only a replacement for the winner (`last`) may exceed it, by one.
-        Without a `number` (parallel workers), it gets the next free one and keeps it when the run is resumed; the number is in the returned
-        payload."""
+        """Records a candidate, which counts against the program budget. Only a replacement for the winner (`last`) may exceed the budget, by one.
+        Without a `number` (parallel workers), the candidate gets the next free one and keeps it when the run is resumed; the number is in the
+        returned payload."""
         key = self.key()
         run = self.run
         if key in run.replay.effects or not run.replay.ahead(self.path):
@@ -280,12 +280,12 @@ class Span:
         return await self.job(CaptureJob(**self._common()))
 
     async def verify(self, source: str, candidate: int | None, tier: Tier, *, last: bool = False, rival: str | None = None) -> Done:
-        """Verify a program. Verifications with `last` (those of the winner) may use what the search has to leave unspent. `rival`: a program that is
-        timed alternately with this one."""
+        """Verifies a program. Verifications with `last` (those of the winner) may use what the search has to leave unspent. `rival`: a program that
+        is timed alternately with this one."""
         return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier, rival_source=rival), candidate, last=last)
 
     async def profile(self, source: str | None, candidate: int | None) -> Done:
-        """Profile a candidate, or the reference, on a GPU with hardware counters. Attaches the timeline and the profile if the profiler produced
+        """Profiles a candidate or the reference, on a GPU with hardware counters. Attaches the timeline and the profile if the profiler produced
         them."""
         counters = self.run.settings.device.startswith("cuda")
         done = await self.job(ProfileJob(**self._common(), program_source=source, counters=counters), candidate, last=True)
@@ -298,7 +298,7 @@ class Span:
         return done
 
     async def job(self, job: Job, candidate: int | None = None, *, last: bool = False) -> Done:
-        """Have a verifier run a job, or take the job's result from the journal. Raises `OutOfBudget` before the job starts, never during it.
+        """Has a verifier run a job, or takes the result from the journal. Raises `OutOfBudget` before the job starts, never during it.
 
         A host failure (`JobResult.error`) is retried once under a separate key; a second one ends the run.
         """
@@ -343,6 +343,6 @@ class Span:
 
 
 def _host_failure(result: JobResult) -> str:
-    """Return what a report says about a host failure, or "" if the host did not fail."""
+    """Returns a report's description of a host failure, or "" if the host did not fail."""
     report = result.report
     return (report.message or "the host failed") if report is not None and report.status == "infrastructure_error" else ""

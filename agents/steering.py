@@ -24,7 +24,7 @@ REFUSED = "refusal"
 
 
 def add_commands(commands: Subcommands) -> None:
-    """Adds the subcommands. Each sets `act`, a function that takes the arguments and returns the exit code."""
+    """Adds the subcommands. Each sets `act`, which takes the arguments and returns the exit code."""
     control = commands.add_parser("control", help="pause, resume or cancel a run")
     control.add_argument("directory", type=Path, metavar="DIR")
     control.add_argument("action", choices=["pause", "resume", "cancel"])

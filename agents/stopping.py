@@ -1,8 +1,8 @@
-"""Stopping rules that all workflows share: the target, the floor, a plateau. The budget ends a search separately, through `OutOfBudget`.
+"""Stopping rules shared by all workflows: the target, the floor, a plateau. The budget ends a search separately, through `OutOfBudget`.
 
 A plateau is handled in two steps. After `patience` programs without a gain, the methods must come from a different family of strategies than those
 that yielded no gain (`families_to_leave`, which verifiers read before they advise). The search ends after twice as many programs, or if the advice
-stays in those families. These rules are based on published work: KernelArc switches families on a plateau, and SOL-ExecBench's runs stop near the
+stays within those families. These rules are based on published work: KernelArc switches families on a plateau, and SOL-ExecBench's runs stop near the
 floor.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agents.roles.situation import Advice, Attempt, Situation
     from agents.run import Engine
 
-PATIENCE = 3  # number of consecutive programs that bring less than GAIN
+PATIENCE = 3  # number of consecutive programs that gain less than GAIN
 GAIN = 1.02
 NEAR_FLOOR = 0.95
 
@@ -33,7 +33,7 @@ def stopping(run: Engine, situation: Situation, advice: Advice, *, patience: int
 
 
 def enough(run: Engine, situation: Situation) -> str | None:
-    """Returns why the best program is good enough (it reached the target, or 95 % of the floor), or null if it is not."""
+    """Returns why the best program is good enough (it reached the target, or 95 % of the floor), or None if it is not."""
     best, target = situation.best, run.settings.target
     if best is None:
         return None
@@ -41,13 +41,13 @@ def enough(run: Engine, situation: Situation) -> str | None:
     if target is not None and low >= target:
         return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {low:.2f}x."
     reached = fraction_of_floor(situation, best)
-    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that a program clearly beats cannot be right
+    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that a program clearly beats is wrong
         return f"Candidate {best.number} is at {100 * reached:.0f} % of the floor: no worthwhile gain is left."
     return None
 
 
 def fraction_of_floor(situation: Situation, attempt: Attempt) -> float | None:
-    """Returns the floor divided by the program's time, or null if that is unknown."""
+    """Returns the floor divided by the program's time, or None if that is unknown."""
     floor, timing = floor_ms(situation, attempt), attempt.verdict.timing
     if floor and timing is not None:
         return floor / timing.program_ms
@@ -55,14 +55,14 @@ def fraction_of_floor(situation: Situation, attempt: Attempt) -> float | None:
 
 
 def floor_ms(situation: Situation, attempt: Attempt) -> float | None:
-    """Returns the task's floor from `agents.floor`, as recorded in the plan, or else the verifier's floor from the device's data sheet."""
+    """Returns the task's floor from `agents.floor`, as recorded in the plan, or otherwise the verifier's floor from the device's data sheet."""
     plan, report = situation.plan, attempt.report
     return (plan.floor_ms if plan is not None else None) or (report.floor_ms if report is not None else None)
 
 
 def plateau(situation: Situation, advice: Advice | None = None, *, patience: int = PATIENCE) -> str | None:
-    """Returns why the search is on a plateau, or null if it is not. If there is advice and it leaves the barren families, the search may continue for
-    another `patience` programs."""
+    """Returns why the search is on a plateau, or None if it is not. If there is advice that leaves the families without gains, the search may
+    continue for another `patience` programs."""
     flat = since_last_gain(situation.attempts)
     if len(flat) < patience:
         return None
@@ -76,8 +76,8 @@ def plateau(situation: Situation, advice: Advice | None = None, *, patience: int
 
 
 def families_to_leave(situation: Situation, *, patience: int = PATIENCE) -> frozenset[str]:
-    """Returns the families whose strategies brought no gain since the last gain, once there were `patience` such programs, and nothing before
-    that."""
+    """Returns the families of the strategies tried without a gain since the last gain, or an empty set if there have been fewer than `patience` such
+    programs."""
     flat = since_last_gain(situation.attempts)
     if len(flat) < patience:
         return frozenset()
@@ -85,7 +85,8 @@ def families_to_leave(situation: Situation, *, patience: int = PATIENCE) -> froz
 
 
 def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
-    """Returns the attempts after the last one that was at least GAIN times as fast as all earlier ones, or none of them if nothing has passed yet."""
+    """Returns the attempts after the last one that was at least GAIN times as fast as all earlier ones. Returns no attempts if none has passed
+    yet."""
     best, gained = 0.0, len(attempts)
     for index, attempt in enumerate(attempts):
         if attempt.passed and attempt.level >= best * GAIN:
@@ -94,7 +95,7 @@ def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
 
 
 def family(strategy: str) -> str:
-    """Returns the strategy's family in the catalogue. A combination belongs to the family of its parts if they share one. In all other cases, and for
-    unknown methods, the strategy is a family of its own."""
+    """Returns the strategy's family in the catalogue. A combination belongs to the family of its parts if they share one. Any other combination or
+    unknown method is a family of its own."""
     found = {known.family for known in strategies_of(strategy)}
     return found.pop() if len(found) == 1 else strategy

@@ -46,7 +46,7 @@ def _definitions(module: ast.Module) -> dict[str, ast.stmt]:
 
 
 def _meant(known: dict[str, ast.stmt], name: str) -> str:
-    """Returns the class to which a name refers, following `ModelNew = Model` and classes that add nothing to their base."""
+    """Returns the class that a name refers to, following `ModelNew = Model` and classes that add nothing to their base."""
     for _ in range(len(known)):
         node = known.get(name)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
@@ -71,7 +71,7 @@ def _adds_nothing(statement: ast.stmt) -> bool:
 
 
 def _calls_base(line: ast.stmt, method: ast.FunctionDef) -> bool:
-    """Returns whether the line calls the base method with the method's own arguments, unmodified."""
+    """Returns whether the line calls the base method with the method's own arguments, unchanged."""
     call = line.value if isinstance(line, ast.Expr | ast.Return) else None
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == method.name):
         return False

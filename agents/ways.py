@@ -1,4 +1,4 @@
-"""The parallel ways of a run, as its events describe them: the programs of each way and the decisions that moved it."""
+"""The parallel ways of a run, derived from its events: the programs of each way and the decisions that moved it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ WORDS = {"begun": "begins", "leads": "takes the lead", "trails": "does not take 
 class WayRow(BaseModel):
     number: int
     begun: int = 1  # round
-    ended: str = ""  # why it ended; empty while it continues
+    ended: str = ""  # why it ended; empty while it is active
     leads: bool = False  # true if its program is the fastest of all ways
-    steps: list[int | SerializeAsAny[WayChanged]] = []  # numbers of its programs, and its changes of state, in trace order
+    steps: list[int | SerializeAsAny[WayChanged]] = []  # its program numbers and state changes, in trace order
 
     @property
     def programs(self) -> list[int]:
@@ -27,7 +27,7 @@ class WayRow(BaseModel):
 
 
 def change(ways: list[WayRow], p: WayChanged) -> None:
-    """Applies a change to a way, and creates the way if it is unknown."""
+    """Applies a change to a way, creating the way if it is unknown."""
     row = _row(ways, p.way, p.round)
     row.steps.append(p)
     if p.what == "leads":
@@ -38,7 +38,7 @@ def change(ways: list[WayRow], p: WayChanged) -> None:
 
 
 def belongs(ways: list[WayRow], p: CandidateProposed) -> None:
-    """Adds a program to its way; a program that belongs to no way is ignored."""
+    """Adds a program to its way. A program that belongs to no way is ignored."""
     if p.way is not None:
         _row(ways, p.way, 1).steps.append(p.candidate)
 

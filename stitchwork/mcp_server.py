@@ -1,4 +1,4 @@
-"""`stitchwork mcp`: the tools over stdio, or over HTTP on this machine."""
+"""`stitchwork mcp`: serves the tools over stdio, or over HTTP on this machine."""
 
 from __future__ import annotations
 

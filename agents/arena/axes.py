@@ -1,4 +1,4 @@
-"""Chooses the axes of a task's landscape. Axes are compiler strategies and numbers that change the program; they are added until there are enough
+"""Chooses the axes of a task's landscape. Axes are compiler strategies and parameters that change the program; they are added until there are enough
 distinct programs."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compiler.planning.knobs import Number, numbers, rank
 
 GROUPS = 3  # number of generated kernels whose choices are varied: those that move the most bytes
 
-# Each row is (name, values, catalogue strategy, kernel styles that it can change); an empty last field means all styles. A number that stands for a
+# Each row is (name, values, catalogue strategy, kernel styles that it can change); an empty last field means all styles. A number that represents a
 # strategy carries the strategy's name.
 CUDA: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("warp-row", (0, 1), "warp-per-row", ("rows", "split")),
@@ -59,7 +59,7 @@ FIELDS = {"block": "threads", "warp-row": "warp_rows", "scan-rows": "lanes"}  # 
 
 @dataclass
 class Space:
-    """The axes, and for each point (in table order) the index of its program in `sources`."""
+    """The axes and, for each point in table order, the index of its program in `sources`."""
 
     axes: tuple[Axis, ...]
     program: list[int]
@@ -67,13 +67,12 @@ class Space:
 
     @property
     def sha(self) -> str:
-        """Returns a hash over all programs."""
+        """Returns a hash of all programs."""
         return hashlib.sha256("\0".join(self.sources).encode()).hexdigest()
 
 
 def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space:
-    """Adds axes in the order of the table above, group by group, until there are at least `wanted` distinct programs. Uses no more than `most`
-    points.
+    """Adds axes in the order of the table above, group by group, until there are at least `wanted` distinct programs. Uses at most `most` points.
 
     An axis that changes no program in any combination is left out, as are values that would exceed `most`.
     """
@@ -98,7 +97,7 @@ def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space
 
 
 def candidates(plan: CompilerPlan, task_source: str) -> Iterator[Axis]:
-    """Yields candidate axes, each with its default value first. Each kind of choice is listed for all groups before the next kind starts. Choices
+    """Yields candidate axes, each with its default value first. Each kind of choice is yielded for all groups before the next kind starts. Choices
     that apply only to families come last."""
     kind = plan.figures.kind
     if kind == "cuda" and plan.graph is not None and plan.graph.recordable:
@@ -106,7 +105,7 @@ def candidates(plan: CompilerPlan, task_source: str) -> Iterator[Axis]:
     groups = [group.id for group in sorted(plan.own, key=lambda group: -group.bytes)[:GROUPS]]
     offered = {(number.name.rpartition(".")[2], group): number for number in numbers(plan, task_source, Options()) for group in number.groups}
     shapes = shapes_of(plan, groups)
-    few = 3 if len(groups) > 1 else 8  # values per number: with several kernels, a few are enough
+    few = 3 if len(groups) > 1 else 8  # values per number; with several kernels, a few are enough
     table = CUDA if kind == "cuda" else CPU
     for name, values, strategy, styles in table:
         for group in groups:
@@ -177,7 +176,7 @@ class Printed:
 
 
 def _ordered(found: Space) -> Space:
-    """Returns the same space with the values of numbers sorted, as coordinate descent and readers expect; 0 comes last."""
+    """Returns the same space with the values of numbers sorted, as coordinate descent and readers expect. 0 comes last."""
     axes = []
     for axis in found.axes:
         values = tuple(sorted(axis.values, key=rank if axis.numeric else None))

@@ -179,7 +179,7 @@ def seeds_from(text: str) -> list[int]:
 
 
 def budget_from(text: str) -> Budget:
-    """Parses a budget such as "calls=12,dollars=0.5"; units that are not named have no limit."""
+    """Parses a budget such as "calls=12,dollars=0.5"; units that are left out have no limit."""
     limits: dict[str, float | None] = dict.fromkeys(UNITS)
     for part in filter(None, (part.strip() for part in text.split(","))):
         unit, _, value = part.partition("=")
@@ -198,7 +198,7 @@ def budget_from(text: str) -> Budget:
 
 
 def agree(args: argparse.Namespace, contest: dict[str, Any]) -> None:
-    """Checks the settings. A folder holds one contest, which can only be continued with the same settings."""
+    """Checks the settings. A folder contains one contest, which can be resumed only with the same settings."""
     path = args.out / "contest.json"
     known = path.exists()
     if known and not args.resume:

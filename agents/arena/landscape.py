@@ -1,8 +1,8 @@
-"""A landscape: every program that a set of choices can produce for one task, each with its measured time. Each program is measured once and only
-looked up afterwards.
+"""A landscape: every program that a set of choices can produce for one task, with its measured time. Each program is measured once and looked up from
+then on.
 
 The choices are *axes* (a strategy off or on, a number at one of several values). The programs are all combinations, in odometer order with the last
-axis changing fastest. Times are microseconds. This module avoids importing torch and pydantic because it serves a million look-ups per minute.
+axis changing fastest. Times are in microseconds. This module does not import torch or pydantic because it serves a million look-ups per minute.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Point = tuple[int, ...]  # for each axis, an index into its values
 
 
 class LandscapeError(ValueError):
-    """Raised for a file that is not a landscape and for a landscape that cannot be played. The message says what to do."""
+    """Raised for a file that is not a landscape or a landscape that cannot be played. The message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Axis:
     group: str  # group in the plan; "" for the whole program
     values: tuple[int, ...]  # 0 and 1 for a strategy
     default: int  # index of the compiler's own choice
-    strategy: str = ""  # catalogue name; null if no strategy matches this number
+    strategy: str = ""  # catalogue name; "" if no strategy matches this number
     numeric: bool = False
 
     @property
@@ -48,7 +48,7 @@ class Landscape:
     repeats that program's figures."""
 
     name: str
-    what: str  # a sentence
+    what: str  # description in one sentence
     axes: tuple[Axis, ...]
     eager_us: float
     floor_us: float
@@ -61,9 +61,9 @@ class Landscape:
     shares: list[list[float] | None] = field(default_factory=list)  # each group's share of the program's time
     launches: list[float | None] = field(default_factory=list)
     sha: str = ""  # hash of the task's source
-    programs: str = ""  # hash of all program texts, because figures from programs of another compiler version must not be mixed in
+    programs: str = ""  # hash of all program texts, so that figures from another compiler version's programs are not mixed in
     source: str = ""
-    confirmed: list[dict[str, Any]] = field(default_factory=list)  # points that the verifier has measured as well
+    confirmed: list[dict[str, Any]] = field(default_factory=list)  # points that the verifier has also measured
 
     def __post_init__(self) -> None:
         count = math.prod(len(axis.values) for axis in self.axes)
@@ -105,7 +105,7 @@ class Landscape:
         return self.time(self.best)
 
     def time(self, index: int) -> float:
-        """Return the time of a measured program in microseconds. Raises `LandscapeError` if the program was not measured."""
+        """Returns the time of a measured program in microseconds. Raises `LandscapeError` if the program was not measured."""
         us = self.us[index]
         if us is None:
             raise LandscapeError(f"landscape {self.name}: program {index} was not measured")
@@ -121,19 +121,19 @@ class Landscape:
         return len({number for number, status in zip(self.program, self.status, strict=True) if STATUSES[status] != "not_measured"})
 
     def speedup(self, index: int) -> float:
-        """Return the speedup over eager, or 0 for an incorrect program."""
+        """Returns the speedup over eager, or 0 for an incorrect program."""
         us = self.us[index]
         return self.eager_us / us if self.status[index] == PASSED and us else 0.0
 
     def neighbours(self, point: Point) -> Iterator[tuple[int, int]]:
-        """Yield (axis, value) for every change that affects one axis."""
+        """Yields (axis, value) for every change along a single axis."""
         for number, axis in enumerate(self.axes):
             for value in range(len(axis.values)):
                 if value != point[number]:
                     yield number, value
 
     def describe(self, point: Point) -> str:
-        """Return the choices that differ from the compiler's own."""
+        """Describes the choices that differ from the compiler's own."""
         parts = [
             f"{axis.label} = {axis.values[at]}" if axis.numeric else f"{axis.label} {'on' if axis.values[at] else 'off'}"
             for axis, at in zip(self.axes, point, strict=True)
@@ -144,12 +144,12 @@ class Landscape:
 
 @dataclass
 class Table:
-    """Landscapes of one device. `kind` is "measured" or "synthetic"; synthetic landscapes are invented and never reported as measured."""
+    """The landscapes of one device. `kind` is "measured" or "synthetic"; synthetic landscapes are never reported as measured."""
 
     kind: str
     device: dict[str, Any]
     landscapes: list[Landscape]
-    about: dict[str, Any] = field(default_factory=dict)  # where the table comes from: commands, times, agreement with the verifier
+    about: dict[str, Any] = field(default_factory=dict)  # the table's origin: commands, times, agreement with the verifier
 
     def named(self, name: str) -> Landscape:
         return next(landscape for landscape in self.landscapes if landscape.name == name)
@@ -160,7 +160,7 @@ def replaced(point: Point, axis: int, value: int) -> Point:
 
 
 def save(table: Table, path: Path) -> Path:
-    """Save the landscape as compact JSON. A large table is compressed and gets the suffix `.gz`. Returns the path written."""
+    """Saves the table as compact JSON. A large table is compressed and gets the suffix `.gz`. Returns the path written."""
     content = {
         "format": FORMAT,
         "kind": table.kind,
@@ -204,7 +204,7 @@ def _plain(landscape: Landscape) -> dict[str, Any]:
 
 
 def load(path: Path) -> Table:
-    """Load a table. Raises `LandscapeError` if the file is not a table of landscapes."""
+    """Loads a table. Raises `LandscapeError` if the file is not a table of landscapes."""
     try:
         data = path.read_bytes()
         content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)

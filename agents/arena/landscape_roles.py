@@ -1,4 +1,4 @@
-"""The Planner, Coder and Verifier of the simulated model. They query the simulated model wherever a language model would answer, so the workflow
+"""The Planner, Coder and Verifier of the simulated model. They query the simulated model wherever a language model would be called, so the workflow
 makes the same calls and incurs the same costs."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verifier.profiling.diagnosing.diagnosis import defect
 
 Choices = dict[int, int]  # axis: value
 NEAR_FLOOR = 1.05
-# For numbers without a catalogue strategy: the bottlenecks that changing them may address.
+# For numbers without a catalogue strategy: the bottlenecks that a change may address.
 ANSWERS = {
     "warp-per-row": ("latency", "occupancy"), "work-per-thread": ("latency", "memory"), "unroll": ("latency", "compute"),
     "occupancy": ("occupancy", "latency"), "block-size": ("occupancy", "latency", "memory"), "vectorise": ("memory", "latency"),
@@ -132,7 +132,7 @@ class LandscapeCoder(Player):
         if parent is None:
             await self.ask(span, "coder", "coder/write")
             return self.edit(self.written(self._first()), "The first program")
-        if advice is None:  # a new plan for programs that already exist
+        if advice is None:  # a new plan, although there are programs already
             await self.ask(span, "coder", "coder/write")
             base = self.landscape.point(self.point_of(parent))
             return self.edit(self.written(self._point(self._preferred([self._drawn(), self._drawn()], base), base)), "The new plan")
@@ -161,7 +161,7 @@ class LandscapeCoder(Player):
         return [Knob(axis.label, axis.values, axis.values[at]) for axis, at in zip(self.landscape.axes, point, strict=True) if axis.numeric]
 
     async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
-        """Works without the model by changing one number in a correct program. The table determines whether the result is correct."""
+        """Changes one number in a correct program, without the model. The table determines whether the result is correct."""
         point = self.landscape.point(self.point_of(attempt))
         for number, axis in enumerate(self.landscape.axes):
             if axis.label in values:
@@ -169,7 +169,7 @@ class LandscapeCoder(Player):
         return self.edit(Written(self.landscape.index(point)), ", ".join(f"{name} = {value}" for name, value in values.items()), "block-size")
 
     def _first(self) -> int:
-        """Returns the compiler's own choices; a model's first program differs from them in a few places."""
+        """Returns the point of the first program: the compiler's own choices, from which a model deviates in a few places."""
         point = self.landscape.default
         if self.asks:
             draw = self.hand.draw()
@@ -179,8 +179,8 @@ class LandscapeCoder(Player):
         return self.landscape.index(point)
 
     def _repaired(self, parent: Attempt) -> Written:
-        """Returns a repair that is based on the report. Once a fault is understood, it stays fixed for the rest of the run. If the program fails in
-        the table itself, the change is undone."""
+        """Returns a repair based on the report. A fault that has been understood stays fixed for the rest of the run. If the program fails in the
+        table itself, the change is undone."""
         written: Written = parent.edit.options
         draw = self.hand.draw()
         if written.fault:
@@ -213,11 +213,11 @@ class LandscapeVerifier(Player):
         return Advice(diagnosis, "optimise", f"Next: {_named(axis, move[1])}.", axis.strategy or axis.name, None, move)
 
     def change(self, point: int, bottleneck: str, tried: set[int]) -> tuple[int, int] | None:
-        """Returns one change as (axis, value), chosen the way the simulated model chooses."""
+        """Returns one change as (axis, value), chosen as the simulated model would choose it."""
         landscape, draw, quality = self.landscape, self.hand.draw(), self.hand.quality
-        insight, foresight = (quality.insight, quality.foresight) if self.asks else (1.0, 0.0)  # the compiler's rules always follow the diagnosis
+        insight, foresight = (quality.insight, quality.foresight) if self.asks else (1.0, 0.0)  # the compiler's rules always address the diagnosis
         here = landscape.point(point)
-        # A step along an axis adds a multiple of the axis's stride to the index, so no point has to be constructed.
+        # A step along an axis adds a multiple of its stride to the index, so no point has to be constructed.
         open_moves = [
             (axis, value)
             for axis, value in landscape.neighbours(here)

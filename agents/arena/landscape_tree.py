@@ -1,8 +1,8 @@
-"""The simulated model's scripts for a decision tree. They are generated here with the same specified knowledge as its ideas and its answers to a
+"""The simulated model's scripts for a decision tree. They are generated with the same specified knowledge as its ideas and its responses to a
 diagnosis.
 
-The promises in a script carry no information about the times in the table: each is drawn at random around PROMISE. As elsewhere, the model's
-knowledge shows in the changes that it names.
+The promises in a script contain no information about the times in the table: each is drawn at random around PROMISE. As elsewhere, the model's
+knowledge shows in the changes that it proposes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from agents.decisions.view import View
 from agents.roles.situation import Situation
 
 PROMISE, PROMISE_LOG = 1.2, 0.08  # median promised gain of a change, and the standard deviation of the gain's logarithm
-WAY = 0.5  # promised gain of a whole program: this fraction of the distance from eager to the floor (figures from the plan), on a log scale
+WAY = 0.5  # promised gain of a whole program, as a fraction of the distance from eager to the floor (figures from the plan) on a log scale
 
 Choices = dict[int, int]
 
 
 class Answering(Protocol):
-    """The parts of the simulated roles that a script needs: changes that address a bottleneck and ideas for a whole program."""
+    """The part of the simulated roles that a script needs: changes that address a bottleneck."""
 
     def change(self, point: int, bottleneck: str, tried: set[int]) -> tuple[int, int] | None: ...
 
 
 def script(hand: Hand, situation: Situation, view: View, answering: Answering, families: list[Choices], bottleneck: str) -> Edited:
-    """`families`: choices that describe whole programs, used if the tree has none yet. `bottleneck`: the bottleneck of the best program."""
+    """Returns the tree edited by one script. `families`: choices that describe whole programs, used if the tree has none yet. `bottleneck`: the
+    bottleneck of the best program."""
     landscape, best = hand.landscape, situation.best
     if best is None:
         changes, below, base = families, ROOT, landscape.default
@@ -75,7 +76,7 @@ def _add(hand: Hand, below: str, choices: Choices, promise: float) -> Add:
 
 
 def _moved(landscape: Landscape, view: View, base: Point, below: str) -> list[Refine | Drop]:
-    """Moves single changes that wait under other programs to the best program, and drops those that it already includes."""
+    """Moves single changes that are waiting under other programs to the best program, and drops those that it already includes."""
     waiting = [node for node in view.tree.open if node.parent not in (below, ROOT) and node.tries == 0 and len(node.data or {}) == 1]
     return [_there(landscape, node, base, below) for node in waiting]
 

@@ -1,8 +1,8 @@
 """A simulated language model for landscapes. This module specifies the quality of its proposals, its errors, and the cost of its calls.
 
 A workflow learns the landscape's times only through the verifier. The simulated model is better than chance because of `insight` (its changes address
-the diagnosis) and `foresight` (of two changes that it considers, it prefers the truly better one). These two numbers state how much such a model
-knows.
+the diagnosis) and `foresight` (of two changes that it considers, it prefers the one that is really better). These two numbers specify the model's
+knowledge.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ PROFILE = "landscape"
 
 @dataclass(frozen=True)
 class Quality:
-    """Probabilities, and the lognormal cost of one call as medians with the standard deviations of the logarithms."""
+    """Probabilities, and the lognormal cost of one call, given as medians and the standard deviations of the logarithms."""
 
     name: str
     insight: float  # probability that a change addresses the diagnosed bottleneck, if any change does
-    foresight: float  # probability that the truly better of two considered changes is proposed
-    family_fault: float  # probability per choice that programs with it fail until a repair in this run, so retrying does not help
+    foresight: float  # probability that, of two considered changes, the one that is really better is proposed
+    family_fault: float  # probability, per choice, that programs with it fail until it is repaired in this run, so a retry does not help
     program_fault: float  # probability, per program, that it fails until it is repaired
-    repair: float  # probability that a repair removes the fault if it has the report's evidence
+    repair: float  # probability that a repair based on the report's evidence removes the fault
     perturbed: float = 0.3  # probability, per choice, that the first program deviates from the compiler's own choice
     tokens_in: float = 6_000
     tokens_in_log: float = 0.35
@@ -76,7 +76,7 @@ class PlayedModel:
 
 @dataclass(frozen=True)
 class Written:
-    """A program on a landscape: its point, and the error that the model made in it ("" if there is none)."""
+    """A program on a landscape: its point, and the model's error in it ("" if there is none)."""
 
     point: int
     fault: str = ""
@@ -92,7 +92,7 @@ class Written:
 
 
 class Hand:
-    """The simulated model's abilities in one run. Faults are drawn once, and a fault that was repaired from evidence stays fixed."""
+    """The simulated model's abilities in one run. Faults are drawn once, and a fault that was repaired based on evidence stays fixed."""
 
     def __init__(self, landscape: Landscape, quality: Quality, seed: int):
         self.landscape, self.quality, self.seed = landscape, quality, seed

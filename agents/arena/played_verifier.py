@@ -1,4 +1,4 @@
-"""A `VerifierPort` backed by a landscape. Program times are looked up and given measurement noise; job durations are drawn from a specified
+"""A `VerifierPort` backed by a landscape. Program times are looked up, with measurement noise added; job durations are drawn from a specified
 distribution."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Median seconds on an H200 (bench/results/solve-cuda.json, verifier-time-to-verdict-h200.json); durations are drawn around them with SECONDS_LOG.
 SECONDS = {"admit": 4.0, "capture": 4.0, "profile": 12.0, "quick": 9.0, "full": 45.0, "failed": 5.0}
 SECONDS_LOG = 0.2
-NOISE = 0.01  # relative noise of a median from one verification to the next; the spread recorded in the table is added
+NOISE = 0.01  # relative noise of a median between verifications, in addition to the spread recorded in the table
 ENVIRONMENT = Environment(device="landscape", device_name="landscape", device_model="landscape", torch="", python="", compiler="")
 PROTECTION = Protection(sandbox="process", layers=[])
 ADMITTED = JobResult.model_construct(admission=Admission.model_construct(task="", ok=True, problems=[], flags=[], inputs=[], outputs=[]))
@@ -35,7 +35,7 @@ CAPTURED = JobResult.model_construct(capture=Capture.model_construct(task="", mo
 
 @dataclass(frozen=True)
 class Verified:
-    """One verification of a program, and what had been spent when it ended."""
+    """One verification of a program, and the budget spent by the time it ended."""
 
     point: int
     status: str
@@ -53,7 +53,7 @@ class PlayedVerifier:
     def __init__(self, landscape: Landscape, journal: Journal, seed: int):
         self.landscape, self.journal = landscape, journal
         self._draw = random.Random(seed * 2)
-        self._beside = random.Random(seed * 2 + 1)  # separate random stream for the reference programs that others are timed against
+        self._beside = random.Random(seed * 2 + 1)  # separate random stream for the programs that others are timed against
         self.engine: Engine | None = None
         self.seconds = 0.0
         self.log: list[Verified] = []

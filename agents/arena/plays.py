@@ -1,4 +1,4 @@
-"""Stores plays on disk, one file per landscape and workflow, so an interrupted race continues where it stopped."""
+"""Stores plays on disk, one file per landscape and workflow, so that an interrupted race resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kept:
     def batches(
         self, table: Table, workflows: Sequence[str], seeds: Sequence[int], quality: Quality, budget: Budget, workers: int
     ) -> Iterator[list[Play]]:
-        """Yields all plays, starting with those on disk. New plays are written when all seeds of a landscape and workflow are complete."""
+        """Yields all plays, starting with those on disk. New plays are written once all seeds of a landscape and workflow are complete."""
         missing: list[tuple[str, str]] = []
         for landscape in table.landscapes:
             for workflow in workflows:

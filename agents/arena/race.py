@@ -1,7 +1,7 @@
-"""Runs workflows on landscapes: the engine and the workflows are real, the model is simulated, times come from a table, and each workflow gets many
-seeds.
+"""Runs workflows on landscapes: the engine and the workflows are real, the model is simulated, times come from a table, and each workflow runs with
+many seeds.
 
-One play is one run, identified by (landscape, workflow, seed). A play takes milliseconds, so a race can use a thousand seeds and separate workflows
+One play is one run, identified by (landscape, workflow, seed). A play takes milliseconds, so a race can use a thousand seeds and tell apart workflows
 that a hundred seeds cannot.
 """
 
@@ -28,13 +28,13 @@ from agents.settings import Budget, Settings
 from agents.workflows import FUNCTIONS
 
 NEAR_BEST = 0.95
-BATCH = 100  # plays that a worker process receives per batch
-AT = "2026-01-01T00:00:00.000000+00:00"  # no simulated time passes
+BATCH = 100  # plays per batch for a worker process
+AT = "2026-01-01T00:00:00.000000+00:00"  # simulated time stands still
 
 
 @dataclass(slots=True)
 class PlayedEvent:
-    """An `Event` without validation, which would take longer than all other work on the event."""
+    """An `Event` without validation, which would take longer than all other processing of the event."""
 
     run: str
     seq: int
@@ -60,8 +60,8 @@ class PlayedEvent:
 
 
 class PlayedJournal:
-    """The trace of a play. The engine needs a trace, so it is kept in memory; artefacts are discarded. No other process writes to this trace, so
-    there is nothing to wait for."""
+    """The trace of a play, kept in memory because the engine needs one; artefacts are discarded. No other process writes to it, so there is nothing
+    to wait for."""
 
     def __init__(self, run: str):
         self.run = run
@@ -95,8 +95,8 @@ _NOWHERE = ArtefactRef(sha="", media_type="", bytes=0)
 
 @dataclass
 class Play:
-    """The result of one run. Regret is measured in time: 1 - best / found. The time `found` is never longer than that of eager, which is available
-    without any program."""
+    """The result of one run. Regret is relative time: 1 - best / found. The winner is never slower than eager, which is available without any
+    program."""
 
     landscape: str
     workflow: str
@@ -113,11 +113,11 @@ class Play:
     best: float  # best speedup in the whole table
     regret_by_call: list[float] = field(default_factory=list)  # regret after 0, 1, 2, ... model calls
     regret_by_program: list[float] = field(default_factory=list)
-    calls_to_near_best: int | None = None  # calls needed to reach 95 % of the best; null: never reached
+    calls_to_near_best: int | None = None  # calls needed to reach 95 % of the best; None: never reached
     programs_to_near_best: int | None = None
     failed: int = 0  # incorrect programs
     repaired: int = 0  # failed programs that were followed by a correct one with the same parents
-    gains: int = 0  # programs that were the fastest when they were found
+    gains: int = 0  # programs that were the fastest so far when found
     purposes: dict[str, int] = field(default_factory=dict)  # calls per prompt
 
     @property
@@ -165,7 +165,7 @@ def outcome_of(landscape: Landscape, workflow: str, seed: int, summary: Any, eng
 
 
 def curves(landscape: Landscape, quick: Sequence[Verified], result: Play) -> None:
-    """Records the regret (in the table's times) of the program that the workflow currently considers best according to its own measurements."""
+    """Records the regret, in the table's times, of the program that is currently the best by the workflow's own measurements."""
     best, incumbent, measured = result.best, 1.0, float("inf")
     by_call, by_program = [1 - 1 / best], [1 - 1 / best]
     for entry in quick:
@@ -187,7 +187,7 @@ def curves(landscape: Landscape, quick: Sequence[Verified], result: Play) -> Non
 
 @dataclass(frozen=True)
 class Task:
-    """A batch for a worker process: one landscape and workflow with several seeds."""
+    """A batch for a worker process: one landscape, one workflow and several seeds."""
 
     landscape: Landscape
     workflow: str

@@ -1,4 +1,4 @@
-"""Writes the output files of an arena: `arena.json` with all data, and `arena.md` for people."""
+"""Writes the arena's output files: `arena.json` with all data, and `arena.md` for human readers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Runs workflows on real tasks. They are ordinary runs, executed one after the other on one device, each in its own folder and with the same
-budget."""
+"""Runs workflows on real tasks. These are ordinary runs, executed one at a time on one device, each in its own folder and with the same budget."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ async def run_one(
     models: ModelPort | None,
     learn_from: Path | None,
 ) -> Summary:
-    """Starts a run, or continues it if it was interrupted or paused. A finished run is only read."""
+    """Starts a run, or resumes it if it was interrupted or paused. A finished run is only read."""
     journal = FileJournal(folder)
     settings = contest.settings(workflow, seed)
     engine = Engine(
@@ -117,7 +116,7 @@ async def run_one(
 
 
 def row_of(summary: Summary, task: str, workflow: str, seed: int, place: str) -> Row:
-    """Returns the row of a finished run. Only a result that was confirmed in tier full counts as a success."""
+    """Returns the row of a finished run. Only a result confirmed in the full tier counts as a success."""
     spent = {"calls": 0, "tokens": 0, "dollars": 0.0, "candidates": 0, "verifier_seconds": 0.0, "seconds": 0.0, **summary.spent}
     return Row(
         task=task, workflow=workflow, seed=seed, success=summary.outcome == "improved" and summary.speedup is not None,

@@ -1,8 +1,9 @@
-"""The arena's table: what each workflow achieved on the same tasks, seeds and budget, with an interval and the worst seed in addition to the mean.
+"""The arena's table: what each workflow achieved on the same tasks with the same seeds and budget, with an interval and the worst seed in addition to
+the mean.
 
 A task without a correct program counts as 1.0, because its user keeps running eager. Intervals are 95 % percentile bootstraps with 2,000 draws from a
-fixed random seed. Tasks are drawn with replacement, and then seeds are drawn for each of these tasks, so the intervals account for similar tasks and
-for other seeds.
+fixed random seed. Tasks are drawn with replacement, and then seeds are drawn for each task, so the intervals account for variation over both tasks
+and seeds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Row:
     workflow: str
     seed: int
     success: bool  # a correct program that is faster than eager has been confirmed
-    speedup: float | None  # confirmed speedup over eager; null if there is none
+    speedup: float | None  # confirmed speedup over eager; None if there is none
     outcome: str
     calls: int = 0
     tokens: int = 0

@@ -1,4 +1,4 @@
-"""Invented landscapes, for tests and for trying out workflows before a measured table exists. They are never reported as results, and the table says
+"""Invented landscapes for tests and for trying out workflows before a measured table exists. They are never reported as results, and the table says
 so."""
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def synthetic(tasks: int = 8, seed: int = 1) -> Table:
 
 
 def landscape(name: str, seed: int) -> Landscape:
-    """Effects of single choices and of pairs of choices multiply, each number has a single optimum, and some combinations do not build."""
+    """Returns a landscape in which the effects of single choices and of pairs multiply, each number has a single optimum, and some combinations do
+    not build."""
     draw = random.Random(seed)
     floor, eager = 100.0, 100.0 * draw.uniform(1.5, 4.0)
     single = [[draw.gauss(0, 0.18) for _ in axis.values] for axis in AXES]

@@ -13,7 +13,7 @@ from agents.arena.scoring import Row, Score, score
 
 @dataclass
 class Tally:
-    """The sums for a single workflow. A curve is the sum of the regret after 0, 1, 2, ... calls or programs; a play that has finished keeps its last
+    """The sums for a single workflow. A curve is the sum of the regret after 0, 1, 2, ... calls or programs; a finished play keeps its last
     regret."""
 
     workflow: str
@@ -22,7 +22,7 @@ class Tally:
     rows: list[Row] = field(default_factory=list)
     by_call: list[float] = field(default_factory=list)
     by_program: list[float] = field(default_factory=list)
-    near_calls: list[int] = field(default_factory=list)  # calls made by plays that came within 5 % of the best
+    near_calls: list[int] = field(default_factory=list)  # calls that plays needed to come within 5 % of the best
     near_programs: list[int] = field(default_factory=list)
     final_regret: float = 0.0  # regret of the play's final program
     failed: int = 0
@@ -65,7 +65,7 @@ class Tally:
         return score(self.rows, self.workflow)
 
     def figures(self) -> dict[str, Any]:
-        """Returns all figures that a reader may want to compare with the table, as averages over plays."""
+        """Returns all figures that complement the table, as averages over plays."""
         plays, programs = self.plays, sum(row.programs for row in self.rows)
         worst = self.worst_seed()
         return {
@@ -111,15 +111,15 @@ def _add(total: list[float], curve: list[float]) -> None:
 
 
 def _median_over(values: list[int], plays: int) -> int | None:
-    """Returns the median over all plays, in which plays that never reached the target count as later than all others. Returns null if the median play
-    is one of these."""
+    """Returns the median over all plays, counting plays that never reached the target as later than all others. Returns None if the median play is
+    one of these."""
     ordered = sorted(values)
     middle = (plays - 1) // 2
     return ordered[middle] if middle < len(ordered) else None
 
 
 def explanation(tallies: dict[str, Tally]) -> str:
-    """Returns a paragraph of figures that explains why the winner wins: where its calls went, how often it failed, and how much a program gained on
+    """Returns a paragraph of figures that explains why the winner wins: how it used its calls, how often it failed, and how much a program gained on
     average."""
     found = {name: (tally, tally.figures()) for name, tally in tallies.items()}
     order = sorted(found, key=lambda name: found[name][1]["final_regret"])

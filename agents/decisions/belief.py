@@ -1,10 +1,10 @@
-"""Estimates the expected gain of a node. The belief is a normal posterior over how much of a promise is kept; the accuracy of such beliefs is tracked
-too.
+"""Estimates the expected gain of a node. The belief is a normal posterior over the share of a promise that is kept. The accuracy of such beliefs is
+tracked too.
 
-The unit is that of the ledger (`agents.strategies.ledger`): for one try, `kept` is the logarithm of the actual gain divided by the logarithm of the
-promised gain, or 0 if the program was incorrect. Estimates are shrunk on three levels: a strategy's tries are shrunk towards all known tries, and
+Shares are defined as in the ledger (`agents.strategies.ledger`): for one try, `kept` is the logarithm of the actual gain divided by the logarithm of
+the promised gain, or 0 if the program was incorrect. Estimates are shrunk hierarchically: a strategy's tries are shrunk towards all known tries, and
 these towards the ledger's prior (two tries that kept their promise exactly). The promise is therefore the only number that a node's author supplies.
-It is discounted by the results of earlier promises and never exceeds the gain that the floor leaves.
+It is discounted by the results of earlier promises and never exceeds the gain that the floor allows.
 
 The model: kept share of a node ~ N(m, SPREAD^2), with m ~ N(mean, SPREAD^2 / weight); the gain is exp(kept share x log promise).
 """
@@ -19,8 +19,8 @@ from random import Random
 from agents.strategies.combined import parts
 from agents.strategies.ledger import PRIOR, Record
 
-SPREAD = 0.6  # standard deviation of the kept share from try to try
-WEIGHT = 2.0  # weight, in tries, of the mean over all strategies when it is added to a strategy's own tries
+SPREAD = 0.6  # standard deviation of the kept share between tries
+WEIGHT = 2.0  # weight, in tries, of the mean over all strategies relative to a strategy's own tries
 NOISE = 0.02  # standard deviation of the noise in the logarithm of a measured gain
 NO_PROMISE = 1.15  # promise assumed for a node without one
 COVERAGE = 0.8  # nominal coverage of a predicted interval
@@ -40,7 +40,7 @@ class Belief:
 
     @property
     def low(self) -> float:
-        """Returns the lower end of the interval that is meant to contain 80 % of the measured gains."""
+        """Returns the lower end of the interval that should contain 80 % of the measured gains."""
         return exp(self.mean - Z * hypot(self.deviation, NOISE))
 
     @property
@@ -53,7 +53,7 @@ class Belief:
 
 
 class Posterior:
-    """`records`: the record of each strategy or combination, from this run and from earlier runs on this kind of device."""
+    """`records`: the record of each strategy or combination, from this run and earlier runs on this kind of device."""
 
     def __init__(self, records: Mapping[str, Record]):
         self.records = {frozenset(parts(name)): record for name, record in records.items()}
@@ -62,7 +62,7 @@ class Posterior:
 
     def share(self, strategies: Iterable[str]) -> tuple[float, float]:
         """Returns the share of a promise that these strategies keep, as (mean, weight in tries). A combination that contains only some of them counts
-        in proportion."""
+        proportionally."""
         wanted, tried, kept = frozenset(strategies), 0.0, 0.0
         for names, record in self.records.items():
             alike = len(names & wanted) / len(names | wanted) if names & wanted else 0.0
@@ -70,7 +70,7 @@ class Posterior:
         return (kept + WEIGHT * self.overall) / (tried + WEIGHT), tried + WEIGHT
 
     def of(self, strategies: Iterable[str], promise: float | None, ceiling: float | None = None) -> Belief:
-        """`ceiling`: the gain that would bring the parent's program to its floor; null if no floor is known."""
+        """Returns the belief. `ceiling`: the gain that would bring the parent's program to its floor; None if no floor is known."""
         bold = promise if promise is not None else NO_PROMISE
         most = min(bold, ceiling) if ceiling is not None and ceiling > 1 else bold
         size = log(most) if most > 1 else 0.0
@@ -80,7 +80,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Prediction:
-    """One attempt: the belief, the author's promise, and the actual gain, which is 1 if no program was correct."""
+    """One attempt: the belief, the author's promise, and the actual gain (1 if no program was correct)."""
 
     belief: Belief
     promise: float | None
@@ -93,8 +93,8 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Marks:
-    """The accuracy of a run's predictions. `off` and `promises_off`: the factor by which the beliefs and the promises were wrong, as a geometric
-    mean; 1 means exact."""
+    """The accuracy of a run's predictions. `off` and `promises_off`: the factor by which the beliefs and the promises were off, as a geometric mean;
+    1 means exact."""
 
     predictions: int = 0
     within: int = 0
@@ -132,5 +132,5 @@ class Track:
 
 
 def _missed(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Returns the geometric mean of the factors between the two figures of each pair, or null if there are no pairs."""
+    """Returns the geometric mean of the factors between the two figures of each pair, or None if there are no pairs."""
     return exp(sum(abs(log(said / came)) for said, came in pairs) / len(pairs)) if pairs else None

@@ -1,5 +1,5 @@
-"""Scripts with which a model edits the tree, and their validation. An operation that breaks a rule is left out with an explanation, and the rest of
-the script is kept.
+"""The scripts with which a model edits the tree, and their validation. An operation that breaks a rule is left out with an explanation, and the rest
+of the script is kept.
 
 The rest is kept because a script costs a model call, its operations are mostly independent, and a single mistake should not discard good ideas.
 Operations that depend on an omitted one are left out too. A script for another revision is rejected entirely because it refers to a different tree.
@@ -18,13 +18,13 @@ from agents.roles.replies import Long, Names, Refused, Strict, Title, said
 
 MOST_NEW = 6  # new nodes per script
 MOST_OPEN = 12  # open nodes in the tree
-MOST_PARTS = 4  # maximum parts of a split
+MOST_PARTS = 4  # maximum number of parts of a split
 MOST_OPERATIONS = 24
 LIMITS = (
     f"A script has at most {MOST_OPERATIONS} operations and adds at most {MOST_NEW} nodes; a split has at most {MOST_PARTS} steps; "
     f"a tree has at most {MOST_OPEN} open nodes."
 )
-ROOM = {"title": 200, "text": 6000}  # in characters; longer text is cut, with a note
+ROOM = {"title": 200, "text": 6000}  # in characters; longer text is truncated, with a note
 
 
 class Stated(Strict):
@@ -37,14 +37,14 @@ class Stated(Strict):
     _data: Any = PrivateAttr(default=None)
 
     def carrying(self, data: Any) -> Self:
-        """Returns a copy that carries the author's internal representation. Only authors that are not models use it, because their scripts are not
-        read from JSON."""
+        """Returns a copy with the author's internal representation. Used only by authors that are not models, whose scripts are not read from
+        JSON."""
         self._data = data
         return self
 
 
 class Add(Stated):
-    """A new open node under `parent`, which is an existing node or the `id` that another `add` in the script assigns."""
+    """Adds an open node under `parent`, which is an existing node or an `id` assigned by another `add` in the script."""
 
     op: Literal["add"]
     id: Annotated[str, Field(max_length=40)] = ""
@@ -60,7 +60,7 @@ class Refine(Stated):
 
 
 class Split(Strict):
-    """Turns an open node into a ladder: the first step takes its place, and each further step becomes a child of the step before."""
+    """Turns an open node into a chain: the first step takes its place, and each further step becomes a child of the previous one."""
 
     op: Literal["split"]
     node: str
@@ -68,7 +68,7 @@ class Split(Strict):
 
 
 class Drop(Strict):
-    """Removes an open node and all nodes that wait under it."""
+    """Removes an open node and all nodes that are waiting under it."""
 
     op: Literal["drop"]
     node: str
@@ -80,7 +80,7 @@ _OPERATION: TypeAdapter[Add | Refine | Split | Drop] = TypeAdapter(Operation)
 
 
 class ScriptReply(Strict):
-    """The whole reply. Each operation is parsed separately, so it is either an `Operation` or JSON that has not been parsed yet."""
+    """The whole reply. Operations are parsed separately, so each is either an `Operation` or JSON that has not been parsed yet."""
 
     revision: int
     ops: list[Any]
@@ -122,24 +122,24 @@ def edited(tree: Tree, script: ScriptReply, catalogue: Collection[str]) -> Edite
 
 
 def usable(found: Edited) -> Edited:
-    """Returns its argument. Also raises `Refused`, with all explanations, if the script had operations but none could be carried out, so that its
-    author can fix it."""
+    """Returns its argument. If the script had operations but none could be carried out, raises `Refused` with all explanations, so that its author
+    can fix it."""
     if found.left_out and not found.kept:
         raise Refused("\n".join(f"- {sentence}" for sentence in found.left_out))
     return found
 
 
 class _Work:
-    """A script while it is being applied to a tree."""
+    """A script that is being applied to a tree."""
 
     def __init__(self, found: Edited, catalogue: Collection[str]):
         self.found, self.tree, self.catalogue = found, found.tree, catalogue
-        self.named: set[str] = set()  # ids that the script's `add` operations assign
+        self.named: set[str] = set()  # ids assigned by the script's `add` operations
         self.ids: dict[str, str] = {}  # assigned ids whose nodes are already in the tree
         self.added = 0
 
     def read(self, at: int, raw: Any) -> Add | Refine | Split | Drop | None:
-        """Returns the operation. If it is malformed, records a sentence and returns null."""
+        """Returns the operation. If it is malformed, records a sentence and returns None."""
         try:
             operation = _OPERATION.validate_python(raw)
         except ValidationError as error:
@@ -152,7 +152,7 @@ class _Work:
         return operation
 
     def carried_out(self, at: int, operation: Add | Refine | Split | Drop) -> bool:
-        """Returns whether the operation is finished, that is, carried out or left out; False if it has to wait for another operation."""
+        """Returns whether the operation is finished, that is, carried out or left out. Returns False if it has to wait for another operation."""
         try:
             match operation:
                 case Add():
@@ -172,7 +172,7 @@ class _Work:
         return True
 
     def stuck(self, waiting: Sequence[tuple[int, Add | Refine | Split | Drop]]) -> None:
-        """Reports operations whose nodes never appeared, because they depend on each other in a cycle or on an operation that was left out."""
+        """Reports operations whose nodes were never added, because they depend on each other in a cycle or on an operation that was left out."""
         above = {op.id: op.parent for _, op in waiting if isinstance(op, Add) and op.id}
         for at, operation in waiting:
             place = getattr(operation, "parent", None) or getattr(operation, "node", "")

@@ -2,7 +2,7 @@
 
 The root is the task's original model. All children of an open node are open and wait until it has a program. Scripts change the tree
 (`agents.decisions.script`), and so do results (`settled`, `given_up`). Each change creates a new revision, so a script can state which tree its
-author read.
+author has seen.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Node:
     title: str
     text: str = ""
     strategies: tuple[str, ...] = ()  # catalogue names
-    promise: float | None = None  # speedup over the parent's program that the author of the node expects
+    promise: float | None = None  # speedup over the parent's program that the node's author expects
     data: Any = None  # the author's internal representation of the change
     state: State = "open"
     tries: int = 0  # attempts so far: programs, and replies that led to no result
     candidate: int | None = None  # number of its program; null for the root, which has the task's original model
     failed: int | None = None  # number of its last incorrect program, where a repair starts
     diagnosis: str = ""  # diagnosis of its last program
-    predicted: Belief | None = None  # gain that was predicted for its last attempt
+    predicted: Belief | None = None  # predicted gain of its last attempt
 
     @property
     def number(self) -> int:
@@ -57,7 +57,7 @@ class Tree:
         return [node for node in self.nodes.values() if node.parent == parent]
 
     def below(self, root: str) -> Iterator[Node]:
-        """Yields all nodes under `root`, each one before its children."""
+        """Yields all nodes under `root`, parents before children."""
         for child in self.children(root):
             yield child
             yield from self.below(child.id)
@@ -83,11 +83,11 @@ class Tree:
         return sorted(ready, key=lambda node: node.number)
 
     def node_of(self, candidate: int) -> Node | None:
-        """Returns the node to which this candidate belongs."""
+        """Returns the node that this candidate belongs to."""
         return next((node for node in self.nodes.values() if node.candidate == candidate), None)
 
     def plant(self, title: str, text: str) -> Node:
-        """Adds a node under the root without a script."""
+        """Adds a node under the root without using a script."""
         node = Node(self.new_id(), ROOT, title, text)
         self.nodes[node.id] = node
         self.revision += 1
@@ -102,8 +102,8 @@ class Tree:
 
     def carry_over(self, node: Node) -> list[Node]:
         """Moves untried siblings under a node that brought a gain. Siblings with different strategies can be combined with it; those with the same
-        strategies are alternatives and stay. Nodes directly under the root stay as well, because whole programs are alternatives to each other.
-        Returns the nodes that moved."""
+        strategies are alternatives and stay. Nodes directly under the root also stay, because whole programs are alternatives to each other. Returns
+        the nodes that moved."""
         if node.parent == ROOT:
             return []
         beside = [other for other in self.children(node.parent or ROOT) if other.state == "open" and not other.tries and other.strategies]
@@ -113,7 +113,7 @@ class Tree:
         return moved
 
     def tried_in_vain(self, node: Node, failed: int | None, diagnosis: str) -> None:
-        """Records a failed attempt. The node stays open, with its findings, until it has been tried MOST_TRIES times."""
+        """Records a failed attempt and its findings. The node stays open until it has been tried MOST_TRIES times."""
         node.tries, node.diagnosis = node.tries + 1, diagnosis
         node.failed = failed if failed is not None else node.failed
         self.revision += 1

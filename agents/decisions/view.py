@@ -21,8 +21,8 @@ MOST_SENTENCES, LONGEST_SENTENCE, LONGEST_REASON = 6, 200, 1000
 
 @dataclass(frozen=True)
 class Program:
-    """Measured figures of a node's program. `level`: speedup over eager, for comparison with other nodes. `gain`: speedup over the parent's program,
-    or null if the two were not timed together."""
+    """The measured figures of a node's program. `level`: speedup over eager, for comparison with other nodes. `gain`: speedup over the parent's
+    program, or None if the two were not timed together."""
 
     level: float
     gain: float | None = None
@@ -41,7 +41,8 @@ class View:
     marks: Marks = Marks()
 
     def value(self, node: Node) -> float:
-        """Returns the speedup over eager that the node is expected to reach on top of its parent, or of the parent for which it waits."""
+        """Returns the speedup over eager that the node is expected to reach, starting from its parent or, if that has no program yet, from the
+        parent's own expected value."""
         gain, parent = 1.0, node
         while parent.state == "open" and parent.parent is not None:
             gain *= self.beliefs[parent.id].gain
@@ -100,7 +101,7 @@ def _bytes(part: Part) -> int:
 
 
 def changed(view: View, what: str, reason: str, *, node: str = "", before: Mapping[str, Belief] | None = None) -> TreeChanged:
-    """Returns the event that displays the tree. `before`: the beliefs before the attempt, for the "learned" entry."""
+    """Returns the event that shows the tree. `before`: the beliefs before the attempt, for the "learned" entry."""
     given: dict[str, object] = {}
     if what == "edited" and view.left_out:
         given["left_out"] = [sentence[:LONGEST_SENTENCE] for sentence in view.left_out[:MOST_SENTENCES]]

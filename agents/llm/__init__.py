@@ -1,4 +1,4 @@
-"""Language models: requests and replies (`messages`), failures (`errors`), and the clients that talk to servers and people."""
+"""Language models: requests and replies (`messages`), failures (`errors`), and clients for servers and people."""
 
 from agents.llm.models import Models, open_models
 

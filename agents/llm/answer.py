@@ -11,7 +11,7 @@ from agents.llm.messages import Delta, FinishReason, Usage
 Kind = Literal["text", "reasoning"]
 OPEN, CLOSE = "<think>", "</think>"
 LOST = "\ufffd"
-HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair in a JSON escape, because some servers split a stream in the middle of a pair
+HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair in a JSON escape; some servers split a stream in the middle of a pair
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Answer:
     streamed: bool = False
     ended: bool = False
     _said: dict[str, list[str]] = field(default_factory=lambda: {"text": [], "reasoning": []})
-    _half: dict[str, str] = field(default_factory=lambda: {"text": "", "reasoning": ""})  # first half of a character that arrives in two pieces
+    _half: dict[str, str] = field(default_factory=lambda: {"text": "", "reasoning": ""})  # first half of a surrogate pair that arrives in two pieces
     _thoughts: Thoughts = field(default_factory=lambda: Thoughts())
 
     @property
@@ -36,7 +36,7 @@ class Answer:
         return "".join(self._said["reasoning"])
 
     def add(self, kind: Kind, text: str) -> list[Delta]:
-        """Take in a piece of the reply and split it into text and reasoning. Servers that do not separate the two put <think> tags into the text."""
+        """Adds a piece of the reply and splits it into text and reasoning. Servers that do not separate the two put <think> tags in the text."""
         text = self._half[kind] + text
         self._half[kind] = text[-1] if "\ud800" <= text[-1:] <= "\udbff" else ""
         text = whole(text[: len(text) - len(self._half[kind])])
@@ -45,7 +45,7 @@ class Answer:
         return self._keep([Delta(kind="reasoning", text=text)] if kind == "reasoning" else self._thoughts.split(text))
 
     def close(self) -> list[Delta]:
-        """At the end of the reply, release text that was held back because it might have been the start of a tag."""
+        """Called at the end of the reply: releases text that was held back because it might have been the start of a tag."""
         deltas = []
         for kind in ("text", "reasoning"):
             if self._half[kind]:
@@ -112,5 +112,5 @@ class Thoughts:
 
 
 def _overlap(text: str, tag: str) -> int:
-    """Returns how many characters at the end of `text` could be the beginning of `tag`."""
+    """Returns the number of characters at the end of `text` that could be the beginning of `tag`."""
     return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:n])), 0)

@@ -31,8 +31,8 @@ class Anthropic:
         return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
     def body(self, request: Request, max_tokens: int) -> dict[str, Any]:
-        """Builds the request body. The prompt has cache breakpoints after the system prompt and after the last message, because a repair request
-        begins with the same text."""
+        """Builds the request body. There are cache breakpoints after the system prompt and after the last message, because a repair request begins
+        with the same text."""
         system = [m.content for m in request.messages if m.role == "system"]
         said = [m for m in request.messages if m.role != "system"]
         messages: list[dict[str, Any]] = [{"role": m.role, "content": m.content} for m in said]
@@ -43,7 +43,7 @@ class Anthropic:
             body["system"] = [{"type": "text", "text": "\n\n".join(system), **CACHED}]
         temperature = self.profile.temperature if request.temperature is None else request.temperature
         if temperature is not None and "thinking" not in self.profile.body and not self._temperature_refused:
-            body["temperature"] = min(temperature, 1.0)  # not allowed with thinking, and the maximum is 1
+            body["temperature"] = min(temperature, 1.0)  # not allowed together with thinking; the maximum is 1
         return body | self.profile.body
 
     def adapt(self, status: int, error: Mapping[str, Any] | str) -> bool:

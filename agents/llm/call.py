@@ -27,7 +27,7 @@ OnDelta = Callable[[Delta], Awaitable[None]]
 LINGER = 10.0  # seconds to wait after the finish reason, for late usage data and for servers that never close the connection
 LARGEST_ANSWER = 64 << 20  # bytes
 LARGEST_ERROR = 64 << 10
-SECRET_LENGTH = 20  # shorter "keys" are words such as EMPTY, which may well occur in a reply
+SECRET_LENGTH = 20  # shorter "keys" are words such as EMPTY, which may occur in a reply
 NO_PROXY_FOR_THIS_HOST: dict[str, httpx.AsyncBaseTransport | None] = dict.fromkeys(["all://localhost", "all://127.0.0.1", "all://[::1]"])
 for _name in ("httpx", "httpcore"):  # these libraries print headers at DEBUG level, and a server may echo our request headers
     logging.getLogger(_name).setLevel(logging.WARNING)
@@ -48,7 +48,7 @@ class Dialect(Protocol):
 
 
 class Call:
-    """All attempts to get one reply. `sent` counts requests. Text that `on_delta` has already received is not passed to it again."""
+    """All attempts to get one reply. `sent` counts requests. Text is passed to `on_delta` only once."""
 
     def __init__(self, server: Server, request: Request, on_delta: OnDelta):
         self.server, self.request = server, request
@@ -57,7 +57,7 @@ class Call:
         self._passing = Passing(on_delta)
 
     async def attempt(self) -> Answer:
-        """Makes one exchange. If a request was rejected because of an optional field, it is sent again immediately without that field."""
+        """Makes one exchange. A request that is rejected because of an optional field is sent again immediately without that field."""
         limits = self.server.profile.limits
         self.answer = Answer()
         self._passing.begin()
@@ -147,13 +147,13 @@ class Body:
     """A body, classified by its content rather than its content type: events, one JSON object, or a page for people."""
 
     def __init__(self) -> None:
-        self.kind = ""  # "events", "json" or "page"; empty until a character has arrived
+        self.kind = ""  # "events", "json" or "page"; empty until the first character has arrived
         self.held = b""
         self._size = 0
         self._stream = EventStream()
 
     def feed(self, data: bytes, final: bool = False) -> list[str]:
-        """Returns the events that are complete so far and buffers the rest."""
+        """Returns the events that are now complete and buffers the rest."""
         self._size += len(data)
         if self._size > LARGEST_ANSWER:
             raise Fault("protocol", f"the answer is longer than {LARGEST_ANSWER >> 20} MiB", "look at base_url in the profile")
@@ -236,7 +236,7 @@ def _error_of(body: bytes) -> Mapping[str, Any] | str:
         found = json.loads(text)
     except ValueError:
         return title_of(text) if text.startswith("<") else text
-    if isinstance(found, list) and found:  # Google's gateway
+    if isinstance(found, list) and found:  # as sent by Google's gateway
         found = found[0]
     return found if isinstance(found, Mapping) else str(found)
 

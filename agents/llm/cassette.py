@@ -1,7 +1,7 @@
-"""Recordings of exchanges, one JSON line per exchange, which are looked up by the content of the request.
+"""Recordings of exchanges, one JSON line each, which are looked up by the content of the request.
 
-Identical requests are distinguished by their journal key. If that does not help, order decides: the n-th time a request is made, it gets the n-th
-reply recorded for it.
+Identical requests are distinguished by their journal keys. If that is not enough, their order decides: the n-th request gets the n-th reply recorded
+for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Exchange(BaseModel):
     run: str = ""
     key: str = ""
     request: Request
-    estimate: dict[str, float] = Field(default_factory=dict)  # the amount reserved for the call, so that a replay takes the same path
+    estimate: dict[str, float] = Field(default_factory=dict)  # the amount reserved for the call, recorded so that a replay takes the same path
     reply: Reply
 
 
@@ -56,8 +56,8 @@ class Cassette:
         self.exchanges: list[Exchange] = []
         self._by_request: dict[str, list[Exchange]] = defaultdict(list)
         self._state: tuple[int, int] | None = None  # the file's size and modification time when it was last read
-        self._played: dict[tuple[str, str], Exchange] = {}  # exchanges by run and key: a repeated request gets the same reply
-        self._used: dict[str, set[int]] = defaultdict(set)  # indices of equal exchanges that were already played, by run and fingerprint
+        self._played: dict[tuple[str, str], Exchange] = {}  # exchanges by run and key; a repeated request gets the same reply
+        self._used: dict[str, set[int]] = defaultdict(set)  # indices of the equal exchanges already played, by run and fingerprint
         self.refresh()
 
     def refresh(self) -> None:
@@ -80,7 +80,7 @@ class Cassette:
         return found.st_size, found.st_mtime_ns
 
     def find(self, profile: str, request: Request, *, key: str, run: str) -> Exchange | None:
-        """Return the recording for this request, or null if there is none (left). Asking again with the same key returns the same recording."""
+        """Returns the recording for this request, or None if none is left. Another call with the same key returns the same recording."""
         mark = fingerprint(request)
         played = self._played.get((run, key))
         if played is not None and fingerprint(played.request) == mark:
@@ -96,7 +96,7 @@ class Cassette:
         return equal[chosen]
 
     def look(self, request: Request) -> Exchange | None:
-        """Return any recording for this request without marking it as played."""
+        """Returns any recording for this request without marking it as played."""
         return next(iter(self._by_request.get(fingerprint(request), [])), None)
 
     def add(self, exchange: Exchange) -> None:
@@ -112,7 +112,7 @@ class Cassette:
         self._played[exchange.run, exchange.key] = exchange
 
     def missing(self, profile: str, request: Request) -> ModelFailure:
-        """Return the failure for a request that is not in the recording; its message shows how the nearest recorded request differs."""
+        """Returns the failure for a request that is not in the recording. The message shows how the nearest recorded request differs."""
         hint = "record it again (record = ... in the cassette's profile), or run the version of the program that recorded it"
         equal = self._by_request.get(fingerprint(request), [])
         if equal:
@@ -126,7 +126,7 @@ class Cassette:
 
 
 def read_cassette(path: Path) -> list[Exchange]:
-    """Return all exchanges in a file, or none if the file does not exist. Raises `ModelFailure` if it cannot be read."""
+    """Returns all exchanges in a file, or none if the file does not exist. Raises `ModelFailure` if it cannot be read."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -152,7 +152,7 @@ def read_cassette(path: Path) -> list[Exchange]:
 
 
 def append(path: Path, exchanges: Sequence[Exchange]) -> None:
-    """Append lines. Processes that record to the same file take turns. If a crash left the last line incomplete, that line is terminated first."""
+    """Appends lines. Processes that record to the same file take turns. If a crash left the last line incomplete, it is terminated first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -167,7 +167,7 @@ def append(path: Path, exchanges: Sequence[Exchange]) -> None:
 
 
 async def exchanges_of(journal: Journal) -> list[tuple[int, Exchange]]:
-    """Return the exchanges of a trace in the order of completion, each with the number of its completion event."""
+    """Returns the exchanges of a trace in order of completion, each with the number of its completion event."""
     requested: dict[str, LlmRequested] = {}
     found: list[tuple[int, Exchange]] = []
     for event in await journal.load():
@@ -183,14 +183,14 @@ async def exchanges_of(journal: Journal) -> list[tuple[int, Exchange]]:
 
 
 def nearest(request: Request, exchanges: Sequence[Exchange]) -> Exchange:
-    """Return the recorded request that has the most lines in common with this one, preferably one with the same purpose."""
+    """Returns the recorded request that has the most lines in common with this one, preferably one with the same purpose."""
     same = [e for e in exchanges if e.request.purpose == request.purpose] or list(exchanges)
     lines = _lines(request)
     return max(same, key=lambda e: difflib.SequenceMatcher(None, _lines(e.request), lines, autojunk=False).quick_ratio())
 
 
 def difference(request: Request, recorded: Exchange) -> str:
-    """Return the place where a request first differs from a recorded one."""
+    """Describes where a request first differs from a recorded one."""
     of = f"the recorded request ({recorded.request.purpose or 'no purpose'}, {recorded.key or recorded.profile})"
     for name in ("max_tokens", "temperature"):
         if getattr(request, name) != getattr(recorded.request, name):

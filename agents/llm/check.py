@@ -1,4 +1,4 @@
-"""Tries a profile and reports whether it answers, how fast it is, what it says about itself, and what the call cost."""
+"""Tries a profile and reports whether it answers, how fast it is, which model it reports, and what the call cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUESTION = Request(
     purpose="check",
     max_tokens=2048,  # enough for a reasoning model to think
 )
-SHOWN = 60  # characters of the reply
+SHOWN = 60  # maximum number of characters of the reply
 
 
 class Failure(BaseModel):
@@ -31,7 +31,7 @@ class Failure(BaseModel):
 
 
 class Trial(BaseModel):
-    """The findings. A mailbox or a recording is only inspected, not asked; `note` describes its state."""
+    """The findings. A mailbox or a recording is only inspected, without a request; `note` describes its state."""
 
     profile: str
     kind: str
@@ -42,15 +42,15 @@ class Trial(BaseModel):
     streamed: bool | None = None
     reasoning: bool | None = None  # whether the server sends reasoning text
     finish: FinishReason | None = None
-    usage: Usage | None = None  # null: the server does not report it
-    dollars: float | None = None  # null: no usage was reported, or the profile has no prices
+    usage: Usage | None = None  # None: the server does not report it
+    dollars: float | None = None  # None: no usage was reported, or the profile has no prices
     text: str = ""
     note: str = ""
     failure: Failure | None = None
 
 
 async def try_profile(models: Models, name: str) -> Trial:
-    """Send one request without retries, so that a failure shows immediately."""
+    """Sends one request without retries, so that a failure is reported immediately."""
     profile = models.profiles()[name]
     try:
         if isinstance(profile, MailboxProfile):
@@ -96,7 +96,7 @@ async def _ask(server: Server) -> Trial:
 
 
 async def _look_at_mailbox(models: Models, name: str) -> str:
-    """Return whether requests can be left in the mailbox, and which ones are waiting there."""
+    """Says whether requests can be put in the mailbox and which ones are waiting there."""
     probe = waiting_for(name, QUESTION, key="check", run="llm-check")
     await models.store.put(probe)
     await models.store.withdraw(probe.id)
@@ -106,7 +106,7 @@ async def _look_at_mailbox(models: Models, name: str) -> str:
 
 
 def report(trials: Sequence[Trial]) -> str:
-    """Return a report for people, with one paragraph per profile."""
+    """Returns a human-readable report with one paragraph per profile."""
     return "\n\n".join("\n".join(_lines(trial)) for trial in trials)
 
 

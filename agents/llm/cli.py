@@ -1,4 +1,4 @@
-"""`python -m agents llm check|list` and `python -m agents cassette`; `manage.py llm_check` is the first of them."""
+"""`python -m agents llm check|list` and `python -m agents cassette`; `manage.py llm_check` does the same as the first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPLAY_EPILOG = """exit codes:
 
 
 def add_commands(commands: Subcommands) -> None:
-    """Adds the subcommands. Each sets `act`, a function that takes the arguments and returns the exit code."""
+    """Adds the subcommands. Each sets `act`, which takes the arguments and returns the exit code."""
     llm = commands.add_parser("llm", help="language models: list the profiles, test one").add_subparsers(dest="what", required=True)
     listed = llm.add_parser("list", help="the profiles of STITCHWORK_LLM_PROFILES, or of DATA_DIR/llm.toml")
     listed.add_argument("--json", action="store_true")
@@ -122,7 +122,7 @@ def export(directory: Path, out: Path) -> int:
 
 
 def play(directory: Path, out: Path | None) -> int:
-    from agents.replaying import NotReplayable, replay  # the engine takes long to load, so the other commands do without it
+    from agents.replaying import NotReplayable, replay  # the engine is slow to load, so only this command imports it
 
     try:
         if not (directory / TRACE).exists():

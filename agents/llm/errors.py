@@ -11,12 +11,12 @@ FailureKind = Literal[
     "busy",  # 429 or overload that persists after all retries
     "unreachable",  # no connection, a timeout, 5xx or a broken stream that persists after all retries
     "protocol",  # an answer that violates the protocol
-    "asked",  # not an error: the request waits for a reply, and no process waits for it
+    "asked",  # not an error: the request is pending, and no process is waiting for the reply
 ]
 
 
 class ModelFailure(Exception):
-    """A model did not answer. `hint` says what to do. Neither the hint nor the message ever contains a key or a header."""
+    """Raised if a model did not answer. `hint` says what to do. Neither the hint nor the message ever contains a key or a header."""
 
     def __init__(self, kind: FailureKind, message: str, hint: str = "", *, attempts: int = 1):
         super().__init__(message)
@@ -27,7 +27,7 @@ class ModelFailure(Exception):
 
 
 class Asked(ModelFailure):
-    """Raised when a request was left for a person or a chat; the reply is read when the run continues. `request`: its id in the mailbox."""
+    """Raised when a request has been left for a person or a chat. The reply is read when the run resumes. `request`: its id in the mailbox."""
 
     def __init__(self, message: str, hint: str, request: str):
         super().__init__("asked", message, hint, attempts=0)

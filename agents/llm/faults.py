@@ -30,7 +30,7 @@ TOO_LONG = re.compile(
 
 
 class Fault(Exception):
-    """One failed exchange. `again`: the same request may succeed later. `wait`: the number of seconds that the server asks us to wait."""
+    """One failed exchange. `again`: the same request may succeed later. `wait`: the wait in seconds that the server requests."""
 
     def __init__(self, kind: FailureKind, message: str, hint: str = "", *, again: bool = False, wait: float | None = None, status: int = 0):
         super().__init__(message)
@@ -67,7 +67,7 @@ def of_status(status: int, error: Mapping[str, Any] | str, headers: Mapping[str,
 
 
 def _meant(status: int, words: str, code: str) -> int:
-    """Returns the effective status. Within a stream the HTTP status is always 200, so the error's own code or type determines the fault."""
+    """Returns the effective status. Within a stream, the HTTP status is always 200, so the error's own code or type determines the fault."""
     if status == 429 and (code == "insufficient_quota" or "exceeded your current quota" in words):
         return 402
     if status >= 300:
@@ -78,7 +78,7 @@ def _meant(status: int, words: str, code: str) -> int:
 
 
 def words_of(error: Mapping[str, Any] | str) -> tuple[str, str]:
-    """Returns the server's own text and error code. Errors come in these shapes: {"error": {...}}, {"error": "..."}, {"message"}, {"detail"},
+    """Returns the server's own text and error code. Errors may have these forms: {"error": {...}}, {"error": "..."}, {"message"}, {"detail"},
     text."""
     if isinstance(error, str):
         return shorten(error), ""
@@ -99,8 +99,8 @@ def shorten(text: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns the number of seconds that the server asks us to wait, from `retry-after-ms` or from `Retry-After`, which holds seconds or a date
-    (relative to the server's own clock)."""
+    """Returns the wait in seconds that the server requests, from `retry-after-ms` or from `Retry-After`, which contains seconds or a date (according
+    to the server's own clock)."""
     try:
         return max(float(headers["retry-after-ms"]) / 1000, 0.0)
     except (KeyError, ValueError):

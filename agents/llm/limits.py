@@ -1,4 +1,4 @@
-"""Limits of one endpoint, shared by all callers in this process: concurrent calls, and requests and tokens per minute."""
+"""The limits of one endpoint, shared by all callers in this process: concurrent calls, and requests and tokens per minute."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Place:
 
 
 class Limiter:
-    """First come, first served. Every 60-second window contains at most as many requests and tokens as the limits allow."""
+    """Serves callers in order of arrival. No 60-second window contains more requests or tokens than the limits allow."""
 
     def __init__(self, limits: Limits):
         self.limits = limits
@@ -36,7 +36,7 @@ class Limiter:
 
     @asynccontextmanager
     async def place(self, tokens: int) -> AsyncIterator[Place]:
-        """Wait for a slot and for capacity in the current minute. `tokens`: the maximum number that the request can use."""
+        """Waits for a slot and for capacity in the current minute. `tokens`: the maximum number that the request can use."""
         async with self._slots:
             async with self._turn:
                 while (wait := self._wait(tokens)) > 0:
@@ -46,7 +46,7 @@ class Limiter:
             yield place
 
     def hold(self, seconds: float) -> None:
-        """Pause all callers because the server requested it."""
+        """Pauses all callers because the server requested it."""
         self._not_before = max(self._not_before, time.monotonic() + seconds)
 
     def _wait(self, tokens: int) -> float:

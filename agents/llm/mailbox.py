@@ -1,7 +1,7 @@
-"""Requests that wait for a person. Each is put in a mailbox and stays there until somebody adds a reply.
+"""Requests that wait for a person. Each one is put in a mailbox and stays there until somebody adds a reply.
 
-The file mailbox writes `RUN/REQUEST.json`, writes the same request as `REQUEST.md` for reading and copying, and accepts `REQUEST.reply.md` (or
-`.reply.txt`) as the reply. A web page offers the same through another `MailboxStore`.
+The file mailbox writes each request as `RUN/REQUEST.json` and, for reading and copying, as `REQUEST.md`. It accepts `REQUEST.reply.md` (or
+`.reply.txt`) as the reply. A web page does the same through another `MailboxStore`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from agents.llm.errors import Asked, ModelFailure
 from agents.llm.messages import Delta, Reply, Request
 
 POLL_SECONDS = 1.0
-LOOKS = 2  # how often an existing reply is checked, because a file counts only once it has stopped growing
+LOOKS = 2  # number of checks of an existing reply, because a file counts only once it has stopped growing
 LONGEST_REPLY = 4 << 20  # bytes
 REPLY_ENDS = (".reply.md", ".reply.txt")
 
 
 class Waiting(BaseModel):
-    """A pending request. The `id` stays the same whenever the same run repeats the same request."""
+    """A pending request. The `id` stays the same if the same run repeats the same request."""
 
     id: str
     run: str
@@ -43,23 +43,22 @@ class NotWaiting(LookupError):
 
 
 class MailboxStore(Protocol):
-    """A store may also define `def hint(id) -> str`, which tells a person how to reply and how to continue the run if no process waits for the
-    reply."""
+    """A store may also define `def hint(id) -> str`, which explains how to reply and how to resume the run if no process is waiting for the reply."""
 
     async def put(self, waiting: Waiting) -> None:
-        """Offer a request. Repeating the call changes nothing, even after the reply has arrived."""
+        """Offers a request. Repeating the call has no effect, even after the reply has arrived."""
 
     async def list(self, run: str | None = None) -> list[Waiting]:
-        """Return the pending requests of one run or of all runs, oldest first."""
+        """Returns the pending requests of one run or of all runs, oldest first."""
 
     async def answer(self, id: str, text: str) -> None:
-        """Store a person's reply. Raises `NotWaiting`."""
+        """Stores a person's reply. Raises `NotWaiting`."""
 
     async def reply(self, id: str) -> str | None:
-        """Return the reply, or null while there is none yet. The reply is kept, so it can be read again after a crash."""
+        """Returns the reply, or None if there is none yet. The reply is kept, so it can be read again after a crash."""
 
     async def withdraw(self, id: str) -> None:
-        """Cancel and remove the request. Has no effect if the request already has a reply."""
+        """Cancels and removes the request. Has no effect if the request already has a reply."""
 
 
 def waiting_for(profile: str, request: Request, *, key: str, run: str) -> Waiting:
@@ -98,7 +97,7 @@ async def ask(
 
 
 class FileMailbox:
-    """A mailbox in a folder. A person may write a reply slowly in an editor, so its file counts only once it has stopped growing."""
+    """A mailbox in a folder. A reply may be saved in several steps, so its file counts only once it has stopped growing."""
 
     def __init__(self, folder: Path, run: Path | None = None):
         """`run`: the directory of the only run whose requests are stored here."""
@@ -181,7 +180,7 @@ class FileMailbox:
 
 
 def page_of(waiting: Waiting) -> str:
-    """Return the request as a page for a person: instructions, followed by the prompt to copy, with the system text first."""
+    """Returns the request as a page for a person: instructions, followed by the prompt to copy, with the system text first."""
     name = waiting.id.rpartition("/")[2]
     prompt = "\n\n".join(m.content if m.role != "assistant" else f"(the reply before)\n\n{m.content}" for m in waiting.request.messages)
     return (
@@ -195,7 +194,7 @@ def _slug(text: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the file atomically."""
+    """Writes the file atomically."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     with scratch.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -20,18 +20,19 @@ from agents.llm.tokens import estimate_input, usage_of
 
 
 class Models:
-    """Rereads the profiles file whenever it has changed, so a run that paused because of a wrong profile can resume once the file is fixed.
+    """All models by profile name. Rereads the profiles file whenever it has changed, so a run that paused because of a faulty profile can resume once
+    the file is fixed.
 
-    `environment` is searched for keys at each call, so pass `os.environ` itself. If the file is missing or unusable, there are no models; `problem`
-    says why, and so does the `ModelFailure` that callers get.
+    `environment` is searched for keys at each call, so pass `os.environ` itself. If the file is missing or unusable, there are no models, and both
+    `problem` and the `ModelFailure` that callers get say why.
     """
 
     def __init__(
         self,
         environment: Mapping[str, str],
-        store: MailboxStore | None = None,  # null: files in DATA_DIR/mailbox
-        transport: httpx.AsyncBaseTransport | None = None,  # null: the network
-        wait: bool = True,  # wait for a person's reply; if off, leave the request in the mailbox and raise `Asked`
+        store: MailboxStore | None = None,  # None: files in DATA_DIR/mailbox
+        transport: httpx.AsyncBaseTransport | None = None,  # None: the network
+        wait: bool = True,  # wait for a person's reply; if false, leave the request in the mailbox and raise `Asked`
     ):
         self.environment = environment
         self.store = store or FileMailbox(data_dir(environment) / "mailbox")
@@ -83,7 +84,7 @@ class Models:
             if found.record is not None:
                 return self.estimate(found.record, request)
             return {"calls": 1, "tokens": estimate_input(request) + request.max_tokens}
-        return {"calls": 1}  # tokens that a person reads are not counted
+        return {"calls": 1}  # tokens read by a person are not counted
 
     async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: OnDelta) -> Reply:
         found = self._profile(profile)
@@ -124,7 +125,7 @@ class Models:
         return reply
 
     def _counted(self, profile: MailboxProfile, request: Request, reply: Reply) -> Reply:
-        """Returns the reply with the number of tokens that a chat would have used."""
+        """Returns the reply with an estimate of the tokens that the chat used."""
         base = self.file.parent if self.file else Path()
         usage, counted = usage_of(request, reply.text, base / Path(profile.tokenizer).expanduser() if profile.tokenizer else None)
         return reply.model_copy(update={"usage": usage, "counted": counted, "dollars": profile.prices.dollars(usage) if profile.prices else None})
@@ -144,5 +145,6 @@ class Models:
 
 
 def open_models(environment: Mapping[str, str], store: MailboxStore | None = None, *, wait: bool = True) -> Models:
-    """Returns the models described by `STITCHWORK_LLM_PROFILES` (or by `DATA_DIR/llm.toml` if that is not set). Never fails: see `Models.problem`."""
+    """Returns the models described by `STITCHWORK_LLM_PROFILES` (or by `DATA_DIR/llm.toml` if that is not set). Never raises: see
+    `Models.problem`."""
     return Models(environment, store, wait=wait)

@@ -1,7 +1,7 @@
 """OpenAI's chat completions API, as implemented by OpenAI and compatible servers (vLLM, SGLang, Ollama, llama.cpp, DeepSeek, gateways).
 
-These servers differ in the name of the reply limit, in the field for reasoning, in whether and when they send usage, and in whether they stream at
-all. All variants are accepted.
+These servers differ in the name of the reply limit, the field for reasoning, whether and when they send usage, and whether they stream at all. All
+variants are accepted.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class OpenAI:
         words, _ = words_of(error)
         if not UNWANTED.search(words):
             return False
-        for name in ("max_completion_tokens", "max_tokens"):  # the message may name both fields, and the one that we sent is the rejected one
+        for name in ("max_completion_tokens", "max_tokens"):  # the message may name both fields; the rejected one is the one that we sent
             if name == self.limit_field and (param == name or re.search(rf"\b{name}\b", words)) and "limit" not in self.left_out:
                 self.limit_field = "max_tokens" if name == "max_completion_tokens" else "max_completion_tokens"
-                self.left_out.add("limit")  # switch only once, never back and forth
+                self.left_out.add("limit")  # switch only once, not back and forth
                 return True
         for name in ("stream_options", "temperature"):
             if name not in self.left_out and (param.startswith(name) or name in words):
@@ -99,7 +99,7 @@ class OpenAI:
         for choice in data.get("choices") or []:
             if not isinstance(choice, Mapping) or choice.get("index") not in (0, None):
                 continue
-            if isinstance(choice.get("usage"), Mapping):  # Moonshot
+            if isinstance(choice.get("usage"), Mapping):  # as sent by Moonshot
                 answer.usage = usage_of(choice["usage"])
             said = choice.get(part) or choice.get("message") or {}
             if isinstance(said, Mapping):
@@ -117,7 +117,7 @@ class OpenAI:
 
 
 def _content(content: Any, answer: Answer) -> list[Delta]:
-    """Reads content that is a text or a list of parts: {"type": "text", "text"} or {"type": "thinking", "thinking": text or parts}."""
+    """Reads content that is a string or a list of parts: {"type": "text", "text"} or {"type": "thinking", "thinking": string or parts}."""
     if isinstance(content, str):
         return answer.add("text", content)
     deltas: list[Delta] = []

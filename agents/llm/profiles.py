@@ -1,4 +1,4 @@
-"""Model profiles: the address, prices and limits of each available model. They are kept in one TOML file, which never contains keys.
+"""Model profiles: the address, prices and limits of each available model. They are stored in one TOML file, which never contains keys.
 
 [profiles.fast]
 kind = "openai"
@@ -40,8 +40,8 @@ class Prices(_Table):
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
-    cached_input: float | None = Field(default=None, ge=0)  # null: as `input`
-    cache_write: float | None = Field(default=None, ge=0)  # null: as `input`
+    cached_input: float | None = Field(default=None, ge=0)  # None: same as `input`
+    cache_write: float | None = Field(default=None, ge=0)  # None: same as `input`
 
     def dollars(self, usage: Usage) -> float:
         read = self.input if self.cached_input is None else self.cached_input
@@ -52,7 +52,7 @@ class Prices(_Table):
 
 
 class Limits(_Table):
-    """How much one process may request from the endpoint, and how long it waits."""
+    """Limits on one process's requests to the endpoint and on its waiting times."""
 
     concurrency: int = Field(default=8, ge=1)
     requests_per_minute: int | None = Field(default=None, ge=1)
@@ -71,8 +71,8 @@ class ServerProfile(_Table):
     model: str = Field(min_length=1)
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")  # null: the server requires no key
     temperature: float | None = Field(default=None, ge=0)
-    max_tokens: int | None = Field(default=None, ge=1)  # upper limit for the length of a reply, even if a request asks for more
-    context_tokens: int | None = Field(default=None, ge=1)  # limit for prompt and reply together; null: only the server knows it
+    max_tokens: int | None = Field(default=None, ge=1)  # upper limit for the length of a reply, even if a request specifies more
+    context_tokens: int | None = Field(default=None, ge=1)  # limit for prompt and reply together; None: known only to the server
     prices: Prices | None = None
     limits: Limits = Limits()
     body: dict[str, Any] = Field(default_factory=dict)  # additional request fields, such as reasoning_effort
@@ -116,10 +116,10 @@ class AnthropicProfile(ServerProfile):
 
 
 class MailboxProfile(_Table):
-    """A person answers. Each request waits as a file and on a page until somebody adds a reply."""
+    """A person answers. Each request waits as a file and on a web page until somebody adds a reply."""
 
     kind: Literal["mailbox"]
-    prices: Prices | None = None  # prices of the model that the person's chat uses; without them the cost is unknown
+    prices: Prices | None = None  # prices of the model that the person's chat uses; without them, the cost is unknown
     tokenizer: str | None = None  # that model's tokenizer.json, relative to the profiles file; without it, tokens are estimated
 
 
@@ -137,7 +137,7 @@ _PROFILE: TypeAdapter[Any] = TypeAdapter(Profile)
 
 
 def data_dir(environment: Mapping[str, str]) -> Path:
-    """Returns `DATA_DIR`, by default the folder `.data` next to the packages; the web application uses the same folder."""
+    """Returns `DATA_DIR`, by default the folder `.data` next to the packages. The web application uses the same folder."""
     return Path(environment.get("DATA_DIR") or ROOT / ".data").expanduser().absolute()
 
 
@@ -151,7 +151,7 @@ def profiles_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def read_profiles(path: Path) -> dict[str, Any]:
-    """Returns profiles by name. Raises `ProfilesUnusable` and lists every problem in the file."""
+    """Returns profiles by name. Raises `ProfilesUnusable` with a list of all problems in the file."""
     try:
         text = path.read_bytes().decode()
     except FileNotFoundError:
@@ -171,8 +171,8 @@ def read_profiles(path: Path) -> dict[str, Any]:
 
 
 def key_variables(environment: Mapping[str, str]) -> frozenset[str]:
-    """Returns the environment variables that hold keys, so that processes that need no keys can be started without them. If the file has errors,
-    everything that can be read is still used."""
+    """Returns the names of the environment variables that contain keys, so that processes that need no keys can be started without them. If the file
+    has errors, whatever can be read is still used."""
     path = profiles_file(environment)
     try:
         profiles = tomllib.loads(path.read_text()).get("profiles") if path else None
@@ -202,7 +202,7 @@ def _read(tables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     for name, profile in profiles.items():
         record = getattr(profile, "record", None)
         dead = record is not None and (record not in profiles or profiles[record].kind == "cassette")
-        if dead and not problems:  # otherwise the profile that it names may be one of the faulty ones
+        if dead and not problems:  # otherwise, the profile that it names may be one of the faulty ones
             problems.append(f"[profiles.{name}], key record: {record!r} is not another profile that can be asked; name one that is not a cassette")
     return profiles, problems
 
@@ -234,7 +234,7 @@ def _cause(found: Any, table: dict[str, Any], path: list[str], kind: Any) -> str
     if found["type"] == "missing":
         return f"it is missing; add {key} = ..."
     if found["type"] == "extra_forbidden":
-        if "key" in key.lower():  # never print the value, because it may be a key
+        if "key" in key.lower():  # never print the value, which may be a key
             return "keys are not stored in this file; put the key into an environment variable and name it with api_key_env"
         known = _fields(kind, path[:-1])
         close = difflib.get_close_matches(key, known, 1)

@@ -77,7 +77,7 @@ class Server:
         return ModelFailure(fault.kind, message, self._without_key(fault.hint), attempts=max(sent, 1))
 
     def key(self) -> str | None:
-        """Returns the key, which is read from the environment for each request, or null if the profile names none."""
+        """Returns the key, read from the environment for each request, or None if the profile names no variable."""
         variable = self.profile.api_key_env
         if variable is None:
             return None

@@ -1,4 +1,4 @@
-"""Server-sent events: takes bytes and returns the data of complete events (WHATWG HTML, 9.2.6: "Interpreting an event stream")."""
+"""Server-sent events: turns bytes into the data of complete events (WHATWG HTML, 9.2.6: "Interpreting an event stream")."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ LONGEST_EVENT = 8 << 20  # characters
 
 
 class EventTooLong(ValueError):
-    """Raised if an event never ends, because the input is then not an event stream."""
+    """Raised if an event never ends, in which case the input is not an event stream."""
 
 
 class EventStream:
-    """Feed it the bytes as they arrive, split at any position. Comments, other fields and all three kinds of line endings are handled."""
+    """Accepts bytes as they arrive, split at any position. Handles comments, other fields and all three kinds of line endings."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")

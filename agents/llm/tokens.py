@@ -1,4 +1,4 @@
-"""Counts the tokens of a text: an overestimate for limits, an approximation if the server does not count, and an exact number if a tokenizer is
+"""Counts the tokens of a text: an overestimate for limits, an approximation if the server reports no counts, and an exact number if a tokenizer is
 available."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from agents.llm.errors import ModelFailure
 from agents.llm.messages import Counted, Request, Usage
 
 BYTES_PER_TOKEN = 3.0  # with current vocabularies, code and English have 3 to 4 bytes per token and other scripts have about 3
-USUAL_BYTES = 3.7  # the middle of that range, for counts that are only informative
+USUAL_BYTES = 3.7  # a typical value, for counts that are only informative
 PER_MESSAGE = 8  # for the role and separators in a chat template
 
 
@@ -40,6 +40,6 @@ def _tokenizer(path: Path) -> Any:
         return Tokenizer.from_file(str(path))
     except ImportError:
         raise ModelFailure("configuration", f"{path} cannot be read without the package tokenizers", "install it, or leave tokenizer out") from None
-    except Exception as error:  # raised by the package if a file is not a tokenizer
+    except Exception as error:  # the package raises this if a file is not a tokenizer
         said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise ModelFailure("configuration", f"the tokenizer {path} cannot be read: {said}", "name a tokenizer.json, or leave tokenizer out") from None

@@ -1,4 +1,4 @@
-"""Lessons that a run learns from its own attempts (`Memory`) and from earlier runs (`Inspirations`)."""
+"""What a run learns from its own attempts (`Memory`) and from earlier runs (`Inspirations`)."""
 
 from __future__ import annotations
 

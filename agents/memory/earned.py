@@ -1,4 +1,4 @@
-"""Measures the value of memory across runs by solving the same tasks with the same seeds, once with the lessons of earlier runs and once without."""
+"""Measures the value of memory across runs by solving the same tasks with the same seeds, with and without the lessons of earlier runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Key = tuple[str, str, int]  # sha of the task, workflow, seed
 
 
 class Pair(BaseModel):
-    """One task with one seed, solved both ways. A speedup is relative to eager and confirmed in tier full; it is 1 if nothing was faster."""
+    """One task with one seed, solved both ways. A speedup is relative to eager and confirmed in the full tier; it is 1 if nothing was faster."""
 
     task: str
     seed: int
@@ -35,12 +35,12 @@ class Pair(BaseModel):
 class Effect(BaseModel):
     pairs: list[Pair]
     ratio: float | None = None  # geometric mean of the speedups with memory divided by those without
-    low: float | None = None  # lower end of its 95 % interval; null if there are fewer than two pairs
+    low: float | None = None  # lower end of its 95 % interval; None if there are fewer than two pairs
     high: float | None = None
 
 
 def effect(with_memory: Sequence[Sequence[Event]], without: Sequence[Sequence[Event]]) -> Effect:
-    """Returns the effect over pairs of runs, with and without memory, that have the same task, workflow and seed; unfinished runs are left out."""
+    """Returns the effect over pairs of runs, with and without memory, that have the same task, workflow and seed. Unfinished runs are left out."""
     given, other = _by_key(with_memory), _by_key(without)
     pairs = [_pair(given[key], other[key], key[2]) for key in sorted(given.keys() & other.keys())]
     logs = [math.log(pair.with_memory / pair.without) for pair in pairs]
@@ -55,7 +55,7 @@ def effect(with_memory: Sequence[Sequence[Event]], without: Sequence[Sequence[Ev
 
 
 def offered(of: Sequence[Entry]) -> dict[str, Score]:
-    """Returns two sets of strategy records: for tries after a request had shown changes from earlier runs with the same strategy, and for tries
+    """Returns two sets of strategy records: one for tries whose request had shown changes from earlier runs with the same strategy, and one for tries
     without such a hint."""
     return {"offered": score([e for e in of if e.offered]), "not offered": score([e for e in of if not e.offered])}
 
@@ -110,7 +110,7 @@ def act(with_memory: Path, without: Path, *, as_json: bool = False) -> int:
 
 
 def runs_in(folder: Path) -> list[list[Event]]:
-    """Returns the events of each trace in a folder; traces that cannot be read are left out."""
+    """Returns the events of each trace in a folder. Traces that cannot be read are left out."""
     found = []
     for trace in sorted(folder.rglob(TRACE)):
         try:

@@ -35,7 +35,7 @@ class Experience(BaseModel):
 
     gains: int = 1  # how the gains were measured: `SIDE_BY_SIDE`, or an earlier method
     tasks: dict[str, dict[str, Record]] = {}  # strategy records by the sha of the task's source
-    tuned: dict[str, Numbers] = {}  # numbers by the fingerprint of the kernel
+    tuned: dict[str, Numbers] = {}  # numbers by kernel fingerprint
 
 
 class Recalled(BaseModel):
@@ -47,7 +47,7 @@ class ExperiencePort(Protocol):
     async def recall(self, device_model: str, kernels: list[str], exclude: Split) -> Recalled: ...
 
     async def learn(self, device_model: str, task: str, records: Mapping[str, Record], tuned: Mapping[str, Numbers]) -> None:
-        """Learn from a run. A second call for the same run replaces its earlier entry."""
+        """Learns from a run. A second call for the same run replaces its earlier entry."""
 
 
 async def recall(span: Span, situation: Situation, device_model: str, kernels: Callable[[], Iterable[str]]) -> Recalled:
@@ -66,14 +66,14 @@ async def recall(span: Span, situation: Situation, device_model: str, kernels: C
 
 
 class FolderExperience:
-    """Stores one JSON file per device model, which is written atomically, so a reader never sees an incomplete file."""
+    """Stores one JSON file per device model, written atomically, so a reader never sees an incomplete file."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     async def recall(self, device_model: str, kernels: list[str], exclude: Split) -> Recalled:
         known = self._read(device_model)
-        # Which suite a task belongs to is not known here, so nothing is recalled from any task while a suite is being scored.
+        # It is not known here which suite a task belongs to, so nothing is recalled from any task while a suite is being scored.
         records = joined(*(records for task, records in known.tasks.items() if not exclude.suites and not exclude.holds(task)))
         return Recalled(records=records, tuned={kernel: known.tuned[kernel] for kernel in kernels if kernel in known.tuned})
 

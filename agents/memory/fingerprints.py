@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-MOST_LINES = 3  # maximum number of lines kept from a multi-line message, out of those that name the error
+MOST_LINES = 3  # maximum number of error lines kept from a multi-line message
 MOST_CHARACTERS = 400
 DIGITS = 12  # digits in the hash
 
@@ -14,7 +14,7 @@ TELLING = re.compile(
 )
 CAMEL_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning)\b")
 
-# The order matters because text that has been replaced is not examined again.
+# The order matters: each pattern sees the text as left by the previous ones.
 REPLACED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),  # terminal colours
     (re.compile(r"(?<![\w.])(?:[A-Za-z]:)?(?:[\\/][\w.+@~-]+)+[\\/]([\w.+@~-]+)"), r"\1"),  # only the last part of a path is kept
@@ -29,7 +29,7 @@ REPLACED: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def fingerprint(message: str) -> str:
-    """Returns the same 12 hexadecimal digits for the same error."""
+    """Returns 12 hexadecimal digits that are the same for the same error."""
     return hashlib.sha256(normalised(message).encode()).hexdigest()[:DIGITS]
 
 

@@ -1,7 +1,7 @@
 """Memory across runs: confirmed improvements, looked up by operators and device, and withheld while their benchmark is being scored.
 
-Only results that were confirmed in tier full are used (KernelArc's rule: verified conclusions only). The results are journalled as an effect of the
-span that asked for them, so a resumed run sees the same inspirations even if more runs have finished in the meantime.
+Only results confirmed in the full tier are used (KernelArc's rule: verified conclusions only). The results are journalled as an effect of the span
+that requested them, so a resumed run sees the same inspirations even if more runs have finished in the meantime.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from agents.span import Span
 
 FOUND = 4  # inspirations per search
-DIFFERENCE = 120  # maximum length in lines of a change that is shown in full
+DIFFERENCE = 120  # longest change that is shown in full, in lines
 
 
 class Split(BaseModel):
-    """The part of a benchmark that is being scored, so that nothing learned on its tasks may be recalled."""
+    """The part of a benchmark that is being scored. Nothing learned on its tasks may be recalled."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -66,7 +66,7 @@ class Inspiration(BaseModel):
 
     @property
     def line(self) -> str:
-        """One line for a prompt: the change, where it was confirmed, and its gain."""
+        """Returns one line for a prompt: the change, where it was confirmed, and its gain."""
         where = ", ".join(dict.fromkeys(self.operators)) or "a whole program"
         what = f": {' '.join(self.changes.split())}" if self.changes else ""
         interval = f" [{self.low:.2f}, {self.high:.2f}]" if self.low is not None and self.high is not None else ""
@@ -76,7 +76,7 @@ class Inspiration(BaseModel):
 
     @property
     def text(self) -> str:
-        """The same line, followed by the change itself if the programs are available."""
+        """Returns the same line, followed by the change itself if the programs are available."""
         from agents.roles.prompts import fenced  # roles import this module
 
         return f"{self.line}\n\n{fenced(self.difference, 'diff')}\n" if self.difference else self.line
@@ -86,7 +86,7 @@ class Inspirations(Protocol):
     """A source of confirmed improvements from earlier runs: a team's database, or a folder of finished runs."""
 
     async def find(self, operators: Sequence[str], device: str, exclude: Split) -> list[Inspiration]:
-        """Returns the best matches first, and at most FOUND of them. `device` is "cpu", "cuda" or a specific one such as "cuda:0"."""
+        """Returns at most FOUND matches, best first. `device` is "cpu", "cuda" or a specific one such as "cuda:0"."""
 
 
 async def recall(span: Span, situation: Situation) -> list[Inspiration]:
@@ -110,8 +110,8 @@ def operators_of(situation: Situation) -> list[str]:
 
 
 def signature(graph: Graph | None) -> list[str]:
-    """Describes a graph by its operators, and by "a > b" for each operator b that reads the output of a. The more of these entries two graphs share,
-    the more similar they are."""
+    """Describes a graph by its operators and by "a > b" for each operator b that reads the output of a. The more entries two graphs share, the more
+    similar they are."""
     from compiler.graph.values import refs
     from compiler.planning.plan import word
 
@@ -138,8 +138,7 @@ Differ = Callable[[str, str], str]  # takes the shas of two programs and returns
 def inspirations_from(
     entries: Iterable[Entry], device_model: str = "", graph: Sequence[str] = (), difference: Differ = lambda before, after: ""
 ) -> list[Inspiration]:
-    """Returns the entries of a finished run that count as confirmed improvements. `graph`: the task's `signature`, for entries about a whole
-    program."""
+    """Returns the confirmed improvements from a finished run's entries. `graph`: the task's `signature`, for entries about a whole program."""
     return [
         Inspiration(
             strategy=e.strategy, operators=e.operators, around=list(graph), device=e.device, device_model=device_model, gain=e.realised, low=e.low,
@@ -153,14 +152,14 @@ def inspirations_from(
 
 
 def ranked(known: Iterable[Inspiration], operators: Sequence[str], device: str, limit: int = FOUND) -> list[Inspiration]:
-    """Returns improvements that come from the same kind of device and share an operator; for each strategy, only the best match with the largest
-    gain."""
+    """Returns improvements that come from the same kind of device and share an operator. For each strategy, returns only the best match with the
+    largest gain."""
     wanted = {plain(name) for name in operators}
     family = device.partition(":")[0]
 
     def fit(one: Inspiration) -> float:
-        """Returns how similar the operators are. If both graphs are known, their similarity, which includes the order of operators, makes up half of
-        the score."""
+        """Returns how similar the operators are. If both graphs are known, their similarity, which includes the order of operators, is half of the
+        score."""
         mine, graph = {plain(name) for name in one.operators}, {plain(name) for name in one.around}
         alone = {name for name in wanted if " > " not in name}
         if not mine & alone:
@@ -189,7 +188,7 @@ class FolderInspirations:
         self._read: dict[Path, tuple[float, list[Inspiration]]] = {}
 
     async def find(self, operators: Sequence[str], device: str, exclude: Split) -> list[Inspiration]:
-        # A run on disk does not know its suite, so the tasks of the split are recognised by their sources.
+        # A run on disk does not record its suite, so the tasks of the split are recognised by their sources.
         return ranked([one for one in self._all() if not exclude.holds(one.task)], operators, device)
 
     def _all(self) -> list[Inspiration]:
@@ -206,8 +205,7 @@ class FolderInspirations:
 
     @staticmethod
     def _of(trace: Path) -> list[Inspiration]:
-        """Returns the improvements of one run. Returns none if the run is still in progress or cannot be read, because it must not stop another
-        run."""
+        """Returns the improvements of one run, or none if it is in progress or cannot be read, because it must not stop another run."""
         try:
             data = trace.read_bytes()
             events = parse_lines(data[: data.rfind(b"\n") + 1].splitlines())
@@ -242,7 +240,7 @@ def _difference(folder: Path, before: str, after: str) -> str:
 
 
 def between(before: str, after: str) -> str:
-    """Returns at most DIFFERENCE lines, because a longer diff would add nothing to the sentence."""
+    """Returns the diff, or "" if it is longer than DIFFERENCE lines, because a longer diff would add nothing to the sentence."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=2))
     return "\n".join(lines) if len(lines) <= DIFFERENCE else ""
 

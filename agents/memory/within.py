@@ -30,7 +30,7 @@ BROKEN = {
 
 @dataclass(frozen=True)
 class Failure:
-    """An error, with all its occurrences."""
+    """An error with all its occurrences."""
 
     fingerprint: str
     status: str
@@ -41,7 +41,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Try:
-    """A method that was applied in one place, with its result. Several attempts count as a single try, represented by the best attempt."""
+    """A method applied in one place, with its result. Several attempts count as a single try, represented by the best attempt."""
 
     strategy: str
     where: str  # a step of the plan, or "" for the whole program
@@ -49,8 +49,8 @@ class Try:
     candidates: tuple[int, ...]
     outcome: str  # "gained", "no gain", "slower", or one of BROKEN's words
     expected: float | None = None  # speedup over the parent
-    realised: float | None = None  # measured speedup; null if no attempt passed
-    over: str = ""  # baseline of the gain if it is not the parent program: "eager" for a first program
+    realised: float | None = None  # measured speedup; None if no attempt passed
+    over: str = ""  # baseline of the gain if it is not the parent program; "eager" for a first program
 
     @property
     def failed(self) -> bool:
@@ -63,7 +63,7 @@ class Lineage:
 
     root: int
     best: int
-    score: float  # score by which the lines of descent are ranked
+    score: float  # score used to rank the lines of descent
     ratio: float  # speedup over eager, from the program's own measurement, and its lower bound
     low: float
     strategies: tuple[str, ...]  # strategies on the path from the first program to the best one
@@ -82,7 +82,7 @@ class Memory:
         return cls(_failures(attempts), _tries(attempts, situation), _lineages(attempts))
 
     def failed(self, strategy: str, where: str = "") -> Try | None:
-        """Returns the try of this method in this place if it did not pay off, or null if there is none."""
+        """Returns the try of this method in this place if it did not pay off, or None."""
         return next((t for t in self.tries if t.strategy == strategy and t.where == where and t.failed), None)
 
     def known(self, status: str, message: str) -> Failure | None:
@@ -92,9 +92,9 @@ class Memory:
 
     def digest(self, role: str = "", shown: int | None = None) -> str:
         """Returns Markdown lists for a prompt, each with at most SHOWN lines, or "" if there is nothing to report. An error that occurred only in
-        candidate `shown` is left out, because the prompt shows it.
+        candidate `shown` is left out, because the prompt already shows it.
 
-        A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors; "" gets
+        A planner gets lines of descent and methods, a coder gets errors and the best program, and a verifier gets methods and errors. "" means
         everything.
         """
         parts = {
@@ -106,7 +106,7 @@ class Memory:
 
     def _lines(self) -> str:
         if len(self.lineages) == 1 and self.lineages[0].programs == 1:
-            return ""  # the program that the request shows, with its measurements
+            return ""  # the request already shows this program with its measurements
         return _section("Best program of each line so far:", list(map(_said_of_line, self.lineages)))
 
     def _methods(self) -> str:
@@ -120,8 +120,8 @@ class Memory:
 
 
 def realised(attempt: Attempt) -> float | None:
-    """Returns the speedup over the nearest ancestor that passed, timed alternately with it, or over eager if there is no such ancestor. Returns null
-    if the attempt did not pass or was not timed together with that ancestor."""
+    """Returns the speedup over the nearest ancestor that passed, with the two timed alternately, or over eager if there is no such ancestor. Returns
+    None if the attempt did not pass or was not timed together with that ancestor."""
     if not attempt.passed:
         return None
     if attempt.base is None:
@@ -155,7 +155,7 @@ def _failures(attempts: dict[int, Attempt]) -> tuple[Failure, ...]:
 
 
 def message_of(attempt: Attempt) -> str:
-    """Returns what went wrong: the sentence from the verdict, and the source locations."""
+    """Returns what went wrong: the verdict's message, and the source locations."""
     report = attempt.report
     if report is None:
         return ""

@@ -1,1 +1,2 @@
-"""Chooses the next change to a program's choices: a search's knowledge expressed as features, and a trained ranking of moves. Does not need torch."""
+"""Chooses the next change to a program: expresses a search's knowledge as features and ranks the moves with a trained network. Does not need
+torch."""

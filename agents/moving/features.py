@@ -1,4 +1,4 @@
-"""Expresses the state of a search as numbers that have the same meaning on every task, so that what was learned on some tasks applies to others.
+"""Expresses the state of a search as numbers with the same meaning on every task, so that what was learned on some tasks applies to others.
 
 `look` returns a row for every legal move. A move sets one choice of one of the fastest programs to another value. A move is not legal if it leads to
 a closed point, that is, one that was already tried or that generates a program already tried. The only input is `agents.moving.known.Search`, which
@@ -25,9 +25,9 @@ STRATEGIES = (
 )  # fmt: skip
 BOTTLENECKS = ("memory", "latency", "compute", "occupancy", "launch")
 BESIDE = ("warp-per-row", "parallel-split", "row-cache", "block-size", "vectorise", "leave-to-library", "unroll", "work-per-thread")  # same group
-NEAR = 1.5  # length scale, in steps of a number, over which the result of one value informs another
-SPREAD, NOISE = 0.1, 0.015  # standard deviations of the logarithm of a time: a priori between programs, and of one measurement
-TOGETHER = 0.3  # share of the variance that is due to combinations and not to single choices
+NEAR = 1.5  # length scale, in steps of a number, over which the result for one value informs another
+SPREAD, NOISE = 0.1, 0.015  # standard deviations of the logarithm of a time: the prior one between programs, and that of one measurement
+TOGETHER = 0.3  # share of the variance that is due to combinations rather than single choices
 MANY = 10.0  # scale factor for small logarithms, so that 10 % becomes 1
 STATE = len(BOTTLENECKS) + 7
 OWN, CHANGE, AROUND, EVIDENCE = len(STRATEGIES) + 8, 6, len(BESIDE) + 6, 7  # feature groups of a move
@@ -36,7 +36,7 @@ MOVE = OWN + CHANGE + AROUND + EVIDENCE
 
 @dataclass(frozen=True)
 class Seen:
-    """`state`: (STATE,). `moves`: (moves, MOVE). `targets`: the point to which each move leads. `bases`: the index of each move's base; 0 is the
+    """`state`: (STATE,). `moves`: (moves, MOVE). `targets`: the point that each move leads to. `bases`: the index of each move's base; 0 is the
     fastest."""
 
     state: Floats
@@ -53,7 +53,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Every value of every choice, with one row each; it is constant during a search."""
+    """Every value of every choice, one row each. Constant during a search."""
 
     choice: Ints  # (pairs,)
     value: Ints  # (pairs,) index
@@ -63,18 +63,18 @@ class Pairs:
     sizes: Floats  # (choices, most values) log2(value + 1)
     kernel: Floats  # (choices, most values, most values): how much one value informs another
     beside: Ints  # (choices, BESIDE): the index of the choice with that strategy in the same group; -1: none
-    graph: int  # index of the choice of a CUDA graph; -1: none
+    graph: int  # index of the CUDA graph choice; -1: none
 
 
 def look(search: Search) -> Seen:
-    """Compute the features. Raises `ValueError` for a search that has not tried anything yet: the first program must be the compiler's own."""
+    """Computes the features. Raises `ValueError` for a search that has not tried anything yet: the first program must be the compiler's own."""
     if not search.tried:
         raise ValueError("the first program of a search is the compiler's own choice: there is no move before it")
     facts = search.facts
     pairs = pairs_of(facts)
     bases = search.bases()
     targets, pair, base = legal(search, pairs, bases)
-    if not len(pair):  # everything around the fastest program has been tried
+    if not len(pair):  # everything around the fastest programs has been tried
         bases = search.bases(None)
         targets, pair, base = legal(search, pairs, bases)
     state, known = _state(search, bases[0]), tuple(one.point for one in bases)
@@ -90,7 +90,7 @@ def look(search: Search) -> Seen:
 
 def legal(search: Search, pairs: Pairs, bases: list[Tried]) -> tuple[Ints, Ints, Ints]:
     """Returns (points, pairs, bases) of all moves, with the shapes (moves, choices), (moves,), (moves,). A point that can be reached from two bases
-    is reached from the faster one."""
+    is assigned to the faster one."""
     facts = search.facts
     marks = np.concatenate(facts.marks) if facts.marks else np.zeros(0, dtype=np.uint64)
     offset = np.cumsum([0, *(len(choice.values) for choice in facts.choices)])[:-1]
@@ -172,8 +172,8 @@ def _around(facts: Facts, pairs: Pairs, pair: Ints, now: Ints, base: Ints, bases
 
 
 def _evidence(search: Search, pairs: Pairs, pair: Ints, now: Ints, targets: Ints, bases: list[Tried], base: Ints) -> Floats:
-    """Returns an array of shape (moves, EVIDENCE): what the measured programs predict for this one, according to a Gaussian process over single
-    choices and according to the programs with the same value."""
+    """Returns an array of shape (moves, EVIDENCE): what the measured programs predict for this one, both through a Gaussian process over single
+    choices and through the programs with the same value."""
     right = [one for one in search.tried if one.us is not None]
     points = np.array([one.point for one in search.tried], dtype=np.int64)  # (tried, choices)
     choice, value = pairs.choice[pair], pairs.value[pair]
@@ -200,8 +200,8 @@ def _evidence(search: Search, pairs: Pairs, pair: Ints, now: Ints, targets: Ints
 
 
 def _expected(pairs: Pairs, known: Ints, logs: Floats, targets: Ints) -> tuple[Floats, Floats]:
-    """Returns, per move, the mean and standard deviation of how much slower the result will be than the fastest program, from a Gaussian process over
-    single choices and over all choices jointly."""
+    """Returns, per move, the mean and standard deviation of the slowdown relative to the fastest program, from a Gaussian process over single choices
+    and all choices jointly."""
     level = logs.mean()
     among = _alike(pairs, known, known) + np.eye(len(known)) * NOISE**2
     to = _alike(pairs, targets, known)

@@ -1,6 +1,6 @@
 """What a search over a program's choices knows: the choices, a few figures from the plan, and the programs that it has measured.
 
-A *choice* is a strategy that is off or on, or a number with several possible values; a *point* holds, for every choice, an index into its values.
+A *choice* is a strategy that is off or on, or a number with several possible values; a *point* contains an index into the values of every choice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Point = tuple[int, ...]
-BASES = 4  # number of fastest programs from which moves start
+BASES = 4  # moves start from this many of the fastest programs
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts that are known before any of our own programs has run. Times are in microseconds; a floor of 0 means that it is unknown."""
+    """What is known before any generated program has run. Times are in microseconds. A floor of 0 means that it is unknown."""
 
     choices: tuple[Choice, ...]
     groups: tuple[str, ...]  # the program's own kernels, in the same order as the shares
@@ -41,7 +41,7 @@ class Facts:
 
     @cached_property
     def marks(self) -> list[NDArray[np.uint64]]:
-        """A fixed random number for each value of each choice; the mark of a point is the exclusive or of its values' numbers."""
+        """A fixed random number for each value of each choice. The mark of a point is the XOR of its values' numbers."""
         draw = np.random.default_rng(20261127)
         return [draw.integers(1, 1 << 63, size=len(choice.values), dtype=np.uint64) for choice in self.choices]
 
@@ -57,7 +57,7 @@ class Tried:
     """One program that was measured, or was found to be incorrect."""
 
     point: Point
-    us: float | None  # null: incorrect
+    us: float | None  # None: incorrect
     bottleneck: str = ""
     shares: tuple[float, ...] = ()  # each group's share of the program's time; empty if it was not profiled
     launches: float | None = None
@@ -79,6 +79,6 @@ class Search:
         self.closed.update(alike)
 
     def bases(self, most: int | None = BASES) -> list[Tried]:
-        """Return the fastest correct programs, starting with the fastest. If there are none, moves start from the first point that was tried."""
+        """Returns the fastest correct programs, fastest first. If there are none, moves start from the first point that was tried."""
         right = sorted((one for one in self.tried if one.us is not None), key=lambda one: one.us or 0.0)
         return right[:most] or self.tried[:1]

@@ -23,7 +23,7 @@ class NotWeights(ValueError):
 
 @dataclass(frozen=True)
 class Scorer:
-    """Layers of (weights, bias); a hyperbolic tangent follows each layer except the last. `about`: what the weights were trained on."""
+    """Layers of (weights, bias), each followed by a hyperbolic tangent except the last. `about`: what the weights were trained on."""
 
     layers: tuple[tuple[Floats, Floats], ...]
     about: Mapping[str, Any]
@@ -39,14 +39,14 @@ class Scorer:
 
 
 def write(path: Path, layers: Sequence[tuple[Floats, Floats]], about: Mapping[str, Any]) -> None:
-    """Write four decimals, which changes no ranking that matters and keeps the file small."""
+    """Writes the weights with four decimals, which keeps the file small and changes no ranking that matters."""
     plain = [{"weights": np.round(weights, 4).tolist(), "bias": np.round(bias, 4).tolist()} for weights, bias in layers]
     content = {"format": FORMAT, "move": MOVE, "state": STATE, "about": dict(about), "layers": plain}
     path.write_text(json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n", encoding="utf-8")
 
 
 def read(path: Path) -> Scorer:
-    """Read a file of weights. Raises `NotWeights`."""
+    """Reads a file of weights. Raises `NotWeights`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if (content["format"], content["move"], content["state"]) != (FORMAT, MOVE, STATE):

@@ -1,2 +1,2 @@
-"""The learning half of the project: data sets from traces, a reward from verdicts, the verifier as an environment, and a trainer that is easy to
-read."""
+"""The learning half of the project: data sets built from traces, a reward based on verdicts, the verifier as an environment, and a readable
+trainer."""

@@ -20,7 +20,7 @@ VERIFIERS = "the bridge to `verifiers` needs that package (Python 3.11+, v0.4): 
 
 
 def trl_environment(address: str, token: str | None = None, connect: Callable[..., EnvironmentClient] = EnvironmentClient) -> type:
-    """Returns a class for `GRPOTrainer(environment_factory=...)` with `reset`, the tool `submit_program`, and `get_reward`. Rows of the data set can
+    """Returns a class for `GRPOTrainer(environment_factory=...)` with `reset`, the tool `submit_program`, and `get_reward`. Rows of the data set may
     name a `problem`. A rollout that is not a sample gets the reward None, which TRL leaves out of its sum."""
 
     class KernelEnvironment:
@@ -60,7 +60,7 @@ def trl_environment(address: str, token: str | None = None, connect: Callable[..
 
 def trl_reward(client: EnvironmentClient, log: Callable[[dict[str, Any]], None] = lambda line: None) -> Callable[..., list[float | None]]:
     """Returns a function for `GRPOTrainer(reward_funcs=...)`, for models that do not call tools. The last fenced block of the reply is the program.
-    The data set has the columns `prompt` and `task` (`trl_rows`), and for skill 2 also `skill` and `before`, which is the report as JSON."""
+    The data set needs the columns `prompt` and `task` (`trl_rows`), and for skill 2 also `skill` and `before`, the earlier report as JSON."""
 
     def stitchwork_reward(completions: Sequence[Any], task: Sequence[str], **row: Any) -> list[float | None]:
         skills, befores = row.get("skill") or ["write"] * len(task), row.get("before") or [""] * len(task)
@@ -92,7 +92,7 @@ def trl_rows(problems: Sequence[Problem]) -> list[dict[str, Any]]:
 
 
 def verifiers_taskset(problems: Sequence[Problem], client: EnvironmentClient) -> Any:
-    """Returns a single-turn taskset for `verifiers` v1, which requests the reward from the server and has its components as metrics. Raises
+    """Returns a single-turn taskset for `verifiers` v1, which gets the reward from the server and reports its components as metrics. Raises
     `ImportError` with a message that says what to do."""
     try:
         import verifiers.v1 as vf
@@ -114,7 +114,7 @@ def verifiers_taskset(problems: Sequence[Problem], client: EnvironmentClient) ->
             (scored,) = await asyncio.to_thread(client.score, [item])
             trace.info["stitchwork"] = scored
             if scored["reward"] is None:
-                raise RuntimeError(f"no sample: {scored.get('no_sample')}")  # a rollout that ended in an error is left out of training
+                raise RuntimeError(f"no sample: {scored.get('no_sample')}")  # rollouts that end in an error are left out of training
             return float(scored["reward"])
 
     class KernelTaskset(vf.Taskset[KernelTask, vf.TasksetConfig]):  # type: ignore[misc]
@@ -177,7 +177,7 @@ HARBOR_DOCKERFILE = "FROM python:3.12-slim\nWORKDIR /app\nCOPY task.py /app/task
 
 
 def write_harbor(problems: Sequence[Problem], folder: Path) -> int:
-    """Write a task folder for each problem of skill 1, with an instruction, an image, and a test that queries the server. Returns the number of
+    """Writes a task folder for each problem of skill 1, with instructions, an image, and a test that queries the server. Returns the number of
     folders written."""
     wanted = [problem for problem in problems if problem.skill == "write"]
     for problem in wanted:

@@ -376,7 +376,7 @@ def run_score(args: argparse.Namespace) -> int:
 
 
 def _report(path: Path) -> str:
-    """Reads a report, or an answer of the server that contains one."""
+    """Reads a report, or a server response that contains one."""
     text = path.read_text(encoding="utf-8")
     found = json.loads(text)
     return json.dumps(found["report"]) if isinstance(found, dict) and isinstance(found.get("report"), dict) else text

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 PATIENCE_SECONDS = 1800.0  # how long to wait for a place in the pool
-ANSWER_SECONDS = 1800.0  # a verification in tier full takes minutes on a busy host
+ANSWER_SECONDS = 1800.0  # a verification in the full tier takes minutes on a busy host
 
 
 class Refused(RuntimeError):
@@ -17,7 +17,7 @@ class Refused(RuntimeError):
 
 
 class EnvironmentClient:
-    """A synchronous client for use by trainers. One instance can handle several episodes. `transport`: an httpx transport, for tests."""
+    """A synchronous client for trainers. One instance can handle several episodes. `transport`: an httpx transport, for tests."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class EnvironmentClient:
         return dict(self._ask("POST", "/reset", {"problem": problem, "seed": seed})["observation"])
 
     def step(self, episode_id: str, *, program: str | None = None, reply: str | None = None) -> dict[str, Any]:
-        """Returns `observation`, `reward` (null if this is not a sample) and `done`."""
+        """Returns `observation`, `reward` (None if this is not a sample) and `done`."""
         action = {"program": program} if program is not None else {"reply": reply}
         return self._ask("POST", "/step", {"episode_id": episode_id, "action": action})
 
     def score(self, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns the scores of programs, in the order given. Each item has `task` and `program`, and for the skill `improve` also `before`, a
+        """Returns the programs' scores in the order given. Each item has `task` and `program`, and for the skill `improve` also `before`, a
         report."""
         scores: dict[int, dict[str, Any]] = {}
         waited = 0.0

@@ -1,4 +1,4 @@
-"""The trainer's settings and their defaults for the command line, kept apart so that --help does not have to load PyTorch."""
+"""The trainer's settings and their defaults for the command line, kept in a separate module so that --help does not have to load PyTorch."""
 
 from __future__ import annotations
 

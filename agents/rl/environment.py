@@ -1,7 +1,7 @@
-"""Provides the verifier as a reinforcement-learning environment. An episode shows a task, accepts programs, and answers each with a reward, its
-components, and feedback in words.
+"""Provides the verifier as a reinforcement-learning environment. An episode presents a task, accepts programs, and responds to each with a reward,
+its components, and feedback as text.
 
-An episode of a single turn trains one skill. Several turns form the loop of the product: program, diagnosis, better program.
+A single-turn episode trains one skill. Several turns form the product's loop: program, diagnosis, better program.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Problem(BaseModel):
 
 
 class Observation(BaseModel):
-    """The result of `reset` and `step`. `reward` is null before the first program has been judged, and if the rollout is not a sample."""
+    """The result of `reset` and `step`. `reward` is None until the first program has been judged, and if the rollout is not a sample."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -69,7 +69,7 @@ class Observation(BaseModel):
 
 
 class Action(BaseModel):
-    """`program`: a complete source. `reply`: a model's answer in place of a program; its last fenced block is the program."""
+    """`program`: a complete source. `reply`: a model's reply in place of a program; its last fenced block is the program."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -88,12 +88,12 @@ class Action(BaseModel):
 
 
 class BadAction(ValueError):
-    """Raised if the request cannot be carried out; the message says why. Such a request does not count as a step."""
+    """Raised if a request cannot be carried out. The message says why. Such a request does not count as a step."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """The settings with which every program is judged."""
+    """The settings under which every program is judged."""
 
     turns: int = 1
     tier: Tier = "quick"
@@ -103,7 +103,7 @@ class Conditions:
 
 
 class Environment:
-    """The environment: problems, and a pool of verifiers. An instance is bound to one event loop and supports any number of concurrent episodes."""
+    """Problems and a pool of verifiers. An instance is bound to one event loop and supports any number of concurrent episodes."""
 
     def __init__(self, problems: Sequence[Problem], pool: Pool, conditions: Conditions | None = None, rubric: Fill | None = None):
         if not problems or len({problem.id for problem in problems}) != len(problems):
@@ -111,10 +111,10 @@ class Environment:
         self.problems = {problem.id: problem for problem in problems}
         self.pool, self.conditions, self.rubric = pool, conditions or Conditions(), rubric
         self.device: DeviceFigures | None = None
-        self._captured: dict[str, tuple[int | None, int | None]] = {}  # minimum bytes and operations of a task, by its source text
+        self._captured: dict[str, tuple[int | None, int | None]] = {}  # minimum bytes and operations of a task, by its source
 
     def choose(self, seed: int | None = None, problem: str | None = None) -> Problem:
-        """Choose a problem. The same seed always chooses the same one. Raises `BadAction` for an unknown id."""
+        """Chooses a problem. The same seed always chooses the same one. Raises `BadAction` for an unknown id."""
         if problem is not None:
             if problem not in self.problems:
                 raise BadAction(f"there is no problem {problem[:80]!r}")
@@ -123,8 +123,8 @@ class Environment:
         return self.problems[names[random.Random(seed).randrange(len(names))]]
 
     async def judge(self, task: str, program: str, skill: Skill = "write", before: Before | None = None) -> tuple[Scored, Report | None]:
-        """Returns the reward of one program. The cheapest checks come first: is it a program, and does its text rule it out? Then the judge decides:
-        does it build, is it correct, and how fast is it? Raises `Full`."""
+        """Returns the reward of one program. The cheapest checks come first: whether it is a program, and whether its text rules it out. The judge
+        then decides whether it builds, whether it is correct, and how fast it is. Raises `Full`."""
         refused = refusal(program)
         if refused is not None:
             return Scored(0.0, {"skill": skill, "status": "rejected", "gate": "rejected", "stage": "static", "why": refused}), None
@@ -137,7 +137,7 @@ class Environment:
         return scored, result.report
 
     async def diagnosis(self, task: str, program: str, report: Report) -> Diagnosis | None:
-        """Diagnoses a program that passed, using its profile, or returns null if the host could not record one."""
+        """Diagnoses a program that passed, using its profile. Returns None if the task could not be captured."""
         if self.device is None:
             client: Any = self.pool.clients[0]
             self.device = DeviceFigures.of({**(await client.ready()).model_dump(mode="json"), **await client.figures()})
@@ -183,7 +183,7 @@ class Episode:
         return {"episode_id": self.id, "step_count": self.turn, "problem": self.problem.id, "done": self.done, "rewards": self.rewards}
 
     async def step(self, action: Action) -> Observation:
-        """Take a step. Raises `BadAction` for an invalid step, and `Full` if the pool has no place; in that case the turn is still pending."""
+        """Takes a step. Raises `BadAction` for an invalid step, and `Full` if the pool has no free place; in that case the turn is still pending."""
         if self.done:
             raise BadAction("the episode is over: reset")
         if self._busy:
@@ -227,7 +227,7 @@ class Episode:
 
 
 def refusal(program: str) -> str | None:
-    """Returns why a text is refused without spending verifier time, or null if it is not refused. The text is only parsed, never run."""
+    """Returns why a text is refused without spending verifier time, or None if it is not refused. The text is parsed but never run."""
     try:
         Program.read(program)
         found = next((f for f in inspect_source(parse(program), program) if f.severity == "refuse"), None)

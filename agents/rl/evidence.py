@@ -1,8 +1,8 @@
-"""The evidence on which a reward may be based: a report that was parsed strictly, belongs to exactly this program, and does not contradict itself.
+"""The evidence for a reward: a report that was parsed strictly, belongs to exactly this program, and does not contradict itself.
 
 A rollout without such evidence is not a sample. A verdict about the host (a timeout, an infrastructure failure, a busy machine) says nothing about
-the program. An impossible verdict (a NaN, a pass without trials) points to a fault in the judge or in the transmission. Both raise `Unfit`: the
-rollout is left out and does not count as a wrong answer.
+the program. An impossible verdict (a NaN, a pass without trials) points to a fault in the judge or in transmission. Both raise `Unfit`: the rollout
+is left out and does not count as a wrong answer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from verifier.report import CLOCK, SCHEMA_VERSION, Interval, Report
 from verifier.source import sha256
 
 HOSTS_FAULT = frozenset({"infrastructure_error", "timed_out"})
-# Findings about the program itself that make a measurement inconclusive; in all other cases, the host is the cause.
+# Findings about the program itself that make a measurement inconclusive. In all other cases, the host is the cause.
 PROGRAMS_DOING = frozenset({"background", "clock", "burns-cpu", "shortcut"})
-# A passing report without these fields proves nothing, and a default would hide that the value is missing.
+# A passing report without these fields proves nothing, and a default would hide the missing value.
 NEEDED = frozenset(
     {"version", "task", "program", "tier", "status", "trials", "findings", "timing", "kernels", "own_share", "program_class", "floor_fraction"}
 )
@@ -40,7 +40,7 @@ class Unfit(ValueError):
 
 
 def read(given: Given, task_source: str, program_source: str) -> Report:
-    """Return the report if it can be rewarded; reports of failed programs can be. Raises `Unfit`."""
+    """Returns the report if it can be rewarded, which includes reports of failed programs. Raises `Unfit`."""
     report = _strict(given)
     if report.version != SCHEMA_VERSION:
         raise Unfit("malformed", f"a report of version {report.version}, and this is version {SCHEMA_VERSION}")
@@ -57,8 +57,8 @@ def read(given: Given, task_source: str, program_source: str) -> Report:
 
 
 def best_interval(report: Report) -> tuple[str, Interval]:
-    """Return the baseline that is hardest to beat, judged by the lower ends of the intervals, and the interval against it. The report must have
-    passed `read`."""
+    """Returns the baseline that is hardest to beat, judged by the lower ends of the intervals, and the interval against it. The report must come from
+    `read`."""
     assert report.timing is not None
     compared = [c for c in report.timing.comparisons if c.baseline != "rival"]
     worst = min(compared, key=lambda c: c.speedup.low)
@@ -66,7 +66,7 @@ def best_interval(report: Report) -> tuple[str, Interval]:
 
 
 def _strict(given: Given) -> Report:
-    """Parse without any type conversion: `"false"` is not a boolean, and 1 is not a string."""
+    """Parses without any type conversion: `"false"` is not a boolean, and 1 is not a string."""
     if isinstance(given, JobResult):
         if given.error:
             raise Unfit("infrastructure", "the verifier could not do the job: no sample")
@@ -87,7 +87,7 @@ def _strict(given: Given) -> Report:
 
 
 def _sound(report: Report) -> None:
-    """Check that every part of a passing report agrees with the pass. Raises `Unfit`."""
+    """Checks that every part of a passing report is consistent with the pass. Raises `Unfit`."""
     if report.without_static:
         raise Unfit("contradiction", "the static stage was switched off: such a report is never a result")
     if any(finding.severity == "refuse" for finding in report.findings):

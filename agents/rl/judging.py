@@ -1,7 +1,7 @@
 """Lets a language model fill in the rubric.
 
-The model reads the policy's program as text, so comments are removed first. Its reply is parsed strictly, and for honesty it can only deduct points
-from the score given by the rules. If it fails to answer twice, the scores given by the rules apply.
+The model reads the policy's program as text, so comments are removed first. Its reply is parsed strictly, and its honesty score cannot exceed the one
+given by the rules. If the model fails to answer twice, the scores given by the rules apply.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Policies to train: our own small causal transformer (needs only torch, for tests and first steps), or any causal model that transformers can load.
-LoRA works with either. A policy samples replies and returns logits; everything else is the trainer's job."""
+"""Policies to train: our own small causal transformer (for tests and first experiments; needs only torch), or any causal model that transformers can
+load. LoRA works with both. A policy samples replies and returns logits; everything else is the trainer's job."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Policy(Protocol):
     def decode(self, tokens: Sequence[int]) -> str: ...
 
     def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Shape (sequences, length, vocabulary) from shape (sequences, length). `lengths` is the number of tokens in each sequence; sequences are
-        padded on the right."""
+        """Maps shape (sequences, length) to (sequences, length, vocabulary). `lengths` is the number of tokens in each sequence; sequences are padded
+        on the right."""
         ...
 
     def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
-        """Return replies, sampled with torch's generator, including the end token of those that have one."""
+        """Returns replies sampled with torch's generator, including the end token if there is one."""
         ...
 
     def recompute(self) -> None:
-        """From now on, store only the input of each layer and recompute the rest for the gradient (activation checkpointing)."""
+        """Turns on activation checkpointing: only the input of each layer is stored, and the rest is recomputed for the gradient."""
         ...
 
     def save(self, folder: Path) -> None: ...
@@ -201,24 +201,24 @@ class TransformersPolicy:
     def recompute(self) -> None:
         self.module.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
         self.module.train()  # layers check this flag only in training mode
-        for layer in self.module.modules():  # training mode must not enable dropout
+        for layer in self.module.modules():  # keep dropout off in training mode
             for name in ("p", "attention_dropout"):
                 if isinstance(getattr(layer, name, None), float):
                     setattr(layer, name, 0.0)
 
     def save(self, folder: Path) -> None:
-        """Save the full weights with the adapters merged, in the format that `transformers serve`, vLLM and llama.cpp converters load."""
+        """Saves the full weights with the adapters merged, in the format that `transformers serve`, vLLM and the llama.cpp converters load."""
         self.module.save_pretrained(folder, state_dict=merged(self.module))
         self.tokenizer.save_pretrained(folder)
 
 
 def cut(tokens: list[int], end: int) -> list[int]:
-    """Return the tokens up to and including the end token."""
+    """Returns the tokens up to and including the end token."""
     return tokens[: tokens.index(end) + 1] if end in tokens else tokens
 
 
 class Adapted(nn.Module):
-    """A frozen linear layer with a trained low-rank update added to it (LoRA, arXiv 2106.09685)."""
+    """A frozen linear layer plus a trained low-rank update (LoRA, arXiv 2106.09685)."""
 
     def __init__(self, base: nn.Linear, rank: int, alpha: float):
         super().__init__()
@@ -236,7 +236,7 @@ class Adapted(nn.Module):
 
 
 def adapt(module: nn.Module, rank: int, alpha: float, seed: int = 0) -> None:
-    """Apply LoRA to all linear layers except the output layer. Everything else is frozen. The same seed gives the same initial adapters."""
+    """Applies LoRA to all linear layers except the output layer and freezes everything else. The same seed gives the same initial adapters."""
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     layers = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, nn.Linear) and not name.endswith("lm_head")]
@@ -261,7 +261,7 @@ def unadapted(module: nn.Module) -> Iterator[None]:
 
 
 def merged(module: nn.Module) -> dict[str, Tensor]:
-    """Return the state dict with the adapters merged into their layers, under the names that a model without adapters uses."""
+    """Returns the state dict with the adapters merged into their layers, under the names that a model without adapters uses."""
     layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, Adapted)}
     found = {name: value.detach().cpu() for name, value in module.state_dict().items() if not any(name.startswith(f"{one}.") for one in layers)}
     for name, layer in layers.items():

@@ -13,11 +13,11 @@ RETRY_SECONDS = 2
 
 
 class Full(RuntimeError):
-    """Raised if all verifiers are busy and the queue is full: try again in `RETRY_SECONDS`."""
+    """Raised if all verifiers are busy and the queue is full. Try again in `RETRY_SECONDS`."""
 
 
 class Pool:
-    """`most_waiting`: how many callers may wait for a verifier, in addition to those that have one."""
+    """`most_waiting`: the number of callers that may wait for a verifier, in addition to those that have one."""
 
     def __init__(self, clients: Sequence[Client], most_waiting: int):
         if not clients:

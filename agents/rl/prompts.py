@@ -19,7 +19,7 @@ SHOWN = re.compile(r"\n\n(Task|Program):\n```python\n(.*?)\n```(?=\n\n(?:Program
 
 
 def prompt_of(task: str, before: str | None = None, feedback: str = "") -> str:
-    """Asks for a program, or for a better one if a program is given as `before`."""
+    """Returns a prompt for a program, or for a better one if a program is given as `before`."""
     parts = [ASKS["write" if before is None else "improve"], RULES, f"Task:\n```python\n{task.strip()}\n```"]
     if before is not None:
         parts += [f"Program:\n```python\n{before.strip()}\n```", f"The verifier says:\n{feedback[:LONGEST_FEEDBACK]}"]
@@ -27,14 +27,13 @@ def prompt_of(task: str, before: str | None = None, feedback: str = "") -> str:
 
 
 def shown_in(prompt: str) -> tuple[str, str]:
-    """Returns the task and the program that such a prompt shows, with "" for anything that is not shown."""
-    found = dict(reversed(SHOWN.findall(prompt)))  # the first occurrence counts, because later text may quote another one
+    """Returns the task and the program that such a prompt contains, with "" for anything missing."""
+    found = dict(reversed(SHOWN.findall(prompt)))  # the first occurrence counts, because later text may contain quotations
     return found.get("Task", ""), found.get("Program", "")
 
 
 def program_at(reply: str) -> tuple[int, int]:
-    """Returns the position of the program in a reply. It is the last fenced block or, if there is none, the whole reply, which is then judged
-    unchanged."""
+    """Returns the position of the program in a reply: the last fenced block or, if there is none, the whole reply, which is then judged unchanged."""
     found = list(FENCE.finditer(reply))
     return found[-1].span(1) if found else (0, len(reply))
 

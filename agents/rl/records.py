@@ -18,8 +18,8 @@ LONGEST_REASON = 500  # characters
 
 @contextmanager
 def sitting(folder: Path, about: Mapping[str, Any], step: int) -> Iterator[None]:
-    """Maintains `run.json`: it contains `about`, and a session that begins at `step` and ends with this block. If an error ended the session, the
-    reason is recorded too."""
+    """Maintains `run.json`: it contains `about`, and a session that begins at `step` and ends with this block. If an error ended the session, records
+    the reason too."""
     now: dict[str, Any] = {"began": _now(), "step": step, "ended": None, "why": ""}
     sittings = [*_earlier(folder / RUN), now]
     _write(folder / RUN, {"version": VERSION, **about, "sittings": sittings})
@@ -34,7 +34,7 @@ def sitting(folder: Path, about: Mapping[str, Any], step: int) -> Iterator[None]
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read all lines, but leave out a last line that a crash left incomplete."""
+    """Reads all lines, except for a last line that a crash left incomplete."""
     data = path.read_bytes() if path.exists() else b""
     return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
 
@@ -53,7 +53,7 @@ def cut(path: Path, step: int) -> None:
 
 
 def _earlier(path: Path) -> list[Any]:
-    """Returns the earlier sessions, or nothing if the file is missing or damaged."""
+    """Returns the earlier sessions, or an empty list if the file is missing or damaged."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["sittings"]
         return found if isinstance(found, list) else []

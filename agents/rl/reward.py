@@ -5,9 +5,9 @@
     reward = min(base * factor, MOST), but 0 if the report did not pass or the rubric reports a major hack
 
 Base, lambda and cap come from StitchCUDA's training (arXiv 2603.02637), which used the mean speedup over eager. The speed is multiplied by the share
-of GPU time spent in the program's own kernels, because a reward for speed alone favours lazy programs: those that only call the library's kernels
-cleverly. The program's output, exception messages and names have no influence, because the texts in a report are never read. In tier quick, eager is
-the only baseline; results require tier full.
+of GPU time spent in the program's own kernels, because a reward for speed alone favours lazy programs, which only call library kernels cleverly. The
+program's output, exception messages and names have no influence, because the texts in a report are never read. In the quick tier, eager is the only
+baseline; results require the full tier.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LAMBDA: dict[Skill, float] = {"write": 1.0, "improve": 0.7}
 
 @dataclass(frozen=True)
 class Scored:
-    """`reward` is null if the rollout is not a sample; `components["no_sample"]` then gives the kind and the reason."""
+    """`reward` is None if the rollout is not a sample; `components["no_sample"]` is then the kind and `components["why"]` the reason."""
 
     reward: float | None
     components: dict[str, Any] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def reward_of(
 
 def advantages(group: Sequence[Scored]) -> list[float | None]:
     """Returns each sample's reward relative to the mean of the other samples (leave one out; GRPO's own mean includes the sample itself). The result
-    is null for a rollout that is not a sample. It is null for the whole group if fewer than two samples remain or all have the same reward, because
+    is None for a rollout that is not a sample, and None for the whole group if fewer than two samples remain or all have the same reward, because
     nothing can be learned from such a group."""
     rewards = [one.reward for one in group if one.reward is not None]
     if len(rewards) < 2 or max(rewards) - min(rewards) < 1e-9:

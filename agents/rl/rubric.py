@@ -43,7 +43,7 @@ class RubricUnusable(ValueError):
 
 @dataclass(frozen=True)
 class Rubric:
-    """`scores` has one score per criterion of the skill. `by` says who filled it in: "rules" or the name of a profile."""
+    """`scores` has one score per criterion of the skill. `by`: who filled it in, either "rules" or the name of a profile."""
 
     skill: Skill
     scores: Mapping[str, int]
@@ -105,7 +105,7 @@ def instructions(skill: Skill) -> str:
 
 
 def by_rules(skill: Skill, report: Report, before: Before | None = None, diagnosis: Diagnosis | None = None) -> Rubric:
-    """Returns scores from findings, class, shares and diagnoses. The same report always gets the same scores. The report must be one that passed;
+    """Returns scores derived from findings, class, shares and diagnoses. The same report always gets the same scores. The report must have passed;
     skill 2 requires `before`."""
     hacking = any(finding.severity == "refuse" for finding in report.findings)
     own = _graded(report.own_share or 0.0, SHARE)
@@ -148,7 +148,7 @@ def _focus(report: Report) -> int:
 
 
 def _effect(report: Report, before: Before) -> int:
-    """Scores the effect. A repair that passes has removed the cause; an improvement is graded by the lower end of its gain."""
+    """Scores the effect. A repair that passes gets the highest score; an improvement is graded by the lower end of its gain."""
     if before.report.status != "passed" or before.report.timing is None:
         return HIGHEST
     return _graded(gain(report, before.report), GAIN)
@@ -162,7 +162,7 @@ def gain(report: Report, before: Report) -> float:
 
 
 def _aligned(before: Diagnosis | None, after: Diagnosis | None) -> int:
-    """Scores how many of the named faults are gone; neutral if none was named or if there is no new diagnosis."""
+    """Scores how many of the diagnosed faults are gone; neutral if there were none or if a diagnosis is missing."""
     if before is None or after is None or not before.faults:
         return NEUTRAL
     named = {fault.name for fault in before.faults}
@@ -171,7 +171,7 @@ def _aligned(before: Diagnosis | None, after: Diagnosis | None) -> int:
 
 
 def _scope(report: Report, before: Before) -> int:
-    """Scores whether the slowest part takes less time or is gone."""
+    """Scores whether the previously slowest part takes less time or is gone."""
     longest = max(before.report.kernels, key=lambda kernel: kernel.ms, default=None)
     if longest is None or not report.kernels:
         return NEUTRAL

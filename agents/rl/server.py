@@ -31,7 +31,7 @@ from verifier.report import Report
 MOST_BYTES = 16 << 20
 MOST_SESSIONS = 256
 MOST_EPISODES = 4096  # maximum number of episodes over HTTP
-EPISODE_SECONDS = 3600.0  # time without a step after which an episode over HTTP is discarded
+EPISODE_SECONDS = 3600.0  # an episode over HTTP is discarded after this time without a step
 MOST_BATCH = 256
 ABOUT = {
     "name": "stitchwork",
@@ -41,7 +41,7 @@ ABOUT = {
 
 
 class Reset(BaseModel):
-    """Other fields are ignored, because clients also send fields that are meant for other environments."""
+    """The request for a new episode. Other fields are ignored, because clients also send fields meant for other environments."""
 
     seed: int | None = Field(default=None, ge=0)
     episode_id: str | None = Field(default=None, max_length=255)
@@ -69,7 +69,7 @@ class Batch(BaseModel):
 
 
 class Server:
-    """`token`: what a caller has to send as `Authorization: Bearer`; null means no authentication."""
+    """`token`: the token that a caller has to send as `Authorization: Bearer`; None means no authentication."""
 
     def __init__(self, environment: Environment, token: str | None = None, clock: Callable[[], float] = time.monotonic):
         self.environment, self.token, self.clock = environment, token, clock
@@ -77,7 +77,7 @@ class Server:
         self.episodes: OrderedDict[str, tuple[float, Episode]] = OrderedDict()  # episodes over HTTP, ordered by last use
 
     def app(self) -> Starlette:
-        """Returns the application, which lives as long as its verifiers."""
+        """Returns the application, which closes its verifiers when it ends."""
 
         @contextlib.asynccontextmanager
         async def life(app: Starlette) -> AsyncIterator[None]:
@@ -226,7 +226,7 @@ class Server:
         return episode
 
     def _forget(self) -> None:
-        """Discards abandoned episodes, and also the oldest ones if there are too many."""
+        """Discards abandoned episodes, and the oldest ones if there are too many."""
         limit = self.clock() - EPISODE_SECONDS
         while self.episodes and (len(self.episodes) >= MOST_EPISODES or next(iter(self.episodes.values()))[0] < limit):
             self.episodes.popitem(last=False)
@@ -257,7 +257,7 @@ async def _all(waiting: list[Any]) -> list[Any]:
 
 
 async def _unless_gone(request: Request, work: Any) -> Any:
-    """Returns the result of the work, and cancels the work if the caller disconnects."""
+    """Returns the result of the work. Cancels it if the caller disconnects."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait([task], timeout=0.5))[0]:
@@ -271,7 +271,7 @@ async def _unless_gone(request: Request, work: Any) -> Any:
 
 
 async def _while_connected(socket: WebSocket, work: Any) -> Any:
-    """Does the same for a websocket. If a message arrives in the meantime, this is an error of the sender and ends the session."""
+    """Does the same for a websocket. A message that arrives in the meantime is the sender's error and ends the session."""
     task, heard = asyncio.ensure_future(work), asyncio.ensure_future(socket.receive())
     try:
         await asyncio.wait([task, heard], return_when=asyncio.FIRST_COMPLETED)

@@ -17,11 +17,11 @@ BITS = {"bfloat16": torch.int16}  # types that numpy lacks, and the integer type
 
 
 class Damaged(ValueError):
-    """Raised for a file that does not hold tensors in our format."""
+    """Raised for a file that does not contain tensors in our format."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write the file atomically."""
+    """Writes the file atomically."""
     kinds: dict[str, str] = {}
     arrays: dict[str, Any] = {}
     for number, (name, tensor) in enumerate(tensors.items()):
@@ -39,7 +39,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors by name, on the CPU, and the metadata that was written with them. Raises `Damaged`."""
+    """Returns the tensors by name, on the CPU, and the metadata that was written with them. Raises `Damaged`."""
     try:
         with np.load(path, allow_pickle=False) as file:
             said = json.loads(file["about"].tobytes())

@@ -1,12 +1,12 @@
 """Supervised training and GRPO in plain PyTorch, short enough to read in one sitting.
 
-GRPO here means the following. Replies to the same prompt form a group. A sample's advantage is its return relative to the mean of the others at the
-same turn (leave one out). The objective is the clipped one with the wider upper bound (0.2/0.28, arXiv 2503.14476), averaged over the tokens of the
-whole batch, with an optional KL term. Rollouts that are not samples are left out, as are groups in which all rewards are equal
+GRPO here works as follows. Replies to the same prompt form a group. A sample's advantage is its return relative to the mean of the others at the same
+turn (leave one out). The objective is the clipped one with the wider upper bound (0.2/0.28, arXiv 2503.14476), averaged over the tokens of the whole
+batch, with an optional KL term. Rollouts that are not samples are left out, as are groups in which all rewards are equal
 (`agents.rl.reward.advantages`).
 
-All randomness in a step comes from the seed and the number of the step. A run that was interrupted and continued therefore produces the same curve as
-an uninterrupted one, provided that the rewards are the same. Rewards that come from measured speeds are only nearly the same.
+All randomness in a step comes from the seed and the step number. A run that was interrupted and resumed therefore produces the same curve as an
+uninterrupted one, provided that the rewards are the same. Rewards based on measured speeds are only nearly the same.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from agents.rl.records import METRICS, ROLLOUTS
 from agents.rl.reward import Scored, advantages
 
 CHECKPOINT = "checkpoint.npz"
-HACKS = frozenset({"rejected", "major_hacking"})  # gates of the reward
+HACKS = frozenset({"rejected", "major_hacking"})  # reward gates
 PARTS = ("base", "speed", "own_weight", "factor")  # components of a passing program's reward, in addition to speedup and own share
 
 
 class CannotTrain(RuntimeError):
-    """Training is not possible. The message says what to do."""
+    """Raised if training is not possible. The message says what to do."""
 
 
 class Problems(Protocol):
@@ -114,7 +114,7 @@ class Sample:
     score: dict[str, Any] = field(default_factory=dict)
     reward: float | None = None
     advantage: float | None = None
-    old: Tensor | None = None  # log probabilities of the reply's tokens when it was sampled
+    old: Tensor | None = None  # log probabilities of the reply's tokens at sampling time
     reference: Tensor | None = None
     asked: str = ""  # the prompt's text
     feedback: str = ""  # the verifier's feedback on the program
@@ -159,7 +159,7 @@ class Trainer:
         return records.read_lines(self.folder / METRICS)
 
     def supervise(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-        """Runs supervised training on prompts and replies; each step uses `prompts` pairs. Pairs that exceed the model's context are left out."""
+        """Runs supervised training on prompts and replies, with `prompts` pairs per step. Pairs that exceed the model's context are left out."""
         known = [(self.policy.encode(asked), [*self.policy.encode(reply), self.policy.end]) for asked, reply in pairs]
         fitting = [pair for pair in known if len(pair[0]) + len(pair[1]) <= self.policy.longest]
         if not fitting:
@@ -178,7 +178,7 @@ class Trainer:
         return records.sitting(self.folder, {"kind": self.kind, **self.about, "config": asdict(self.config)}, self.step)
 
     def _imitate(self, known: Sequence[tuple[list[int], list[int]]]) -> dict[str, float]:
-        """Takes one supervised step on pairs that are drawn by seed and step."""
+        """Takes one supervised step on pairs drawn by seed and step."""
         rng = random.Random(f"{self.config.seed}:{self.step}")
         rows = [known[rng.randrange(len(known))] for _ in range(self.config.prompts)]
         total = sum(len(reply) for _, reply in rows)
@@ -254,7 +254,7 @@ class Trainer:
         return figures
 
     def _backward(self, part: Sequence[Sample], total: int) -> dict[str, float]:
-        """Adds the gradient for these samples' part of the objective."""
+        """Accumulates the gradient of these samples' part of the objective."""
         c = self.config
         new, entropies = self.chances(_rows(part))
         chances, entropy = torch.cat(new), torch.cat(entropies)
@@ -314,14 +314,14 @@ class Trainer:
         self.say(" ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()))
 
     def save(self) -> None:
-        """Save the checkpoint atomically."""
+        """Saves the checkpoint atomically."""
         held = {f"weight {name}": one for name, one in self.trained.items()}
         moments = self.optimiser.state_dict()["state"]
         held |= {f"moment {number} {name}": value for number, state in moments.items() for name, value in state.items()}
         tensors.write(self.folder / CHECKPOINT, held, {"kind": self.kind, "step": self.step, "config": asdict(self.config)})
 
     def _continue(self) -> None:
-        """Continues from the checkpoint if there is one. Lines of later steps are removed because those steps are repeated."""
+        """Resumes from the checkpoint if there is one. Lines of later steps are removed because those steps are repeated."""
         path = self.folder / CHECKPOINT
         if path.exists():
             held, said = tensors.read(path)
@@ -357,8 +357,8 @@ def restore(policy: Policy, weights: dict[str, Tensor]) -> None:
 
 
 def weigh(samples: Sequence[Sample], discount: float) -> None:
-    """Computes the advantages per group and turn. A turn's return is its reward plus the discounted rewards of later turns; a turn that is not a
-    sample ends the sum."""
+    """Computes the advantages per group and turn. A turn's return is its reward plus the discounted rewards of later turns, up to the first turn that
+    is not a sample."""
     following: dict[tuple[str, int], Sample] = {(sample.score["episode"], sample.turn): sample for sample in samples}
 
     def reached(sample: Sample) -> float | None:
@@ -402,7 +402,7 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def verdict(sample: Sample) -> str:
-    """Describes the result of a sample in one word."""
+    """Returns the result of a sample in one word."""
     if sample.reward is None:
         return "no_sample"
     gate = sample.score.get("gate")
@@ -410,7 +410,7 @@ def verdict(sample: Sample) -> str:
 
 
 def _lines(step: int, samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
-    """Yields the rollouts to be written to the file. The first rollout of a group also shows what the whole group was asked: the task, and the
+    """Yields the rollouts to be written to the file. The first rollout of a group also contains the prompt of the whole group: the task, and the
     program to improve."""
     shown: set[int] = set()
     for sample in samples:

@@ -1,4 +1,4 @@
-"""One attempt: write a program, verify, profile and diagnose it, and decide what comes next. All workflows are built from attempts."""
+"""One attempt: write, verify, profile and diagnose a program, and decide what comes next. All workflows are built from attempts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Turn:
 
     attempt: Attempt | None
     advice: Advice
-    decision: int | None  # seq of the decision behind the advice
+    decision: int | None  # seq of the decision behind this advice
 
     @property
     def passed(self) -> bool:
@@ -62,14 +62,14 @@ async def attempt_once(
 
 
 async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, parent: Attempt | None, *, profile: bool = True) -> Attempt:
-    """Record an edit, verify it and, if it passes, profile it. Adds the attempt to the situation."""
+    """Records an edit, verifies it and, if it passes, profiles it. Adds the attempt to the situation."""
     attempt = await put_on_record(span, situation, edit, parent)
     await try_attempt(run, span, attempt, profile=profile)
     return attempt
 
 
 async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: Attempt | None) -> Attempt:
-    """Record the edit as a numbered candidate and add it to the situation's attempts, without measuring it yet."""
+    """Records the edit as a numbered candidate and adds it to the situation's attempts without measuring it yet."""
     if edit.says:
         await span.say("coder", *edit.says)
     number = parent.number if parent else None
@@ -79,7 +79,7 @@ async def put_on_record(span: Span, situation: Situation, edit: Edit, parent: At
     )  # fmt: skip
     attempt = Attempt(proposed.candidate, number, edit, base=beside(parent))
     situation.attempts.append(attempt)
-    situation.attempts.sort(key=lambda a: a.number)  # after a resume, parallel workers arrive in a different order
+    situation.attempts.sort(key=lambda a: a.number)  # after a resume, parallel workers finish in a different order
     situation.refusals.clear()
     return attempt
 
@@ -100,8 +100,8 @@ async def try_attempt(run: Engine, span: Span, attempt: Attempt, *, profile: boo
 
 
 def only_one(run: Engine) -> bool:
-    """Return whether the run may write only one program. No choice then depends on figures from tier quick, so the program is measured in tier full
-    straight away."""
+    """Returns whether the run may write only one program. In that case, nothing depends on quick-tier figures, so the program is measured in the full
+    tier immediately."""
     return run.settings.budget.candidates == 1
 
 
@@ -134,12 +134,12 @@ def observed(report: Report) -> Profile | None:
 
 
 def next_number(situation: Situation) -> int:
-    """Return the next candidate number, in a workflow that writes one candidate after another."""
+    """Returns the next candidate number in a workflow that writes candidates one after another."""
     return max((attempt.number for attempt in situation.attempts), default=0) + 1
 
 
 async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) -> None:
-    """Compare the actual result of a decision with its expected result."""
+    """Compares the actual result of a decision with the expected one."""
     attempt.realises, attempt.expected = decision, advice.expected
     realised = attempt.gain.ratio if attempt.gain is not None else None
     outcome = f"candidate {attempt.number}: {verdict(attempt.verdict)}"[:1000]
@@ -150,7 +150,7 @@ async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) ->
 async def advise(
     run: Engine, span: Span, situation: Situation, roles: Roles, attempt: Attempt, stopping: Stopping | None = None
 ) -> tuple[Advice, int]:
-    """Return the engine's own reasons to stop or else the Verifier's diagnosis and route, together with the decision's seq."""
+    """Returns the engine's own reason to stop or, if there is none, the Verifier's diagnosis and route. The second value is the decision's seq."""
     advice = await roles.verifier.advise(span, situation, attempt)
     diagnosis = advice.diagnosis
     said = DiagnosisMade(candidate=attempt.number, method=advice.method, **diagnosis.payload())
@@ -169,14 +169,13 @@ def cited(advice: Advice) -> dict[str, list[DocumentRef]]:
 
 
 def realised(advice: Advice) -> dict[str, dict[str, float]]:
-    """Return the time of each plan group in this program, for comparison with its floor and expected time; the field is absent if nothing is
-    known."""
+    """Returns the time of each plan group in this program, for comparison with its floor and expected time. Omits the field if no times are known."""
     longest = sorted(advice.groups, key=lambda group: -advice.groups[group])[:MOST_GROUPS]
     return {"groups": {group: advice.groups[group] for group in longest}} if longest else {}
 
 
 async def unusable(span: Span, situation: Situation, refused: Unusable, advice: Advice | None, decision: int | None) -> Turn:
-    """Treat a model's replies that contained no program as a failed attempt, whose reason the next prompt shows."""
+    """Treats a model's replies without a program as a failed attempt. The next prompt shows the reason."""
     span.fail(f"no usable program: {refused.reason}"[:500])
     situation.refusals.append(refused.reason)
     await span.emit(Failure(message=f"no usable program: {refused.reason}"[:4000], where=span.path, kept="everything up to here"))
@@ -192,8 +191,8 @@ Writing = Callable[[Span], Awaitable[Edit | None]]
 async def write_and_try(
     run: Engine, situation: Situation, path: str, parent: Attempt | None, write: Writing, *, title: str = "Write and measure", profile: bool = True
 ) -> Attempt | None:
-    """Return a candidate from any of the coder's methods (`write`), verified but not diagnosed. If there was no program, return null and record the
-    reason on the span."""
+    """Returns a candidate from any of the coder's methods (`write`), verified but not diagnosed. If there is no program, records the reason on the
+    span and returns None."""
     async with run.span(path, title, "coder") as span:
         try:
             edit = await write(span)

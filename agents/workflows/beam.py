@@ -1,11 +1,11 @@
-"""Runs parallel ways, each of which improves a program of its own. Ways that stagnate continue from the best one, and ways without prospects are
-replaced.
+"""Runs parallel search lines ("ways"), each of which improves its own program. Ways that stagnate continue from the best one, and ways without
+prospects are replaced.
 
 Taken from KernelAgent: parallel workers for the best programs and for several bottlenecks, and stopping near the floor. Taken from AKG (arXiv
-2512.23424): islands with migration. Taken from KernelEvolve (arXiv 2512.23236) and KernelBand: a single device pool, and pruning by the gain that a
-profile leaves open. Our own additions: rounds end at a barrier, where replies are processed in the order of the ways, so that a resumed run makes the
-same calls. Every decision that moves a way is recorded. A program takes the lead only if a measurement that times it alternately with the current
-leader shows that it is faster.
+2512.23424): islands with migration. Taken from KernelEvolve (arXiv 2512.23236) and KernelBand: a single device pool, and pruning by the gain that is
+still possible according to a profile. Our own additions: rounds end at a barrier, where replies are processed in way order, so that a resumed run
+makes the same calls. Every decision that moves a way is recorded. A program takes the lead only if it is faster than the current leader in a
+measurement that times the two alternately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agents.workflows.translating import Ideas, new_ideas, realise
 from agents.workflows.ways import REPAIRS, Turns, Way, ancestors_of, line_of, measured_beside
 
 CALLS_A_PROGRAM = 2  # one call for the coder and one for the judge
-PROGRAMS_A_WAY = 2  # number of programs that the budget must still cover before another way is opened
+PROGRAMS_A_WAY = 2  # another way is opened only if the budget still covers this many programs
 IDEAS = 8  # number of ideas requested from the planner per call
 STANDS_STILL = 2  # after this many programs in a row without a gain, a way continues from the best of the others
 LOST = 4  # after this many programs in a row without a gain, a way ends
@@ -42,7 +42,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 
 def places_for(budget: Budget, workers: int) -> int:
-    """Returns the number of parallel ways: one per worker, or fewer if the budget cannot sustain them."""
+    """Returns the number of parallel ways: one per worker, or fewer if the budget does not cover that many."""
     programs = min(budget.candidates or 10**6, budget.calls // CALLS_A_PROGRAM if budget.calls is not None else 10**6)
     return max(1, min(workers, programs // PROGRAMS_A_WAY))
 
@@ -100,7 +100,7 @@ class Beam:
                 return reason
 
     async def _next(self, span: Span, path: str, written: int) -> str:
-        """Applies the rules after a round and diagnoses the remaining ways. Returns why the search ends, or ""."""
+        """Applies the rules after a round and diagnoses the remaining ways. Returns why the search ends, or "" if it goes on."""
         self.barren = 0 if written else self.barren + 1
         if self.barren == BARREN:
             return f"{BARREN} rounds brought no new program"
@@ -140,8 +140,7 @@ class Beam:
         way.take(attempt)
 
     async def _written(self, span: Span, way: Way, turns: Turns) -> Attempt | None:
-        """Returns the way's next program, which is recorded when its turn comes. If there is none, returns null and records the reason on the
-        span."""
+        """Returns the way's next program, recorded when the way's turn comes. If there is none, records the reason on the span and returns None."""
         start = way.failed or way.best
         try:
             edit = await self._edit(span, way, start)
@@ -173,8 +172,7 @@ class Beam:
     # choosing the leader
 
     async def _rank(self, span: Span, path: str) -> None:
-        """Goes through the ways in order. A way's best program takes the lead if one measurement of both programs shows that it is faster than the
-        leader."""
+        """Goes through the ways in order. A way's best program takes the lead if it is faster than the leader in a joint measurement."""
         rank = self.situation.rank
         for way in self.ways:
             best, leader = way.best, self.leader
@@ -183,7 +181,7 @@ class Beam:
             if leader is not None:
                 if rank(best) <= rank(leader) or (best.number, leader.number) in self.trailed:
                     continue
-                wanted = rank(best)[0] > rank(leader)[0]  # true if a person asked for custom kernels regardless of speed
+                wanted = rank(best)[0] > rank(leader)[0]  # true if the user prefers custom kernels regardless of speed
                 if not wanted and not measured_beside(best, leader) and not await self._overtakes(span, path, way, best, leader):
                     continue
             self.leader, self.leads = best, way.number
@@ -193,8 +191,7 @@ class Beam:
             await self._tell(span, told.having(reason=f"Candidate {best.number} is the fastest of all ways."))
 
     async def _overtakes(self, span: Span, path: str, way: Way, best: Attempt, leader: Attempt) -> bool:
-        """Returns whether a program of another line is faster than the leader by more than the noise, with both timed alternately in one measurement
-        on one device."""
+        """Returns whether another line's program is faster than the leader by more than the noise, with the two timed alternately on one device."""
         async with self.run.span(f"{path}/beside-{way.number}", f"Candidate {best.number} beside candidate {leader.number}", "verifier") as measuring:
             report = await measure(measuring, best.edit.source, None, "quick", leader.edit.source)
             rival = report.timing.rival if report.status == "passed" and report.timing is not None else None
@@ -213,7 +210,7 @@ class Beam:
         await self._tell(span, told.having(reason=reason))
         return False
 
-    # the rules between two rounds, applied in the order of the ways
+    # the rules between two rounds, applied in way order
 
     async def _prune(self, span: Span) -> None:
         for way in list(self.ways):
@@ -233,7 +230,7 @@ class Beam:
             return "The coder has nothing left to write here."
         if way.best is None:
             if way.own is None and not way.view.attempts and way.lost < STANDS_STILL:
-                return ""  # the reply contained no program, so the plan's program is requested once more
+                return ""  # the reply contained no program, so the plan's program is requested again
             return f"No program of it is right after {REPAIRS} repairs." if way.view.attempts else "No program came of it."
         if way.lost >= LOST:
             return f"{way.lost} programs in a row brought no gain."
@@ -264,7 +261,7 @@ class Beam:
         return ""
 
     async def _fill(self, span: Span, path: str) -> None:
-        """Fills free places with new ways. Each starts from an idea of its own and from the best program."""
+        """Fills free places with new ways. Each starts from its own idea and from the best program."""
         while len(self.ways) < self.places and (idea := await self._idea(path)) is not None:
             where = f"candidate {self.leader.number}" if self.leader is not None else "the task"
             await self._open(span, self.leader, idea, f"It tries idea {idea.number} on {where}.")
@@ -278,7 +275,7 @@ class Beam:
         await self._tell(span, (told.having(idea=idea.number) if idea is not None else told).having(reason=reason))
 
     async def _idea(self, path: str) -> Idea | None:
-        """Returns the next untried idea, and asks the planner for more if there is none."""
+        """Returns the next untried idea. If there is none, asks the planner for more."""
         if not self.fresh and self.more:
             self.asked += 1
             shown = replace(self.situation, attempts=line_of(self.situation, self.leader) if self.leader is not None else [])
@@ -294,7 +291,7 @@ class Beam:
     # what each way does next
 
     async def _diagnose(self, path: str) -> None:
-        """Runs concurrently if a model is the judge. The compiler's judge reads people's notes, so it must run in order."""
+        """Diagnoses the ways, concurrently if a model is the judge. The compiler's judge reads notes from people, so it must run in order."""
         ways = [way for way in self.ways if way.idea is None and (way.best is not None or way.failed is not None)]
         if self.run.settings_for(path).judge == "built-in":
             for way in ways:

@@ -23,7 +23,7 @@ BRANCHES = 10  # branches per phase, and also the maximum number of ideas
 PARENTS = 4
 FIXES = 5  # fixes per attempt
 QUERIES = 300
-REFERENCE = 1.0  # speed of the task's own model, which is in the pool but is not a candidate
+REFERENCE = 1.0  # speed of the task's own model, which is in the pool without being a candidate
 
 
 async def branch(run: Engine) -> Finish:
@@ -55,7 +55,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 
 def pool(situation: Situation) -> list[Attempt | None]:
-    """Return the parents of a phase, fastest first; null stands for the reference."""
+    """Returns the parents of a phase, fastest first. None stands for the reference."""
     ranked = sorted((a for a in situation.attempts if a.passed), key=lambda a: (-speed(a), a.number))
     entries = [(speed(a), a) for a in ranked] + [(REFERENCE, None)]
     entries.sort(key=lambda entry: -entry[0])
@@ -65,7 +65,7 @@ def pool(situation: Situation) -> list[Attempt | None]:
 async def branches(
     run: Engine, situation: Situation, roles: Roles, path: str, wanted: Sequence[Idea], parents: list[Attempt | None], fixes: int
 ) -> list[int]:
-    """Run all branches of a phase concurrently; the parents take turns. Returns the number of programs that each branch wrote."""
+    """Runs all branches of a phase concurrently, cycling through the parents. Returns the number of programs that each branch wrote."""
     places, seen = asyncio.Semaphore(run.settings.workers), list(situation.attempts)
 
     async def one(number: int, idea: Idea, parent: Attempt | None) -> int:

@@ -21,10 +21,10 @@ MAX_CONFIRMED = 3  # maximum number of winners tried in tier full before the run
 
 
 async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -> Finish:
-    """Measure the winner again, against all baselines and with fresh seeds. If it fails, try the next program. `spent`: whether a budget ended the
-    search."""
+    """Measures the winner again, against all baselines and with fresh seeds. If it fails, tries the next program. `spent`: whether the search ended
+    because a budget was spent."""
     ranked = sorted((a for a in situation.attempts if a.passed), key=situation.rank, reverse=True)
-    ranked = ranked or [a for a in reversed(situation.attempts) if a.report is not None and a.report.host_busy]  # try again, now that time has passed
+    ranked = ranked or [a for a in reversed(situation.attempts) if a.report is not None and a.report.host_busy]  # retry, because time has passed
     if not ranked:
         last = situation.attempts[-1].report if situation.attempts else None
         return Finish(
@@ -38,7 +38,7 @@ async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -
 
 
 async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt], reason: str) -> Finish:
-    """Confirm the first of the passing programs in `ranked`, best first, that holds."""
+    """Confirms the first program in `ranked` that holds up. `ranked` contains the passing programs, best first."""
     known = sole(situation)
     async with run.span("confirm", "The only program" if known else "Confirm the winner on fresh seeds", "verifier") as span:
         for attempt in ranked:
@@ -70,14 +70,14 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
 
 
 def sole(situation: Situation) -> Report | None:
-    """Return the verdict of a run's only program if it already comes from tier full (`attempting.only_one`). If there are several programs, the best
-    one may have been lucky."""
+    """Returns the verdict of a run's only program if it already comes from the full tier (`attempting.only_one`). If there are several programs, the
+    best one may have been lucky."""
     report = situation.attempts[0].report if len(situation.attempts) == 1 else None
     return report if report is not None and report.tier == "full" and not report.host_busy else None
 
 
 async def remember(run: Engine, situation: Situation, winner: Attempt) -> None:
-    """Record what this run learned for later runs on the same device. This does not affect the current run, so its trace has no entry for it."""
+    """Records what this run learned, for later runs on the same device. This does not affect the current run, so it does not appear in the trace."""
     if run.experience is None or winner.report is None:
         return
     options, data = winner.edit.options, situation.plan.data if situation.plan is not None else None

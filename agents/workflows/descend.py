@@ -1,9 +1,10 @@
-"""Searches without a language model. The compiler's moves change the structure and coordinate descent tunes the numbers, alternately until neither
-helps; then comes a storm.
+"""Searches without a language model. The compiler's moves change the structure and coordinate descent tunes the numbers, in alternation until neither
+helps. Random samples (a storm) follow.
 
 Taken from the papers (Ansor, arXiv 2006.06762; "Explore as a Storm, Exploit as a Raindrop", arXiv 2406.20037): a truncated exploration whose best
-sample starts the descent. Our own additions: the exploration follows the compiler's moves against a measured bottleneck, and resumes from the tuned
-program because a different structure may be better with other numbers. Random sets of choices are sampled only after both have stalled.
+sample is the starting point of the descent. Our own additions: the exploration follows the compiler's moves against a measured bottleneck, and
+resumes from the tuned program because a different structure may be better with other numbers. Random sets of choices are sampled only after both have
+stalled.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 @dataclass
 class Moves:
-    """Makes structural changes to the best program, one at a time. Each is chosen from the diagnosis of the previous one."""
+    """Makes structural changes to the best program, one at a time. Each is chosen based on the diagnosis of the previous one."""
 
     run: Engine
     situation: Situation
@@ -63,8 +64,8 @@ class Moves:
     ideas: Ideas = field(default_factory=Ideas)
 
     async def explore(self, path: str) -> str:
-        """Tries moves until none is left or FRUITLESS moves in a row brought no gain. Returns why it ended. Half of the program budget is reserved
-        for tuning numbers."""
+        """Tries moves until none are left or FRUITLESS moves in a row bring no gain. Returns why it ended. Half of the program budget is reserved for
+        tuning numbers."""
         situation, tried, fruitless = self.situation, 0, 0
         allowed = self.run.settings.budget.candidates
         most = max(1, (allowed - len(situation.attempts)) // 2) if allowed is not None else 10**6
@@ -87,7 +88,8 @@ class Moves:
         return reason
 
     async def storm(self, path: str) -> bool:
-        """Samples sets of several choices, starting from the best program or, if there is none, from the task. Returns whether any of them gained."""
+        """Samples sets of several choices, starting from the best program or, if there is none, from the task. Returns whether any of them brought a
+        gain."""
         situation, roles = self.situation, self.roles
         best, before = situation.best, max(map(speed, situation.attempts), default=0.0)
         async with self.run.span(path, "Sample structures", "planner") as span:

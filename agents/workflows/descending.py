@@ -1,7 +1,7 @@
 """Coordinate descent over the numeric parameters of a finished program.
 
-It follows Droplet Search, which "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037) runs after a short exploration. Taken from there:
-start at the best known program, look at its neighbours, move to a better one, and look further away before giving up. Our own additions: one number
+It follows Droplet Search, which "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037) runs after a short exploration. Taken from the paper:
+start at the best known program, try its neighbours, move to a better one, and look further away before giving up. Our own additions: only one number
 changes at a time, a direction that brought a gain is followed, and a gain has to exceed the noise.
 """
 
@@ -18,19 +18,19 @@ from agents.stopping import enough
 from agents.workflows.attempting import try_edit
 from agents.workflows.measuring import verdict
 
-GAIN = 1.005  # a smaller gain counts as noise
-SHARE = 3  # at most one in this many of all combinations is measured
+GAIN = 1.005  # smaller gains count as noise
+SHARE = 3  # at most one in every three combinations is measured
 MOST_MEASURED = 48
-MOST_LAST = 8  # limit if another workflow calls the descent at its end
+MOST_LAST = 8  # limit if another workflow runs the descent at its end
 
 Measure = Callable[[dict[str, int]], Awaitable[float]]
 
 
 async def descend(knobs: Sequence[Knob], score: float, measure: Measure, limit: int) -> dict[str, int]:
-    """Returns the best values found with at most `limit` measurements. The descent starts from the knobs' current values, which have the given score
+    """Returns the best values found with at most `limit` measurements. The descent starts from the knobs' current values, whose score is `score`
     (higher is better; 0 means incorrect).
 
-    `measure` is called once per combination. If all neighbours one step away are worse, those two steps away are tried, and so on.
+    `measure` is called once per combination. If no neighbour one step away is better, those two steps away are tried, and so on.
     """
     now = {knob.name: knob.values.index(knob.value) for knob in knobs}
     known = {tuple(now.values()): score}
@@ -64,7 +64,7 @@ def values_of(knobs: Sequence[Knob], places: dict[str, int]) -> dict[str, int]:
 
 
 async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start: Attempt, most: int, path: str = "descend") -> str:
-    """Tune the numbers of `start`, adding the programs to the situation's attempts. Returns the result as a sentence."""
+    """Tunes the numbers of `start` and adds the programs to the situation's attempts. Returns the result as a sentence."""
     knobs = list(roles.coder.knobs(situation, start))
     combinations = prod(len(knob.values) for knob in knobs)
     if combinations < 2:
@@ -89,7 +89,7 @@ async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start
 
 
 async def tried(run: Engine, situation: Situation, roles: Roles, path: str, start: Attempt, changed: dict[str, int]) -> float:
-    """Returns the speed of `start` with other numbers, or 0 if that does not give a correct program. Identical program text is not measured twice."""
+    """Returns the speed of `start` with other numbers, or 0 if the program is not correct. Identical programs are not measured twice."""
     async with run.span(path, ", ".join(f"{name} = {value}" for name, value in changed.items()) or "The numbers as they were", "coder") as span:
         await heed(span, situation, "coder")
         try:
@@ -110,9 +110,9 @@ async def tried(run: Engine, situation: Situation, roles: Roles, path: str, star
 
 
 async def descend_last(run: Engine, situation: Situation, roles: Roles, reason: str) -> str:
-    """Runs a short final descent from the best program, for workflows that ended for their own reasons with budget left.
+    """Runs a short final descent from the best program, for workflows that ended on their own with budget left.
 
-    Returns the search's reason, with the result of the descent appended. If the budget ends the descent, the search does not count as having run out
+    Returns the search's reason with the result of the descent appended. A search whose final descent runs out of budget does not itself count as out
     of budget.
     """
     best = situation.best

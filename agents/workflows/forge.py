@@ -2,8 +2,8 @@
 
 Taken from the paper (arXiv 2511.01884): there are ten rounds, and every round starts from the latest kernel, even if it is worse. The Judge names
 either one defect and its smallest fix, or one bottleneck and one method. Both agents see the latest kernel, the latest judgement and the task, but no
-history. The best correct kernel is kept aside. Our own additions: the rounds end early if the Judge has nothing more to suggest, at the target, or at
-95 % of the floor, and the best program is confirmed at the end.
+history. The best correct kernel is kept separately. Our own additions: the rounds end early at the target, at 95 % of the floor, or if the Judge has
+nothing more to suggest, and the best program is confirmed at the end.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
 
 
 def only(situation: Situation, latest: Attempt | None) -> Situation:
-    """Returns the situation that is shown to a role: the task and the latest kernel."""
+    """Returns the situation as shown to a role: the task and the latest kernel."""
     return replace(situation, attempts=[latest] if latest is not None else [])
 
 
 def ended(run: Engine, situation: Situation, advice: Advice) -> Advice:
-    """Returns the engine's reasons to stop, based on the best of all rounds."""
+    """Returns the engine's reason to stop, if any, based on the best of all rounds."""
     reason = enough(run, situation)
     return replace(advice, route="stop", method=None, expected=None, move=None, reason=reason) if reason else advice
 

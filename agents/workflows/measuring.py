@@ -12,11 +12,11 @@ from verifier.report import Report, Tier
 from verifier.task import Admission
 
 LATER_SECONDS = (20, 60)  # seconds to wait before a measurement on a busy host is repeated
-RIVALS_FAULT = "the program that it is timed against"  # how the verifier begins a message about a problem with the rival
+RIVALS_FAULT = "the program that it is timed against"  # start of the verifier's messages about problems with the rival
 
 
 async def admit(run: Engine) -> Admission:
-    """Returns the result of admitting the task. An unsound task ends the run with a list of its problems, one per line."""
+    """Admits the task and returns the result. An unsound task ends the run with a list of its problems, one per line."""
     async with run.span("admit", "Is the task sound?", "verifier") as span:
         admission = (await span.admit()).result.admission
         if admission is None:
@@ -57,7 +57,7 @@ async def measure(span: Span, source: str, number: int | None, tier: Tier, rival
         report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     if report is not None and report.status == "inconclusive" and not report.host_busy:
         await span.say("verifier", f"The measurement was inconclusive: {report.message} Measuring once more.")
-        rival = None if report.message.startswith(RIVALS_FAULT) else rival  # the message does not concern this program, so it is measured alone
+        rival = None if report.message.startswith(RIVALS_FAULT) else rival  # the problem is not in this program, so it is measured alone
         report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     if report is None:
         raise Ended("failed", "the verifier gave no report")
@@ -65,7 +65,7 @@ async def measure(span: Span, source: str, number: int | None, tier: Tier, rival
 
 
 async def waited(span: Span, seconds: int) -> int:
-    """Waits for the host to become idle; in the meantime, a person may pause or cancel the run."""
+    """Waits for the host to become idle. The run can be paused or cancelled in the meantime."""
     for _ in range(seconds):
         await asyncio.sleep(1.0)
         await span.run.gate()

@@ -16,19 +16,19 @@ def outcome_of(
     report: Report, task_source: str, program_source: str, reference: Profile | None = None, profile: Profile | None = None
 ) -> tuple[str, str]:
     """Returns the outcome and its description for a passing program with a speedup. A program that only calls the task's own operators is never
-    called faster than the task."""
+    described as faster than the task."""
     assert report.speedup is not None
     if unchanged(task_source, program_source):
         return "matched", "is the task's own code, so it is not called faster"
-    # On a GPU, a CUDA graph may launch the same kernels without the host in between.
+    # On a GPU, a CUDA graph may launch the same kernels without involving the host.
     if report.environment.device == "cpu" and not report.own_share and same_operators(reference, profile):
         return "matched", "calls the same operators as the task, each as often, so it is not called faster"
     return ("improved", "is correct and faster") if report.speedup.low > 1 else ("matched", "is correct, but not faster")
 
 
 def same_operators(one: Profile | None, other: Profile | None) -> bool:
-    """Returns whether both profiles come from the same tool and contain the same torch operators, with equal counts per call. Returns False if either
-    is unknown."""
+    """Returns whether both profiles come from the same tool and contain the same torch operators with equal counts per call. Returns False if either
+    is missing."""
     if one is None or other is None or one.tool != other.tool or not one.kernels or any(kernel.own for kernel in other.kernels):
         return False
 
@@ -42,5 +42,5 @@ def same_operators(one: Profile | None, other: Profile | None) -> bool:
 
 
 def tried(admission: Admission | None) -> str:
-    """Returns the shapes to which a headline applies, or "" if they are unknown."""
+    """Returns the shapes that a headline applies to, or "" if they are unknown."""
     return f" Tried with inputs {', '.join(admission.shapes)}." if admission is not None and admission.shapes else ""

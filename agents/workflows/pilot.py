@@ -1,6 +1,6 @@
 """cuPilot: evolves a population of strategies instead of programs.
 
-Crossover combines the parents' strategies. The child is translated into a program, revised until it is correct, and re-aligned, so its strategy
+Crossover combines the parents' strategies. The child is translated into a program, revised until it is correct, and re-aligned, so that its strategy
 describes what the surviving program does before the next crossover.
 
 Taken from the paper (arXiv 2512.16465): strategies as the unit of evolution, the first kernel, an initial population, tournaments, one exploratory
@@ -28,7 +28,7 @@ from agents.workflows.translating import Ideas, new_ideas, translate
 REVISIONS = 3
 ELITE = 2
 TOURNAMENT = 2
-CALLS_A_PROGRAM = 3  # calls per child: cross, translate, align; revisions count as separate programs
+CALLS_A_PROGRAM = 3  # calls per child: cross, translate and align; revisions count as separate programs
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ STEPS = ((3, 4, 5), (2, 4, 5), (2, 3, 4), (1, 3, 3), (1, 2, 2), (1, 1, 1))  # ep
 
 
 def sizes_for(budget: Budget) -> Sizes:
-    """Returns the default sizes, or the largest smaller ones that fit into the program budget and keep the population larger than its offspring."""
+    """Returns the default sizes or, if they do not fit into the program budget, the largest ones that do and that keep the population larger than its
+    offspring."""
     programs = min(budget.candidates or 10**6, budget.calls // CALLS_A_PROGRAM if budget.calls is not None else 10**6) - 1  # minus the first kernel
     for epochs, generations, offspring in STEPS:
         population = min(30, programs // epochs - generations * offspring)
@@ -86,11 +87,11 @@ class Evolution:
     def __init__(self, run: Engine, situation: Situation, roles: Roles):
         self.run, self.situation, self.roles = run, situation, roles
         self.ideas = Ideas()
-        self.draw = random.Random(f"{run.settings.seed}/pilot")  # read only between generations, so that a resumed run draws the same members
+        self.draw = random.Random(f"{run.settings.seed}/pilot")  # used only between generations, so that a resumed run draws the same members
         self.members: list[Member] = []
 
     async def epoch(self, path: str, sizes: Sizes) -> str | None:
-        """Runs one epoch on the best kernel so far. Returns why the search ends, or null if it does not."""
+        """Runs one epoch on the best kernel so far. Returns why the search ends, or None if it does not."""
         kernel = self.situation.best
         self.members = ranked(self.members)[:ELITE]
         async with self.run.span(f"{path}/population", "Draw a population of strategies", "planner") as span:
@@ -135,7 +136,7 @@ class Evolution:
             kept.append(winner)
         return kept
 
-    # produces a child's strategy: `async (span, situation) -> Idea or null`
+    # makers of a child's strategy: `async (span, situation) -> Idea or None`
 
     def known(self, idea: Idea) -> Maker:
         async def given(_span: Span, _situation: Situation) -> Idea | None:
@@ -155,7 +156,8 @@ class Evolution:
         return cross
 
     async def together(self, path: str, makers: list[Maker], kernel: Attempt | None) -> list[Member]:
-        """Produces children concurrently: each strategy is created, translated, revised and re-aligned. Returns the children whose program passed."""
+        """Produces children concurrently: each strategy is created, translated, revised and re-aligned. Returns the children whose programs
+        passed."""
         places, shown = asyncio.Semaphore(self.run.settings.workers), replace(self.situation, attempts=list(self.situation.attempts), refusals=[])
 
         async def child(number: int, make: Maker) -> Member | None:
@@ -173,7 +175,7 @@ class Evolution:
                 try:
                     aligned = await self.roles.planner.align(span, shown, idea, attempt)
                 except Unusable:
-                    return Member(idea, attempt)  # keep the original idea if nobody can say how it was realised
+                    return Member(idea, attempt)  # keep the original idea if it is unknown how it was realised
                 aligned = replace(aligned, parents=idea.parents)
                 return Member(await self.ideas.add(span, "align", aligned, idea.number, attempt.number), attempt)
 

@@ -1,4 +1,4 @@
-"""Random search: the control that every other workflow has to beat. It draws ideas, crossovers of ideas and numbers of programs at random, and learns
+"""Random search: the control that every other workflow has to beat. It draws ideas, crossovers of ideas and a program's numbers at random, and learns
 nothing."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agents.workflows.solving import solve
 from agents.workflows.translating import Ideas, new_ideas, realise
 
 POOL = 10  # number of ideas requested per call
-NUMBERS = 0.5  # share of the draws that change numbers, if the program has any
+NUMBERS = 0.5  # share of the draws that change numbers if the program has any
 CROSS = 0.3  # share of the remaining draws that cross two ideas
 BASE = 0.5  # share of the ideas that start from a program instead of the task
 FRUITLESS = 20  # limit for consecutive draws without a new program
@@ -72,7 +72,7 @@ class Draws:
         return await realise(span, self.situation, self.roles, idea, base) if idea is not None else None
 
     async def idea(self, span: Span) -> Idea | None:
-        """Returns an idea that has not been drawn yet. If there is none, returns any idea, because a model's second program may differ from its
+        """Returns an idea that has not been drawn yet. If none is left, returns any idea, because a model's second program may differ from its
         first."""
         if not self.fresh and self.more:
             self.fresh = list(await new_ideas(span, self.situation, self.roles, self.ideas, POOL))

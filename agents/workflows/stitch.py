@@ -1,4 +1,4 @@
-"""StitchCUDA's loop: plan, write step by step, verify, profile and diagnose. Each program answers the diagnosis of the previous one.
+"""StitchCUDA's loop: plan, write step by step, verify, profile and diagnose. Each program addresses the diagnosis of the previous one.
 
 Taken from the paper (arXiv 2603.02637): the three roles, the profile before the plan, one step or one method per round, and the Verifier's routes
 (repair, optimise, next step, re-plan, stop). Taken from its repository: at most two new plans. Our own additions: every change starts from the best
@@ -42,7 +42,7 @@ async def stitch(run: Engine) -> Finish:
         if searching.guided and run.settings.first_program == "built-in":
             await searching.begin_with_the_compiler()
         reason, spent = await searching.to_the_end(), False
-        if searching.guided:  # otherwise the compiler's own moves have already tuned the numbers
+        if searching.guided:  # otherwise, the compiler's own moves have already tuned the numbers
             reason = await descend_last(run, situation, roles, reason)
     except OutOfBudget as error:
         reason, spent = f"{error}, so the search ends here", True
@@ -51,15 +51,15 @@ async def stitch(run: Engine) -> Finish:
 
 @dataclass
 class Search:
-    """The state of the search. `guided`: the coder is a model and works through steps and methods, unlike the compiler, which chooses its own
+    """The state of the search. `guided`: the coder is a model that works through steps and methods, unlike the compiler, which chooses its own
     changes. The settings are those of the current round, because a fork of the run may have changed them."""
 
     run: Engine
     situation: Situation
     roles: Roles
     advice: Advice | None = None
-    decision: int | None = None  # seq of the decision behind the advice
-    number: int = 0  # number of the round
+    decision: int | None = None  # seq of the decision behind this advice
+    number: int = 0  # round number
     repairs: int = 0  # repairs in a row
     planned_at: int = 0  # number of the last candidate before the current plan
     anew: bool = False  # the next program is written from scratch
@@ -83,7 +83,7 @@ class Search:
                 self.advice, self.decision = await advise(self.run, span, self.situation, self.roles, attempt, self._stopping)
 
     async def to_the_end(self) -> str:
-        """Writes programs until there is a reason to stop, and returns that reason."""
+        """Writes programs until there is a reason to stop. Returns the reason."""
         self.situation.replans_left = MAX_REPLANS if self.run.settings.planner != "built-in" else 0
         self._begin_plan()
         if self.advice is not None and self.advice.route == "stop":
@@ -112,7 +112,7 @@ class Search:
         return required(self.advice, "nothing has been advised yet")
 
     async def _round(self) -> Turn | None:
-        """Carries out one step or method, including the repairs that it needs. Afterwards `repairs` is 0, except if the repairs did not help."""
+        """Carries out one step or method, including any repairs. Afterwards, `repairs` is 0 unless the repairs did not help."""
         self.repairs = attempts = 0
         async with self.run.span(f"step-{self.number}", self._title(), "coder") as span:
             while True:
@@ -143,7 +143,7 @@ class Search:
         return f"Step {step.get('id')}: {step.get('title')}"[:200] if step else "Write the program"
 
     def _parent(self) -> Attempt | None:
-        """Returns the program to change next: the failed one if it is to be repaired, or else the best correct one."""
+        """Returns the program to change next: the failed one if it is to be repaired, otherwise the best correct one."""
         last = self.situation.attempts[-1] if self.situation.attempts else None
         if self.advice is not None and self.advice.route == "repair" and last is not None and last.number > self.planned_at:
             return last
@@ -178,7 +178,7 @@ class Search:
         self.advice, self.decision = replace(self._advised, route=route, reason=reason, method=None, expected=None, move=None), None
 
     def _stopping(self, run: Engine, situation: Situation, advice: Advice) -> Advice:
-        """Returns the engine's own reasons to stop. On a plateau, a new plan comes first if one is left. A plan is only judged by its own
+        """Returns the engine's own reason to stop, if any. On a plateau, a new plan comes first if one is left. A plan is judged only by its own
         programs."""
         if advice.route == "stop":
             return advice

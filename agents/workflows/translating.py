@@ -1,5 +1,5 @@
-"""Turns an idea into a program: translates it, and repairs it based on the verifier's findings until it is correct. This is used by populations and
-by branches."""
+"""Turns an idea into a program: translates it, then repairs it based on the verifier's findings until it is correct. Used by populations and
+branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Writing = Callable[[Span], Awaitable[Edit | None]]
 async def translate(
     run: Engine, situation: Situation, roles: Roles, path: str, idea: Idea, parent: Attempt | None, *, seen: Sequence[Attempt], repairs: int
 ) -> list[Attempt]:
-    """Return the programs made from the idea, starting from its parent's program: the translation and at most `repairs` repairs. The last one counts.
+    """Returns the programs made from the idea, starting from its parent's program: the translation and up to `repairs` repairs. The last program
+    counts.
 
     Workers call this concurrently. The coder sees only this worker's own attempts and those that had ended before any worker began (`seen`), so its
     output does not depend on which worker is faster.
@@ -38,14 +39,14 @@ async def translate(
         if attempt is None:
             break
         own.append(attempt)
-        if attempt.passed or attempt.verdict.status == "inconclusive":  # it is not known whether the program is wrong
+        if attempt.passed or attempt.verdict.status == "inconclusive":  # the program may not be wrong
             break
         title, start = f"Repair candidate {attempt.number}", attempt
     return own
 
 
 async def realise(span: Span, situation: Situation, roles: Roles, idea: Idea, parent: Attempt | None) -> Edit | None:
-    """Return the idea as a program that has not been measured yet, or null."""
+    """Returns the idea as a program that has not been measured yet, or None."""
     edit = await roles.coder.realise(span, situation, idea, parent)
     if edit is None or any(edit.source == attempt.edit.source for attempt in situation.attempts):
         return None
@@ -76,7 +77,7 @@ def to_repair(attempt: Attempt) -> Advice:
 
 
 class Ideas:
-    """All ideas of a run. Parallel workers number their programs before they begin, so a resumed run assigns the same numbers."""
+    """All ideas of a run. Parallel workers get their numbers before they begin, so a resumed run assigns the same numbers."""
 
     def __init__(self) -> None:
         self._known: dict[int, Idea] = {}
@@ -91,8 +92,7 @@ class Ideas:
         return self._last
 
     async def add(self, span: Span, situation: str, idea: Idea, number: int, candidate: int | None = None) -> Idea:
-        """Put an idea on record. `situation` is the origin of the idea: "ideas", "cross" or "align" (with the number of the idea that it
-        corrects)."""
+        """Records an idea. `situation` is the origin of the idea: "ideas", "cross" or "align" (with the number of the idea that it corrects)."""
         idea = self._known[number] = replace(idea, number=number)
         payload = IdeaProposed(
             situation=situation, idea=number, parents=list(idea.parents), title=idea.title[:300], text=idea.text[:4000],
@@ -103,7 +103,7 @@ class Ideas:
 
 
 async def new_ideas(span: Span, situation: Situation, roles: Roles, ideas: Ideas, wanted: int) -> Sequence[Idea]:
-    """Return up to `wanted` ideas that differ from all known ones, or none if the planner has no more."""
+    """Returns up to `wanted` ideas that differ from all known ones, or none if the planner has no more."""
     try:
         found = await roles.planner.ideas(span, situation, wanted, ideas.known)
     except Unusable as refused:

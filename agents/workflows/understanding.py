@@ -43,7 +43,7 @@ async def understand(run: Engine, situation: Situation) -> None:
 
 
 async def plan(run: Engine, situation: Situation, roles: Roles, path: str = "plan", title: str = "Plan") -> None:
-    """Make the first plan, or a new one. If a model cannot produce a usable new plan, the old plan stays, and the reason is recorded."""
+    """Makes the first plan, or a new one. If a model cannot produce a usable new plan, the old plan is kept and the reason is recorded."""
     async with run.span(path, title, "planner") as span:
         try:
             proposed = await roles.planner.plan(span, situation)

@@ -1,4 +1,4 @@
-"""Verifies a person's own program: no agents, one candidate, in the tier that the settings name."""
+"""Verifies a program that a person wrote, as the only candidate and without agents, in the tier chosen in the settings."""
 
 from __future__ import annotations
 

@@ -17,15 +17,15 @@ class Way:
 
     number: int
     view: Situation
-    own: Idea | None = None  # the idea with which the way began
-    idea: Idea | None = None  # the idea for its next program; null: follow the advice, or the plan if there is no program yet
+    own: Idea | None = None  # the idea that the way started with
+    idea: Idea | None = None  # the idea for its next program; None: follow the advice, or the plan if there is no program yet
     advice: Advice | None = None
-    decision: int | None = None  # seq of the decision behind the advice
+    decision: int | None = None  # seq of the decision behind this advice
     failed: Attempt | None = None  # the program to repair
     repairs: int = 0  # repairs in a row
     lost: int = 0  # programs in a row without a gain
     dry: bool = False  # the coder has nothing left to write here
-    moved: bool = False  # it continues from another way's program and has not gained since
+    moved: bool = False  # it continues from another way's program without a gain since
 
     @property
     def best(self) -> Attempt | None:
@@ -53,13 +53,13 @@ class Way:
             self.moved = self.moved and not gained
             return
         self.repairs += 1
-        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # it is not known whether the program is wrong, or repairs do not help
+        if attempt.verdict.status == "inconclusive" or self.repairs > REPAIRS:  # the program may not be wrong, or repairs do not help
             self.lose()
         else:
             self.failed = attempt
 
     def learn(self, other: Attempt) -> None:
-        """Records that another way's program is no better than this way's, so that the same change need not be tried here."""
+        """Records that another way's program is no better than this way's, so that the same change is not tried here."""
         known = other.report is not None and other not in self.view.attempts
         if known and (not other.passed or (self.best is not None and self.view.rank(other) <= self.view.rank(self.best))):
             self.view.attempts.append(other)
@@ -70,7 +70,7 @@ class Way:
         self.repairs, self.lost = 0, self.lost + 1
 
     def adopt(self, attempts: list[Attempt], idea: Idea | None) -> None:
-        """Continue from the best of `attempts`, which is another way's line."""
+        """Continues from the best of `attempts`, which is another way's line."""
         self.view = replace(self.view, attempts=attempts, refusals=[])
         self.idea, self.advice, self.decision, self.failed, self.repairs, self.moved = idea, None, None, None, 0, True
 
@@ -92,7 +92,7 @@ class Turns:
 
 
 def line_of(situation: Situation, program: Attempt) -> list[Attempt]:
-    """Returns the program with its ancestors and with what was tried on it."""
+    """Returns the program, its ancestors, and what was tried on it."""
     line = {program.number, *ancestors_of(situation, program)}
     return [attempt for attempt in situation.attempts if attempt.number in line or attempt.parent == program.number]
 
@@ -109,7 +109,7 @@ def ancestors_of(situation: Situation, program: Attempt) -> set[int]:
 
 
 def measured_beside(attempt: Attempt, other: Attempt) -> bool:
-    """Returns whether the two programs are connected by measurements that timed both sides alternately, without going through a ratio to eager."""
+    """Returns whether a chain of pairwise alternating measurements links the two programs, without going through a ratio to eager."""
     current: Attempt | None = attempt
     while current is not None and current is not other:
         before = current.base if current.gain is not None else None

@@ -35,7 +35,7 @@ from agents.workflows.translating import realise, to_repair
 READY = 2  # minimum number of nodes that can be tried; with only one, there is no choice
 PATIENCE = 20  # number of programs without a gain after which the search is on a plateau, as in `branch`
 SILENT = 6  # maximum number of attempts in a row without any program
-BARREN = 2  # after this many edits in a row that changed nothing, no more are requested while something can be tried
+BARREN = 2  # after this many edits in a row that changed nothing, no more are requested as long as something can be tried
 MOST_ATTEMPTS = 200
 
 
@@ -47,19 +47,19 @@ async def worldmodel(run: Engine) -> Finish:
 
 
 class Search:
-    """The state of the search. All of this follows from the trace, so a resumed run makes the same choices."""
+    """The state of the search. It follows entirely from the trace, so a resumed run makes the same choices."""
 
     def __init__(self, run: Engine, situation: Situation, roles: Roles):
         self.run, self.situation, self.roles = run, situation, roles
         self.tree, self.track = Tree(), Track()
         self.left_out: list[str] = []  # operations that were left out of the last script
         self.attempts = self.edits = self.silent = self.barren = 0
-        self.edited_at = -1  # revision of the tree after the last edit
-        self.first = ""  # a node that no script named, which is used if the first script brought nothing
+        self.edited_at = -1  # tree revision after the last edit
+        self.first = ""  # a node not created by a script, used if the first script added nothing
         self._believed: tuple[tuple[int, int], dict[str, Belief]] = ((-1, -1), {})
 
     async def to_the_end(self) -> str:
-        """Makes attempts until there is a reason to stop, and returns that reason."""
+        """Makes attempts until there is a reason to stop. Returns the reason."""
         while self.attempts < MOST_ATTEMPTS:
             if reason := enough(self.run, self.situation) or plateau(self.situation, patience=PATIENCE):
                 return reason
@@ -77,7 +77,7 @@ class Search:
     # the tree
 
     def wants_an_edit(self) -> str:
-        """Returns why a model is asked for a script now, or "" if it is not asked. A model is never asked twice about the same tree."""
+        """Returns why a model should be asked for a script now, or "" if it should not. A model is never asked twice about the same tree."""
         ready = self.tree.frontier
         if self.tree.revision == self.edited_at or (ready and self.barren >= BARREN):
             return ""
@@ -102,7 +102,7 @@ class Search:
         return node.id if node is not None else ROOT
 
     async def edit(self, why: str) -> None:
-        """Requests one script and carries out its valid part. If a model returned no script, the tree stays unchanged."""
+        """Requests one script and carries out its valid part. If the model returned no script, the tree stays unchanged."""
         self.edits += 1
         async with self.run.span(f"edit-{self.edits}", f"Edit the tree: {why}", "planner") as span:
             await self.remember(span)
@@ -139,7 +139,7 @@ class Search:
     # beliefs
 
     def beliefs(self) -> dict[str, Belief]:
-        """Returns the current belief about every open node. Beliefs change only when there is a verdict or when the tree changes."""
+        """Returns the current belief about every open node. Beliefs change only with a verdict or a change of the tree."""
         now = sum(attempt.report is not None for attempt in self.situation.attempts), self.tree.revision
         if self._believed[0] != now:
             posterior = Posterior(learned(self.situation.records, self.situation.attempts))
@@ -172,8 +172,8 @@ class Search:
     # the choice, and its result
 
     def chosen(self) -> Node:
-        """Thompson sampling: returns the node whose sampled gain yields the fastest program. Each attempt makes a new draw, which depends only on the
-        run's seed."""
+        """Thompson sampling: returns the node whose sampled gain yields the fastest program. Each attempt draws anew, depending only on the run's
+        seed."""
         draw, beliefs = Random(f"{self.run.settings.seed}/worldmodel/{self.attempts}"), self.beliefs()
         drawn = {node.id: log(self.level(node.parent)) + beliefs[node.id].drawn(draw) for node in self.tree.frontier}
         return max(self.tree.frontier, key=lambda node: drawn[node.id])
@@ -209,7 +209,7 @@ class Search:
         return Advice(plain, "optimise", reason, method, node.promise)
 
     async def written(self, span: Span, node: Node, advice: Advice) -> Attempt | None:
-        """Returns the verified program. If there is none, records that on the node and returns null."""
+        """Returns the verified program. If there is none, records that on the node and returns None."""
         failed = next((attempt for attempt in self.situation.attempts if attempt.number == node.failed), None)
         parent = failed or self.program(node.parent)
         try:
@@ -232,7 +232,7 @@ class Search:
         return await realise(span, self.situation, self.roles, idea, parent)
 
     async def learn(self, span: Span, node: Node, attempt: Attempt, belief: Belief) -> None:
-        """Updates the node and the record of its prediction according to the verdict."""
+        """Updates the node and records how its prediction compares with the verdict."""
         found = self.roles.verifier.by_rules(self.situation, attempt).diagnosis
         await span.emit(DiagnosisMade(candidate=attempt.number, **found.payload()), agent="verifier")
         if attempt.verdict.status not in UNMEASURED:
@@ -265,6 +265,6 @@ class Search:
 
 
 def came(attempt: Attempt) -> float:
-    """Returns the gain over the parent's program, or 1 if no correct program resulted, because the parent's program then stays."""
+    """Returns the gain over the parent's program, or 1 if there is no correct program, because the parent's program is then kept."""
     gain = realised(attempt)
     return gain if gain else 1.0

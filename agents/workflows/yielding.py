@@ -1,5 +1,5 @@
-"""Ensures that no run ends slower than one line of PyTorch: if a baseline is faster than the winner, it becomes a program and is measured like any
-other."""
+"""Ensures that no run ends with a program slower than one line of PyTorch: if a baseline is faster than the winner, it becomes a program and is
+measured like any other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAKEN = "yield-to-baseline"
 
 async def yielded(span: Span, situation: Situation, winner: Attempt, report: Report) -> tuple[Attempt, Report]:
     """Returns the winner with its full-tier report, or the program of a baseline if a measurement shows that it is faster. If the fastest baseline
-    has no program, or its program does not pass, the next one is tried."""
+    has no program or its program does not pass, the next one is tried."""
     data = situation.plan.data if situation.plan is not None else None
     if situation.settings.winner != "fastest" or not isinstance(data, Compiled) or data.plan.asked_for:
         return winner, report
@@ -50,7 +50,7 @@ async def _tried(span: Span, situation: Situation, winner: Attempt, edit: Edit) 
 
 
 def faster(report: Report) -> list[Baseline]:
-    """Returns the baselines that are faster than the program by their whole confidence interval, the fastest first."""
+    """Returns the baselines whose whole confidence interval is faster than the program, fastest first."""
     others = report.timing.comparisons if report.timing is not None else []
     ahead = sorted((one for one in others if one.speedup.high < 1), key=lambda one: one.speedup.ratio)
     return [one.baseline for one in ahead if one.baseline != "rival"]

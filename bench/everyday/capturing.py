@@ -1,4 +1,4 @@
-"""Surveys each task without a GPU: how far it is captured, which groups get generated kernels, and the seconds to a program.
+"""Surveys each task without a GPU: how far it is captured, which groups get generated kernels, and how long a program takes.
 
 Each task runs in a separate process with a time limit; tensors are real, and small enough for a host. Programs are generated for an H200 but not run.
 """
@@ -27,7 +27,7 @@ from bench.sweep.tasks import ROOT, Item, items
 from verifier.parties.capturing.capture import capture
 
 RESULTS = ROOT / "bench" / "results" / "everyday-capture.json"
-LINES = 4  # number of entries of `left` that are shown on a line
+LINES = 4  # maximum number of entries of `left` shown on a line
 
 
 def run(only: list[str], seconds: float, out: Path, resume: bool) -> int:
@@ -46,7 +46,7 @@ def run(only: list[str], seconds: float, out: Path, resume: bool) -> int:
 
 
 def apart(item: Item, programs: Path, seconds: float) -> dict[str, Any]:
-    """Surveys a task in a separate process, which is ended after `seconds`."""
+    """Surveys a task in a separate process, which is killed after `seconds`."""
     here, there = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("spawn").Process(target=answer, args=(item, programs, there))
     child.start()
@@ -65,7 +65,7 @@ def answer(item: Item, programs: Path, there: Connection) -> None:
     warnings.simplefilter("ignore")
     try:
         found = survey(item, programs)
-    except Exception as error:  # an error of the task or the compiler is itself the finding
+    except Exception as error:  # an error in the task or the compiler is itself the finding
         found = {"captured": "not", "error": f"{type(error).__name__}: {str(error)[:300]} ({traceback.format_exc().splitlines()[-3].strip()[-120:]})"}
     there.send(found)
     there.close()

@@ -90,7 +90,7 @@ def run(only: list[str], precision: str, seconds: float, out: Path, resume: bool
 
 
 def apart(path: Path, precision: str, seconds: float) -> str:
-    """Checks a task in a separate process, which is ended after `seconds`."""
+    """Checks a task in a separate process, which is killed after `seconds`."""
     command = [sys.executable, "-m", "bench.everyday.emulating", str(path), precision]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})

@@ -1,4 +1,4 @@
-"""Writes the page of a measured suite: first the issue's figures with their targets, then one line per task, then the tasks that did not pass."""
+"""Writes the page of a measured suite: the issue's figures with their targets, then one line per task, then the tasks that did not pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.sweep.tables import DETAIL, chosen, detail, measured_on, name, number
 
 FIGURES = ["figure", "bar", "reached"]
 LOOPS = 8
-CLOSE = 0.97  # a repeated measurement may fall short of the best baseline by this factor
+CLOSE = 0.97  # a repeated measurement may fall below the best baseline by this factor
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ def page(content: dict[str, Any]) -> str:
 
 
 def figures(rows: dict[str, Row]) -> list[list[str]]:
-    """Returns one line per figure of the issue; figures that have not been measured are omitted."""
+    """Returns one line per figure of the issue. Figures that have not been measured are omitted."""
     every = list(rows.values())
     if not every:
         return []

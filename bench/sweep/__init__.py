@@ -1,1 +1,1 @@
-"""KernelBench with the built-in compiler, over any number of GPUs and in as many sessions as it takes: `make bench-kernelbench`."""
+"""KernelBench with the built-in compiler, on any number of GPUs and in as many sessions as needed: `make bench-kernelbench`."""

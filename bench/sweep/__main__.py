@@ -1,10 +1,10 @@
-"""Solves KernelBench with the built-in compiler and no language model, over several GPUs and in as many sessions as it takes.
+"""Solves KernelBench with the built-in compiler and no language model, on several GPUs and in as many sessions as needed.
 
     python -m bench.sweep run CHECKOUT --devices cuda:0,cuda:1 --keep KEPT [--start EARLIER] [--sets ten,level3] [--limit-seconds 520]
     python -m bench.sweep merge KEPT OTHER --out MERGED/kernelbench.json
     python -m bench.sweep tables KEPT/kernelbench.json          (also writes bench/results/kernelbench-<device>.json, .md)
 
-`run` continues from the results in KEPT: existing rows are unchanged, except those that --again names; an interrupted run resumes where it stopped.
+`run` continues from the results in KEPT. Existing rows are unchanged, except those named by --again. An interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(given: Sequence[str] | None = None) -> int:
     arguments, arguments.rest = commands.parse_known_args(given)
     if arguments.rest and arguments.act is not sitting:
         commands.error(f"unknown: {' '.join(arguments.rest)}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an external limit ends a session like Ctrl-C does, and everything is kept
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an external limit ends a session as Ctrl-C does, and everything is kept
     try:
         return arguments.act(arguments)
     except (NoSuchTasks, FileExistsError) as error:
@@ -157,10 +157,10 @@ def sitting(arguments: argparse.Namespace) -> int:
 def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = False, limit: float | None = None) -> list[Item]:
     """Returns the tasks that have no row or are named by `again`.
 
-    Interrupted runs come first. The others come in the order of the sets or, if shuffled, in the order of the digests of their names. Runs that were
-    interrupted after `LONG` seconds come before all others if `limit` seconds may be enough for them. Otherwise they come last, because they occupy
-    memory for most of the session. Tasks that need most of a device's memory come before everything else, largest first; small ones fill the
-    remaining memory."""
+    Interrupted runs come first. The others follow in the order of the sets or, if shuffled, in the order of the digests of their names. Runs that
+    were interrupted after `LONG` seconds come before all others if `limit` seconds may be enough for them; otherwise they come last, because they
+    occupy memory for most of the session. Tasks that need most of a device's memory come before everything else, largest first, and small ones fill
+    the remaining memory."""
     waiting = [item for item in wanted if item.key not in store.rows or any(anew(part, item.key, store) for part in again)]
     if shuffle:
         waiting.sort(key=lambda item: hashlib.sha256(item.key.encode()).digest())
@@ -179,7 +179,7 @@ def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = Fa
 
 
 def anew(part: str, key: str, store: Store) -> bool:
-    """Returns whether an existing row is redone. With unchanged code, this happens only if its task is named or the row is inconclusive."""
+    """Returns whether to redo an existing row. With unchanged code, a row is redone only if its task is named or if it is inconclusive."""
     row = store.rows[key]
     older = row.get("code") != store.code
     if part == "failed":

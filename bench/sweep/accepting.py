@@ -1,4 +1,4 @@
-"""Runs the winners of a sweep through KernelBench's own evaluation (`bench/kernelbench_eval.py`): those of the ten tasks, and others drawn at random.
+"""Runs the winners of a sweep through KernelBench's own evaluation (`bench/kernelbench_eval.py`): those of the ten tasks, and a random sample.
 
 There is one process per device, or several that compile while others compute. In the second case, KernelBench's own times are meaningless and are
 not kept.
@@ -26,7 +26,7 @@ EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}  # read by cuBLAS and cuDNN
 
 
 def accept(store: Store, checkout: Path, devices: Sequence[str], limit_seconds: float | None, share: int = 1) -> list[str]:
-    """Evaluates current programs that have no verdict yet, in `share` processes per device. Returns the remaining keys."""
+    """Evaluates the current programs that have no verdict yet, in `share` processes per device. Returns the remaining keys."""
     solved = [key for key, row in store.rows.items() if row["solved"]]
     wanted = to_accept(solved)
     paths = {item.key: item.path for item in items(["level1", "level2", "level3"], checkout)} if wanted else {}
@@ -61,7 +61,7 @@ def verdict_of(store: Store, key: str) -> dict[str, Any] | None:
 def evaluate(
     store: Store, checkout: Path, device: str, number: int, tasks: dict[str, Path], limit_seconds: float | None, alone: bool, exact: bool = False
 ) -> None:
-    """Evaluates all of them in one process, because each start costs seconds. The results written before the time is up count."""
+    """Evaluates all of them in one process, because each start takes seconds. Results written before the time is up count."""
     name = f"acceptance-{device.replace(':', '-')}{f'-{number}' if number else ''}{'-exact' if exact else ''}"
     result = store.work / f"{name}.json"
     result.unlink(missing_ok=True)

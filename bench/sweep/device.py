@@ -1,7 +1,7 @@
-"""The process for one device. It keeps a verifier warm and solves tasks from standard input one after the other, as `agents solve` does.
+"""The process for one device. It keeps a verifier warm and solves tasks from standard input one at a time, as `agents solve` does.
 
 An input line is `{"key", "path", "precision", "folder"}`; an output line is `{"key", "row"}`, or `{"key", "interrupted": true}` after SIGTERM. The
-first output line, `{"ready": ...}`, says where it measures; `{"unusable": why}` ends the process.
+first output line, `{"ready": ...}`, describes the device. After `{"unusable": why}`, the process ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from verifier.client import Verifier
 from verifier.limits import Limits
 
 GIB = 1 << 30
-# KernelBench's inputs are up to 6 GB, its slowest fp64 run takes a minute, and tier full needs nine processes at the same time. The measurements
+# KernelBench's inputs are up to 6 GB, its slowest fp64 run takes a minute, and the full tier needs nine concurrent processes. The measurements
 # themselves are unchanged.
 SPARES = {"cuda": 9, "cpu": 3}
 LIMITS = {"load": 60, "inputs": 60, "call": 40, "oracle": 120, "admission": 150, "capture": 150, "temporary": 4 * GIB}
@@ -66,7 +66,7 @@ async def one(order: dict[str, Any], client: Verifier, given: list[str], timing_
     except asyncio.CancelledError:
         say(key=order["key"], interrupted=True)
         raise
-    except Exception as error:  # the next task must still be run
+    except Exception as error:  # the next task must still run
         traceback.print_exc()
         row = failed(f"{type(error).__name__}: {error}", 0.0)
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Makes one small row per task from the trace of its run, with what was confirmed in tier full and the steps that led to it."""
+"""Makes one small row per task from the trace of its run, with the result confirmed in the full tier and the steps that led to it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from verifier.jobs import JobResult
 from verifier.report import STAND_INS, Interval, Report
 
 SOLVED = ("custom", "mixed")  # only classes with generated kernels count
-NOT_ADMITTED = "the task was not admitted: "  # the prefix with which the engine ends such a run
+NOT_ADMITTED = "the task was not admitted: "  # prefix of the engine's reason for ending such a run
 DIGITS = 5
-BESIDE = ("compile", "compile-max-autotune", "cuda-graph")  # baselines in addition to eager, in tier full on a GPU
+BESIDE = ("compile", "compile-max-autotune", "cuda-graph")  # baselines in addition to eager, in the full tier on a GPU
 
 
 def row_of(folder: Path) -> dict[str, Any]:
-    """Returns the row of a finished run. Times are in milliseconds and seconds; a ratio above 1 means that the program is faster."""
+    """Returns the row of a finished run. Times are in milliseconds and seconds. A ratio above 1 means that the program is faster."""
     events, stored = read_trace(folder)
     artefacts = dict(stored)
     summary = project(events)
@@ -66,7 +66,7 @@ def report_of(best: CandidateRow | None, artefacts: dict[str, bytes]) -> Report 
 
 
 def measured(report: Report) -> dict[str, Any]:
-    """Returns the fields that only a confirmed report has, which compare the program with every baseline."""
+    """Returns the fields that only a confirmed report has: the comparisons with every baseline."""
     timing = report.timing
     assert timing is not None
     others = {c.baseline: {**interval(c.speedup), "ms": rounded(c.baseline_ms)} for c in timing.comparisons}
@@ -97,7 +97,7 @@ def measured(report: Report) -> dict[str, Any]:
 
 
 def first_faster(events: Iterable[Event]) -> float | None:
-    """Returns the seconds of work until a program with generated kernels was known to beat eager, or None if there was none."""
+    """Returns the working time in seconds until a program with generated kernels was known to beat eager, or None if there was no such program."""
     found = False
     for event in events:
         match event.body:
@@ -109,13 +109,13 @@ def first_faster(events: Iterable[Event]) -> float | None:
 
 
 def first_tier(events: Iterable[Event]) -> str | None:
-    """Returns the tier of the first program's verdict. The tier is "full" if the run had a single program; its seconds then include those of all
+    """Returns the tier of the first program's verdict. It is "full" if the run had a single program, in which case the seconds include those of all
     baselines."""
     return next((done.tier for e in events if (done := e.of(VerificationFinished)) is not None and done.job == "verify"), None)
 
 
 def moves(summary: Summary, best: CandidateRow | None) -> list[str]:
-    """Returns the changes that led to the best program, oldest first, each as a strategy and its place."""
+    """Returns the changes that led to the best program, oldest first, each as a strategy and the place where it was applied."""
     line: list[str] = []
     while best is not None:
         line.append(" ".join(part for part in (best.strategy, best.step) if part))
@@ -140,7 +140,7 @@ def groups(summary: Summary, best: CandidateRow | None) -> list[dict[str, Any]]:
 
 
 def why(summary: Summary, best: CandidateRow | None, confirmed: Report | None) -> str:
-    """Explains why a row does not count as solved."""
+    """Returns why a row does not count as solved."""
     if confirmed is not None:
         return f"the best program is of class {confirmed.program_class}: no kernels of its own that matter"
     said = summary.reason or (best.message if best is not None else "") or "; ".join(summary.errors[-1:])

@@ -1,6 +1,6 @@
-"""Runs a session: worker processes on every device take tasks from one queue until it is empty or the time is up. No finished row is ever lost.
+"""Runs a session: worker processes on every device take tasks from one queue until it is empty or time is up. No finished row is ever lost.
 
-Several workers share a device if its memory permits (`_fits`): one measures at a time while the others are paused (`judge/gate.py`), and the work
+Several workers share a device if its memory permits (`_fits`): one at a time measures while the others are paused (`judge/gate.py`), and the work
 between measurements, mostly on the host, overlaps.
 """
 
@@ -24,17 +24,17 @@ from bench.sweep.store import Store, slug
 from bench.sweep.tasks import ROOT, Item, in_set, needs, untimed
 
 LAST_SECONDS = 20.0  # seconds reserved at the end of a session to interrupt runs, end processes and pack archives
-WORTH_BEGINNING = 15.0  # time that must be left for starting another task
-MANY, FEW_SPARES = 4, 4  # with more workers per device, each has few spares, because they all start at the same time and importing torch takes 2 s
+WORTH_BEGINNING = 15.0  # seconds that must be left to start another task
+MANY, FEW_SPARES = 4, 4  # with more than MANY workers per device, each has few spares: they all start together, and importing torch takes 2 s
 LOOK_SECONDS = 2.0  # seconds between two checks of a device's memory
 TRIES = 2  # number of attempts for a task whose worker dies
-LARGE = 60 * 2**30  # size above which a task counts as large
+LARGE = 60 * 2**30  # a task that needs more memory than this counts as large
 FULL = ("the verifier could not do the job", "out of memory", "of device memory at its largest moment")  # messages that indicate a lack of memory
 
 
 @dataclass
 class Sitting:
-    """A session. `given`: the options for `agents solve`. `task_seconds`: total time over all sessions after which a task is given up as failed."""
+    """A session. `given`: the options for `agents solve`. `task_seconds`: total time over all sessions after which a task counts as failed."""
 
     store: Store
     devices: Sequence[str]
@@ -44,8 +44,8 @@ class Sitting:
     task_seconds: float
     spares: int | None = None
     share: int = 1  # workers per device, plus the same number for `no_search`
-    no_search: Sequence[str] = ()  # sets whose tasks are measured without the search of max-autotune
-    memory: float = 135 * 2.0**30  # device memory that the workers share; an H200 has 140 GiB
+    no_search: Sequence[str] = ()  # sets whose tasks are measured without max-autotune's search
+    memory: float = 135 * 2.0**30  # device memory shared by the workers; an H200 has 140 GiB
     keep_traces: bool = False
     begin_seconds: float = WORTH_BEGINNING
     begun: float = field(default_factory=time.monotonic)
@@ -53,8 +53,8 @@ class Sitting:
     def run(self, items: Sequence[Item]) -> None:
         self.waiting = deque(items)
         self.tries: dict[str, int] = {}
-        self.crowded = set[str]()  # tasks whose last run only reported that the device's memory was too full
-        self.alone = set[str]()  # tasks that get a device to themselves because they lacked memory when they shared it with others
+        self.crowded = set[str]()  # tasks whose last run only reported a lack of device memory
+        self.alone = set[str]()  # tasks that get a device to themselves because they ran out of memory when sharing one
         self.total, self.finished, self.stopped = len(items), set[str](), False
         self.workers: dict[str, subprocess.Popen[str]] = {}
         self.lock = threading.Lock()
@@ -96,7 +96,7 @@ class Sitting:
                 worker.send_signal(signal.SIGTERM)
 
     def _next(self, device: str, number: int) -> Item | None:
-        """Returns this worker's next task that fits into the device's free memory, and waits if there is none yet."""
+        """Returns this worker's next task that fits into the device's free memory. Waits if there is none yet."""
         with self.changed:
             while not self.stopped and self.left() >= LAST_SECONDS + self.begin_seconds:
                 mine = [item for item in self.waiting if self._takes(number, item)]
@@ -121,8 +121,8 @@ class Sitting:
         return self._searches(number) != any(in_set(name, item.key) for name in self.no_search)
 
     def _fits(self, device: str, item: Item) -> bool:
-        """Returns whether a task may start now. Only one large task is timed at a time. Small tasks leave room for the largest task that waits or
-        runs. Otherwise small tasks would follow one another, and the large one would never start."""
+        """Returns whether a task may start now. Only one large task is timed at a time. Small tasks leave room for the largest task that is waiting
+        or running; otherwise, they would follow one another and the large one would never start."""
         running = [*self.running[device].values()]
         if self._together([*running, item]) > self.memory:
             return False
@@ -131,13 +131,13 @@ class Sitting:
         return self._needs(item) > LARGE or sum(small) + max(large, default=0.0) <= self.memory
 
     def _together(self, items: Sequence[Item]) -> float:
-        """Returns the number of bytes that these tasks need together."""
+        """Returns the total number of bytes that these tasks need."""
         return sum(map(self._untimed, items)) + max((self._needs(item) - self._untimed(item) for item in items), default=0.0)
 
     def _free(self, device: str) -> float:
         """Returns the number of free bytes from a recent check, because all workers of all devices request it."""
         if time.monotonic() >= self.look_again.get(device, 0.0):
-            free = memory_of(device, "free")  # estimates of how much memory runs need may be too low
+            free = memory_of(device, "free")  # estimates of a run's memory may be too low
             self.free[device] = float("inf") if free is None else free
             self.look_again[device] = time.monotonic() + LOOK_SECONDS
         return self.free[device]
@@ -157,7 +157,7 @@ class Sitting:
             self.changed.notify_all()
 
     def _serve(self, device: str, number: int) -> None:
-        """Serves all tasks of one worker. A worker that dies is restarted, and its task is tried once more."""
+        """Serves all tasks of one worker. Restarts a worker that dies and tries its task once more."""
         while (item := self._next(device, number)) is not None:
             worker = self._start(device, number)
             if worker is None:
@@ -221,7 +221,7 @@ class Sitting:
             return True
         if said is not None and "row" in said:
             if item.key in self.alone:
-                said["row"]["second_try"] = True  # the first attempt only reported that there was not enough memory next to other tasks
+                said["row"]["second_try"] = True  # the first attempt only reported a lack of memory, next to other tasks
             self._finish(device, item, said["row"], folder)
             return True
         worker.wait()
@@ -270,7 +270,7 @@ def the_hosts(row: dict[str, Any]) -> bool:
 
 
 def answer(worker: subprocess.Popen[str]) -> dict[str, Any] | None:
-    """Returns the worker's next message, or None if the worker is gone."""
+    """Returns the worker's next message, or None if the worker has ended."""
     while said := worker.stdout.readline():
         if said.startswith("{"):
             return json.loads(said)

@@ -1,10 +1,10 @@
-"""Stores what a sweep keeps between sessions: a few files in one folder, each of which is always written completely.
+"""Stores what a sweep keeps between sessions: a few files in one folder, each written atomically.
 
 kernelbench.json     one row per task, the time spent on interrupted runs, and the verdicts of KernelBench's own evaluation
 programs.tar.gz      best.py of every run that ended with a program, by task name
 sweep.log            the latest output of the device processes
-experience.tar.gz    from sessions with --warm: tuned kernel numbers, and the promises that strategies kept
-unfinished.tar.gz    traces of runs that a time limit interrupted; the next session continues them
+experience.tar.gz    from sessions with --warm: tuned kernel numbers, and how strategies kept their promises
+unfinished.tar.gz    traces of runs interrupted by a time limit; the next session resumes them
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from bench.sweep.tasks import ROOT
 
 ROWS, PROGRAMS, UNFINISHED, EXPERIENCE = "kernelbench.json", "programs.tar.gz", "unfinished.tar.gz", "experience.tar.gz"
 LOG, LOG_BYTES = "sweep.log", 100_000  # latest output of the device processes
-MOST_BYTES = 15 << 20  # maximum size of each archive, so that it can be carried between hosts
+MOST_BYTES = 15 << 20  # maximum size of each archive, so that it can be copied between hosts
 CODE = ("compiler", "agents/roles", "agents/workflows", "agents/strategies", "verifier")
 
 
 class Store:
-    """The stored files. `folder` is written to; `start`, an earlier folder, is only read. `work` holds unpacked runs and programs (many files);
-    anything left there by a session with another folder or another start is removed."""
+    """The stored files. `folder` is written to; `start`, an earlier folder, is only read. `work` holds unpacked runs and programs (many files).
+    Anything left there by a session with another folder or start is removed."""
 
     def __init__(self, folder: Path, start: Path | None = None, work: Path | None = None):
         self.folder, self.work = folder, work or folder / "work"
@@ -48,9 +48,9 @@ class Store:
             if (path.parent / name).exists():
                 unpack(path.parent / name, into)
         for key, entry in list(self.content["unfinished"].items()):
-            if entry.get("code") != self.code:  # a run resumes only with the code with which it began
+            if entry.get("code") != self.code:  # a run resumes only with the code that it began with
                 shutil.rmtree(self.runs / slug(key), ignore_errors=True)
-                self.content.setdefault("given_up", {})[key] = entry["seconds"]  # to record that it takes long
+                self.content.setdefault("given_up", {})[key] = entry["seconds"]  # records that it takes long
                 del self.content["unfinished"][key]
 
     def _claim_work(self, owner: str) -> None:
@@ -93,7 +93,7 @@ class Store:
             self._pack_programs()
 
     def interrupted(self, key: str, seconds: float) -> float:
-        """Records an interrupted run, which resumes in the next session. Returns the task's total time in seconds."""
+        """Records an interrupted run, which the next session resumes. Returns the task's total time in seconds."""
         with self.lock:
             entry = self.content["unfinished"].setdefault(key, {"seconds": 0.0, "code": self.code})
             entry["seconds"] = round(entry["seconds"] + seconds, 1)
@@ -111,7 +111,7 @@ class Store:
             self._write()
 
     def pack(self) -> None:
-        """Packs the two archives up to the size that can be carried; unfinished runs are packed in order of size, smallest first."""
+        """Packs the two archives up to the maximum size. Unfinished runs are packed smallest first."""
         with self.lock:
             self._pack_programs()
             write(
@@ -124,7 +124,7 @@ class Store:
             waiting = [self.runs / slug(key) for key in self.content["unfinished"]]
             packed, left = [], MOST_BYTES
             for run in sorted((path for path in waiting if path.is_dir()), key=weight):
-                left -= weight(run)  # size before compression, to be on the safe side
+                left -= weight(run)  # size before compression, to be safe
                 if left < 0:
                     break
                 packed.append(run)
@@ -154,7 +154,7 @@ def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def gathered(rows: dict[str, dict[str, Any]], archives: Iterable[Path]) -> dict[str, bytes]:
-    """Returns the program that each row names, by file name; for a row that names none, returns the last available one."""
+    """Returns the program named by each row, by file name. For a row that names none, returns the latest available program."""
     of = {f"{slug(key)}.py": row.get("program") for key, row in rows.items()}
     found: dict[str, bytes] = {}
     for path in archives:
@@ -183,7 +183,7 @@ def packed(files: dict[str, bytes]) -> bytes:
 
 
 def unpack(path: Path, into: Path) -> None:
-    """Unpacks an archive; existing files are kept."""
+    """Unpacks an archive. Existing files are kept."""
     into.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path) as tar:
         tar.extractall(into, [m for m in tar.getmembers() if not (into / m.name).exists()], filter="data")

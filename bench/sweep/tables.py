@@ -1,6 +1,6 @@
-"""Makes the Markdown tables of a sweep and inserts them between two marks of a page.
+"""Makes the Markdown tables of a sweep and inserts them between two markers in a page.
 
-The tables have one line per set, the ten tasks individually, failures with reasons, and flagged tasks."""
+The tables show one line per set, the ten tasks individually, failures with reasons, and flagged tasks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def standing(rows: Sequence[Row]) -> Standing:
 
 
 def page(content: dict[str, Any]) -> str:
-    """Returns the whole section, without its heading."""
+    """Returns the whole section without its heading."""
     rows = content["rows"]
     present = [name for name in SETS if any(in_set(name, key) for key in rows)]
     said = [measured_on(content), "", table(HEAD, [of_set(name, chosen(rows, name)) for name in present]), ""]
@@ -100,7 +100,7 @@ def detail(key: str, row: Row) -> list[str]:
 
 
 def full_table(content: dict[str, Any]) -> str:
-    """Returns all rows as a separate file, sorted by their ratio to the best baseline, slowest first."""
+    """Returns the contents of a separate file with all rows, sorted by their ratio to the best baseline, slowest first."""
     said = ["# KernelBench, task by task", "", measured_on(content), ""]
     for each in SETS:
         rows = chosen(content["rows"], each)
@@ -120,8 +120,7 @@ LEAST_FLOOR_MS, LEAST_GROUPS = 0.02, 3
 
 
 def of_floors(rows: dict[str, Row]) -> list[list[str]]:
-    """Returns one line for each kind of kernel that occurs in at least three groups, by its first operator. The kinds that are furthest from their
-    floor come first."""
+    """Returns one line for each kind of kernel (by its first operator) that occurs in at least three groups, furthest from its floor first."""
     found: dict[str, dict[str, list[float]]] = {}
     for key, row in rows.items():
         for group in row["groups"] if row["solved"] else ():
@@ -179,7 +178,7 @@ def over_eager(row: Row, baseline: str) -> float:
 
 
 def acceptance(content: dict[str, Any]) -> list[str]:
-    """Returns KernelBench's own verdicts on the rows' programs; a verdict on an earlier program does not count."""
+    """Returns KernelBench's own verdicts on the rows' programs. Verdicts on earlier programs do not count."""
     programs = {key: row.get("program") for key, row in content["rows"].items()}
     verdicts = {key: verdict for key, verdict in (content.get("acceptance") or {}).items() if verdict.get("program") == programs.get(key)}
     if not verdicts:
@@ -204,8 +203,8 @@ def acceptance(content: dict[str, Any]) -> list[str]:
 
 
 def outcome(verdict: dict[str, Any]) -> str:
-    """Returns how KernelBench judged a program: accepted unchanged (right), accepted without TF32 (exact), refused twice, or refused once and not yet
-    retried."""
+    """Returns how KernelBench judged a program: accepted unchanged (right), accepted without TF32 (exact), rejected twice, or rejected once and not
+    yet retried."""
     if verdict.get("correct"):
         return "right"
     if "exact" not in verdict:
@@ -269,7 +268,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Replaces the section between its marks, or appends it if the page has no marks."""
+    """Replaces the section between its markers, or appends it if the page has no markers."""
     before, mark, rest = path.read_text().partition(BEGIN)
     after = rest.partition(END)[2] if mark else "\n"
     path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n\n{text}\n{END}{after}")

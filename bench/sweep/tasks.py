@@ -1,4 +1,4 @@
-"""Selects the tasks that a sweep solves, by set name, and their order."""
+"""Selects a sweep's tasks by set name, and determines their order."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ALIASES = {"ten": "stitchcuda-ten", "level3-ten": "stitchcuda-ten"}
 USUAL = SETS[:5]
 EVERYDAY = ROOT / "bench" / "everyday"
 KINDS = {"everyday": ("serving", "domains", "loops", "library"), "everyday-bf16": ("serving",)}  # folders of the everyday suite
-DRAWN, SEED = 20, 20  # tasks in addition to the ten for KernelBench's own evaluation: the first passing ones of a shuffle with this seed
+DRAWN, SEED = 20, 20  # number of further tasks for KernelBench's own evaluation: the first that passed in a shuffle with this seed
 
 
 class NoSuchTasks(ValueError):
-    """Raised if a set or a checkout does not exist; the message says which."""
+    """Raised if a set or a checkout does not exist. The message says which."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Item:
         return f"{self.task} {self.precision}"
 
 
-# Bytes of GPU memory that a run needs for each byte of inputs, outputs and state in tier full, in addition to its contexts: three processes of the
-# program and three of eager, compiled baselines, fp64 copies, the judge's own tensors. PyTorch's intermediate tensors do not exist in processes with
-# generated kernels. With inputs and outputs of 8 + 0, 4 + 4, 1 + 8 and 8 + 8 GiB, the peak use of an H200 was 55, 74, 109 and 126 GiB, and the use
+# Bytes of GPU memory that a run needs in the full tier for each byte of inputs, outputs and state, in addition to its contexts: three processes of
+# the program and three of eager, compiled baselines, fp64 copies, the judge's own tensors. Processes with generated kernels do not have PyTorch's
+# intermediate tensors. With inputs and outputs of 8 + 0, 4 + 4, 1 + 8 and 8 + 8 GiB, the peak use of an H200 was 55, 74, 109 and 126 GiB, and the use
 # before the timed calls 45, 48, 69 and 81 GiB (bench/results/occupancy-h200.json, nvidia-smi every two seconds); 16 GiB of intermediates took 46 GiB.
-# If memory is short, pairs of processes are measured one after the other.
+# If memory is short, pairs of processes are measured one at a time.
 PER_INPUT, PER_OUTPUT, PER_STATE, PER_BETWEEN, FIXED = 6.2, 10.0, 12.0, 4.0, 10 * 2**30
 UNTIMED_INPUT, UNTIMED_OUTPUT = 4.5, 5.5
 
@@ -62,7 +62,7 @@ def needs(item: Item) -> float:
 
 
 def untimed(item: Item) -> float:
-    """Returns the bytes to reserve while its program is not timed. Only one run whose calls take gigabytes is timed at a time
+    """Returns the bytes to reserve while the task's program is not being timed. Only one run whose calls take gigabytes is timed at a time
     (`verifier.judge.gate.Gate.room`)."""
     size = sizes().get(f"{item.task}.py")
     if size is None or not large(int(narrowed(item) * (size["inputs"] + size["outputs"]))):
@@ -94,7 +94,7 @@ def in_set(name: str, key: str) -> bool:
 
 
 def items(sets: Sequence[str], checkout: Path | None, only: Sequence[str] = ()) -> list[Item]:
-    """Returns every task of the sets once, the ten first. A task must contain one of the name parts in `only`."""
+    """Returns every task of the sets once, the ten first. If `only` is given, a task's name must contain one of its parts."""
     found: dict[str, Item] = {}
     ordered = sorted(sets, key=lambda name: name != "stitchcuda-ten")
     if "level3" in sets and "stitchcuda-ten" not in sets:
@@ -122,7 +122,7 @@ def sources(folder: str, checkout: Path | None) -> list[Path]:
         return sorted((ROOT / "examples").glob("*.py"))
     if checkout is None:
         raise NoSuchTasks(f"the set {folder} needs a KernelBench checkout (KERNELBENCH=path)")
-    # A checkout has its tasks one folder down; that folder may be given directly too.
+    # A checkout has its tasks one folder down. That folder may also be given directly.
     places = [checkout / "KernelBench" / folder, checkout / folder]
     place = next((place for place in places if place.is_dir()), None)
     if place is None:
@@ -136,9 +136,9 @@ def number(stem: str) -> int:
 
 
 def to_accept(solved: Sequence[str]) -> list[str]:
-    """Returns the keys of the solved fp32 rows that go through KernelBench's own evaluation: the ten, then the draw."""
+    """Returns the keys of the solved fp32 rows to be checked with KernelBench's own evaluation: the ten, then the random sample."""
     fp32 = [key for key in solved if key.endswith(" fp32-strict") and not key.startswith("examples/")]
     ten = [key for key in fp32 if in_set("stitchcuda-ten", key)]
-    # Drawn by name alone, so that a task's position does not depend on what else has been solved.
+    # Drawn by name alone, so that a task's position does not depend on which others have been solved.
     rest = sorted((key for key in fp32 if key not in ten), key=lambda key: random.Random(f"{SEED}/{key}").random())
     return ten + rest[:DRAWN]

@@ -22,15 +22,15 @@ Say = Callable[[str], None]
 
 
 class LeaksFound(RuntimeError):
-    """Raised if nothing was written except the report, whose path is in the message."""
+    """Raised if only the report was written. The message contains its path."""
 
 
 @dataclass
 class Collected:
     rows: list[Row] = field(default_factory=list)
     runs: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)  # reasons for leaving rows out, without the candidate's number
-    unusable: dict[str, str] = field(default_factory=dict)  # runs that could not be used at all
+    skipped: Counter[str] = field(default_factory=Counter)  # reasons for leaving rows out, without candidate numbers
+    unusable: dict[str, str] = field(default_factory=dict)  # unusable runs with the reason, by name
 
 
 def collect(traces: Iterable[tuple[str, RunTrace | str]], scrubber: Scrubber, say: Say = lambda line: None) -> Collected:
@@ -97,7 +97,8 @@ def write(
     drop_leaks: bool = False,
     say: Say = lambda line: None,
 ) -> dict[str, Any]:
-    """Returns the manifest. If any training row is similar to a held-out one, writes only `leaks.json` and raises `LeaksFound`."""
+    """Writes the data set and returns the manifest. If any training row is similar to a held-out one, writes only `leaks.json` and raises
+    `LeaksFound`."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = with_splits(collected.rows, seed, fixed or {})
     report = leak_report(rows, held_out)

@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.rl.data.structure import NoReference, Structure, structure
 
-ALIKE = 0.8  # share of common features; at this share, the difference is a line or two
+ALIKE = 0.8  # share of common features at which the difference is only a line or two
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
@@ -131,7 +131,7 @@ def _drawn(key: str, seed: int) -> str:
 
 
 def tasks_below(folders: Iterable[Path]) -> dict[str, str]:
-    """Returns sources by path, from task files and from the task files in folders. Raises `FileNotFoundError` if no task files are found."""
+    """Returns sources by path, from the given task files and folders. Raises `FileNotFoundError` if no task files are found."""
     found: dict[str, str] = {}
     for folder in folders:
         files: Sequence[Path] = [folder] if folder.is_file() else sorted(p for p in folder.rglob("*.py") if not p.name.startswith("_"))

@@ -1,5 +1,5 @@
-"""Makes synthetic tasks and their programs, which run only inside the verifier's sandbox. Each step can be interrupted. Repeating the command
-continues it, because finished work is already in the file."""
+"""Makes synthetic tasks and their programs, which run only inside the verifier's sandbox. Each step can be interrupted: running the command again
+resumes it, because finished work is already in the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, VerifyJob
 from verifier.report import Report
 
 AGREEMENT = "synthetic: made by this program"
-EVERY_CHEAT = 8  # one in this many tasks gets a cheat; the export limits their share
+EVERY_CHEAT = 8  # one in this many tasks gets a cheat; the export limits the share of cheats
 
 Say = Callable[[str], None]
 
@@ -120,7 +120,7 @@ async def _side_by_side(tasks: Sequence[dict[str, Any]], done: set[str], one: Ca
     due = ((place, task) for place, task in enumerate(tasks, start=1) if task["sha"] not in done)
 
     async def work() -> None:
-        for place, task in due:  # all workers share one iterator, and each takes the next task from it
+        for place, task in due:  # all workers share this iterator, and each takes its next task from it
             await one(place, task)
 
     async with asyncio.TaskGroup() as workers:

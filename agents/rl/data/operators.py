@@ -15,8 +15,7 @@ IMAGE: Shape = ("batch", "channels", "height", "width")
 
 @dataclass(frozen=True)
 class Step:
-    """One operator in a task. `parameters` are lines of the constructor, and `line` recomputes `x`. `second`: whether it reads the second input
-    `y`."""
+    """One operator in a task. `parameters` are lines of the constructor, and `line` computes the new `x`."""
 
     name: str
     family: str
@@ -192,6 +191,6 @@ def loss(shape: Shape, rng: random.Random, at: int) -> Step | None:
     return Step(name, "loss", line.format(**numbers(rng)), (), second=f"{made}({', '.join(shape)})")
 
 
-# The weights say how often operators are drawn; pointwise operators are drawn most because they offer the most opportunities for fusion.
+# The weights determine how often operators are drawn. Pointwise operators are drawn most often because they offer the most opportunities for fusion.
 MAKERS: tuple[tuple[Maker, int], ...] = ((pointwise, 6), (with_parameter, 2), (residual, 2), (norm, 2), (softmax, 1), (product, 1))
 ENDS: tuple[tuple[Maker | None, int], ...] = ((None, 5), (reduction, 3), (loss, 2))

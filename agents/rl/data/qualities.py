@@ -1,4 +1,4 @@
-"""Writes programs of different quality for a synthetic task: good and bad ones from the built-in compiler, deliberately wrong ones, and cheats.
+"""Writes programs of varying quality for a synthetic task: good and bad ones from the built-in compiler, deliberately wrong ones, and cheats.
 
 This module only produces text. The verifier judges the programs, and a row is kept only if the verdict confirms its label.
 """
@@ -47,8 +47,8 @@ class Written:
 
 
 def honest(task_source: str, capture: Capture, figures: DeviceFigures, rng: random.Random) -> list[Written]:
-    """Returns two programs: the compiler's first program, and one without its strategies and with the least suitable numbers. Returns nothing if the
-    compiler has no kernel for this task."""
+    """Returns two programs: the compiler's first program, and one without its strategies and with the least suitable parameter values. Returns an
+    empty list if the compiler has no kernel for this task."""
     plan = make_plan(capture, task_source, figures)
     if plan.graph is None or not plan.own:
         return []

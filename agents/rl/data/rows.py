@@ -21,7 +21,7 @@ from verifier.report import Report
 from verifier.source import sha256
 
 Kind = Literal["write", "repair", "optimise"]
-GAINED = 1.0  # lower end of the gain that a program must reach to count as better
+GAINED = 1.0  # the lower end of the gain must reach this for a program to count as better
 LONGEST_FEEDBACK = 4000  # characters
 LEFT_OUT = frozenset({"hack", "retracted", "questioned"})  # human verdicts that exclude a candidate
 
@@ -34,7 +34,7 @@ class RunTrace:
     artefact: Callable[[str], bytes]
     agreement: str
     origin: str  # "trace" or "database"
-    verdicts: Mapping[int, str] = field(default_factory=dict)  # people's verdicts, by candidate
+    verdicts: Mapping[int, str] = field(default_factory=dict)  # verdicts given by people, by candidate
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def rows_of(trace: RunTrace, scrubber: Scrubber, skipped: Callable[[str], None] 
 
 
 def _judged(candidate: CandidateRow, trace: RunTrace, task: str, scrubber: Scrubber) -> _Judged | str:
-    """Returns the candidate with its source and report, or the reason why it is left out."""
+    """Returns the candidate with its source and report, or the reason for leaving it out."""
     if candidate.report is None or candidate.program is None:
         return f"candidate {candidate.number} has no verdict"
     if trace.verdicts.get(candidate.number) in LEFT_OUT:
@@ -229,7 +229,7 @@ def feedback(report: Report) -> str:
 
 
 def diagnosis_of(candidate: CandidateRow) -> Diagnosis | None:
-    """Returns the candidate's diagnosis. Returns None if there is no such text, or if it comes from an earlier version with different wording."""
+    """Returns the candidate's diagnosis, or None if there is none or if it comes from an earlier version with different wording."""
     try:
         return Diagnosis.model_validate(candidate.diagnosis.written()) if candidate.diagnosis else None
     except ValueError:

@@ -1,5 +1,5 @@
-"""Removes secrets from exported data: keys in known formats, values that the environment names as keys, credentials in addresses, and home
-folders."""
+"""Removes secrets from exported data: keys in known formats, values of environment variables that are named like keys, credentials in addresses, and
+home folders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 GONE = "[secret]"
-SHORTEST = 8  # minimum length in characters of an environment value; shorter ones are ordinary words
+SHORTEST = 8  # minimum length of an environment value in characters; shorter ones are ordinary words
 NAMED = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|DATABASE_URL)$", re.I)
 
 PATTERNS = (

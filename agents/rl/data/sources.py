@@ -1,6 +1,6 @@
-"""Runs to learn from: trace folders whose owner has given consent, and database runs whose team has recorded its consent.
+"""Provides runs to learn from: trace folders whose owner has given consent, and database runs whose team has recorded its consent.
 
-This module has no access to a database: `manage.py export_agreed` writes the runs as traces, each with an `agreement.json`, and they are read like
+This module does not access a database: `manage.py export_agreed` writes the runs as traces, each with an `agreement.json`, which are then read like
 any others.
 """
 
@@ -22,11 +22,11 @@ MANAGE = Path(__file__).resolve().parents[3] / "manage.py"
 
 
 class NoSource(ValueError):
-    """No usable source. The message says what to do."""
+    """Raised if there is no usable source. The message says what to do."""
 
 
 def folders(given: Sequence[Path], agreed_by: str = "") -> Iterator[tuple[str, RunTrace | str]]:
-    """Yields the traces in folders, sorted by path. A text in place of a trace says why it cannot be used. Raises `NoSource`."""
+    """Yields the traces in folders, sorted by path. A string in place of a trace says why it cannot be used. Raises `NoSource`."""
     for folder in given:
         traces = sorted(folder.rglob(TRACE)) if folder.is_dir() else []
         if not traces:

@@ -30,7 +30,7 @@ class NoReference(ValueError):
 @dataclass(frozen=True)
 class Structure:
     key: str
-    features: frozenset[tuple[str, int]] = field(repr=False)  # a feature and how often it has occurred before, so that repetitions count
+    features: frozenset[tuple[str, int]] = field(repr=False)  # (feature, number of earlier occurrences), so that repetitions count
 
     def similarity(self, other: Structure) -> float:
         """Returns the Jaccard similarity, between 0 and 1; structures with the same key have 1."""
@@ -93,7 +93,7 @@ class _Flow:
         self.constants = {name for one in classes for line in one.body if isinstance(line, ast.Assign) for name in _stored(line)}
         self.attributes |= dict.fromkeys(self.constants, NUMBER)
         stored = {n.attr for n in ast.walk(module) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-        self.named = (self.own | stored) - OF_TENSORS  # attributes whose names the source itself chose
+        self.named = (self.own | stored) - OF_TENSORS  # attributes whose names were chosen in the source
         for function in sorted(functions, key=lambda function: function.name != "__init__"):
             # A constructor's arguments are sizes, so they count as constants, as they would if they were literals in the code.
             given = NUMBER if function.name == "__init__" else INPUT
@@ -139,7 +139,7 @@ class _Flow:
         if isinstance(target, ast.Name):
             self.known[target.id] = value
         elif isinstance(target, ast.Attribute):
-            # If two classes have an attribute of the same name, the choice between them does not depend on which class comes first.
+            # If two classes have an attribute of the same name, the choice between them does not depend on the order of the classes.
             self.attributes[target.attr] = min(value, self.attributes.get(target.attr, value), key=lambda node: node.digest)
         elif isinstance(target, ast.Tuple | ast.List):
             for one in target.elts:
@@ -190,7 +190,7 @@ class _Flow:
     def call(self, node: ast.Call) -> Node:
         """Reads a call (of a function, a method, or a module that the constructor created) as its plain name applied to its arguments."""
         kids = tuple(self.value(arg) for arg in node.args)
-        # Sort the keyword arguments by value, because their names may be the source's own and they may come in any order.
+        # Sort the keyword arguments by value, because the source may have chosen their names and they may come in any order.
         kids += tuple(sorted((self.value(one.value) for one in node.keywords), key=lambda kid: kid.digest))
         dotted = self.dotted(node.func)
         if dotted is not None:
@@ -252,7 +252,7 @@ def _read(target: ast.expr) -> ast.expr:
 
 
 def _says_nothing(line: ast.stmt) -> bool:
-    """Returns True for docstrings, `pass`, and the call of the base class's constructor."""
+    """Returns True for docstrings, `pass`, and the call to the base class's constructor."""
     if isinstance(line, ast.Pass) or isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
         return True
     call = line.value if isinstance(line, ast.Expr) else None

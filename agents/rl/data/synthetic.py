@@ -1,5 +1,5 @@
-"""Synthetic tasks: chains of operators that are reproducible from a seed and unlike any benchmark task. This module only produces text; nothing is
-run here."""
+"""Generates synthetic tasks: chains of operators that are reproducible from a seed and unlike any benchmark task. This module only produces text and
+runs nothing."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class SyntheticTask:
 
 
 class Exhausted(RuntimeError):
-    """Raised if the maximum number of draws produced nothing new."""
+    """Raised if nothing new was found within the maximum number of draws."""
 
 
 def drawn(seed: int, number: int) -> Chain:

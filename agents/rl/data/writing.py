@@ -1,4 +1,4 @@
-"""Writes data sets to disk, as Parquet if pyarrow is installed and otherwise as JSON lines. Each split is one file, next to `manifest.json` and
+"""Writes data sets to disk, as Parquet if pyarrow is installed and as JSON lines otherwise. Each split is one file, next to `manifest.json` and
 `leaks.json`."""
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ MISSING = "Parquet needs the package pyarrow: `pip install -r requirements-rl.tx
 
 
 class CannotWrite(RuntimeError):
-    """Raised if the data set cannot be written. The message says what to do."""
+    """Raised if the data set cannot be written. The message says why and what to do."""
 
 
 def check(format_: Format) -> None:
-    """Call this before the work starts. Raises `CannotWrite` if the package for the format is missing."""
+    """Raises `CannotWrite` if the package for the format is missing. Call this before the work starts."""
     if format_ == "parquet":
         _pyarrow()
 
 
 def write_rows(folder: Path, name: str, rows: Sequence[Row], format_: Format, about: Mapping[str, Any]) -> Path:
-    """Write `folder/name.parquet` or `.jsonl` atomically. `about` goes into the Parquet file's own metadata."""
+    """Writes `folder/name.parquet` or `.jsonl` atomically. `about` goes into the Parquet file's metadata."""
     path = folder / f"{name}.{format_}"
     draft = path.with_suffix(path.suffix + ".part")
     if format_ == "parquet":
@@ -39,7 +39,7 @@ def write_rows(folder: Path, name: str, rows: Sequence[Row], format_: Format, ab
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a file. Raises `CannotWrite` for Parquet without pyarrow, and `ValueError` for an existing file with other contents."""
+    """Reads the rows of a file. Raises `CannotWrite` for Parquet without pyarrow, and `ValueError` if the file contains something other than rows."""
     if path.suffix == ".parquet":
         _, parquet = _pyarrow()
         found = parquet.read_table(path).to_pylist()

@@ -1,1 +1,1 @@
-"""A policy over plan tokens (group, strategy, value), trained from scratch on landscapes, whose programs were measured once."""
+"""A policy over plan tokens (group, strategy, value), trained from scratch on landscapes whose programs were measured once."""

@@ -28,10 +28,10 @@ from agents.strategies.ledger import Record, joined, kept
 
 Curve = list[float]
 Pick = Callable[[Search, Seen], int]  # the index of a move
-MOST_REPEATS = 3  # number of programs that a workflow may request, including repeats, as a multiple of the budget
-WEIGHT = 10.0  # number of tries that a strategy's record on other tasks is worth, in addition to the tries of the search itself
+MOST_REPEATS = 3  # number of programs, including repeats, that a workflow may request, as a multiple of the budget
+WEIGHT = 10.0  # weight, in tries, of a strategy's record on other tasks, in addition to the tries of the search itself
 TEMPERATURE = 0.3  # temperature for drawing moves from the policy
-SAMPLED = 10  # number of points per task, in addition to the compiler's own, whose single changes fill the ledger
+SAMPLED = 10  # the ledger is filled with single changes to this many points per task, in addition to the compiler's own
 
 
 def workflow(course: Course, name: str, seed: int, programs: int, repeats_free: bool) -> Curve:
@@ -56,7 +56,7 @@ def played(course: Course, name: str, seed: int, programs: int) -> list[Verified
 
 
 def distinct(course: Course, log: Sequence[Verified]) -> list[Verified]:
-    """Returns the log without programs that had been measured before."""
+    """Returns the log without repeated programs."""
     first: dict[int, Verified] = {}
     for one in log:
         first.setdefault(course.landscape.program[one.point], one)
@@ -87,8 +87,8 @@ def searched(course: Course, pick: Pick, seed: int, programs: int) -> Curve:
 
 
 def by_policy(scorer: Scorer, seed: int = 0, temperature: float = 0.0) -> Pick:
-    """Returns moves in the order of the policy's preference. At temperature 0 the best always comes first; otherwise moves are drawn at random, so
-    nearly equal moves also get their turn."""
+    """Returns a picker that follows the policy's preferences. At temperature 0 it always picks the preferred move; otherwise it samples, so nearly
+    equal moves also get their turn."""
     draw = np.random.default_rng(seed)
 
     def pick(search: Search, seen: Seen) -> int:
@@ -113,7 +113,7 @@ def by_ledger(of_others: dict[str, Record], seed: int) -> Pick:
 
 
 def weighted(records: dict[str, Record]) -> dict[str, Record]:
-    """Returns the records scaled down to at most WEIGHT tries each. A ledger with hundreds of tries would otherwise ignore the search itself."""
+    """Returns the records scaled down to at most WEIGHT tries each. Otherwise, a ledger with hundreds of tries would outweigh the search itself."""
     kept_ = {name: (record, min(1.0, WEIGHT / max(record.tried, 1))) for name, record in records.items()}
     return {name: Record(tried=round(record.tried * scale), kept=record.kept * scale) for name, (record, scale) in kept_.items()}
 

@@ -143,7 +143,7 @@ def config_of(args: argparse.Namespace) -> Config:
 
 
 def provenance(args: argparse.Namespace, table: Table) -> dict[str, Any]:
-    """Return where the training programs come from: the table's name, kind and device, and the date."""
+    """Returns the origin of the training programs: the table's name, kind and device, and the date."""
     import hashlib
 
     programs = hashlib.sha256("".join(sorted(landscape.programs for landscape in table.landscapes)).encode()).hexdigest()[:12]
@@ -158,7 +158,7 @@ def _say(args: argparse.Namespace) -> Callable[[str], None]:
 
 
 def _one_thread() -> None:
-    """Use a single thread, because such a small network is slower with more."""
+    """Limits torch to a single thread, because such a small network is slower with more."""
     import torch
 
     torch.set_num_threads(1)

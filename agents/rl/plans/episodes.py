@@ -16,7 +16,7 @@ from agents.arena.played_verifier import NOISE
 from agents.moving.features import Seen, look
 from agents.moving.known import Choice, Facts, Point, Search, Tried
 
-RARE, MORE = 0.05, 5.0  # share of a varied task's values whose effect is this many times larger, so that surprises occur
+RARE, MORE = 0.05, 5.0  # share of a varied task's values whose effect is larger, and the factor, so that there are some surprises
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Course:
 
     @cached_property
     def best(self) -> float:
-        """Time of the best known program in microseconds. It is never slower than eager, which is available without a program."""
+        """Time of the best known program in microseconds, at most that of eager, which is available without a program."""
         return min(self.landscape.best_us, self.landscape.eager_us)
 
     def varied(self, draw: random.Random, most: float) -> Course:
@@ -69,7 +69,7 @@ class Course:
         return self.landscape.point(draw.choice(right))
 
     def time(self, point: Point) -> float | None:
-        """Returns the time from the table, or null if the program is not correct."""
+        """Returns the time from the table, or None if the program is not correct."""
         index = self.landscape.index(point)
         return self.landscape.us[index] if self.landscape.status[index] == PASSED else None
 
@@ -89,12 +89,12 @@ class Course:
 
 @dataclass
 class Episode:
-    """One search; its first program is the compiler's own. `shares`: the share of the best known speed that was reached after each program."""
+    """One search; its first program is the compiler's own. `shares`: the share of the best known speed reached after each program."""
 
     course: Course
     seed: str
     budget: int
-    start: Point | None = None  # replaces the compiler's own choice as the starting point; null: start from the compiler's choice
+    start: Point | None = None  # the starting point; None: the compiler's own choice
     search: Search = field(init=False)
     shares: list[float] = field(default_factory=list)
 
@@ -116,7 +116,7 @@ class Episode:
         return look(self.search)
 
     def take(self, point: Point) -> None:
-        """Measures a point: returns a time with the noise of the verifier's quick tier, as simulated in the arena."""
+        """Measures a point, with the noise of the verifier's quick tier as simulated in the arena."""
         landscape, index = self.course.landscape, self.course.landscape.index(point)
         us = self.course.time(point)
         if us is None:

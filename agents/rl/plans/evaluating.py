@@ -17,7 +17,7 @@ from agents.rl.plans.arms import Curve
 from agents.rl.plans.episodes import Course
 from agents.rl.plans.folds import Fold, combined, folds
 
-AFTER = (8, 24)  # numbers of programs; each is a separate contest in which the searches know their budget
+AFTER = (8, 24)  # program budgets; each is a separate contest in which the searches know their budget
 DRAWS = 2000
 INTERVAL = "95 % percentile bootstrap: tasks are drawn with replacement, and for each drawn task its seeds; 2,000 draws"
 COUNTING = "repeats: a program that prints what was measured before costs one of the budget, as in the arena; else it is free"
@@ -77,8 +77,7 @@ def _contest(rows: Mapping[str, list[list[float]]], tasks: Sequence[str]) -> dic
 
 
 def figure(shares: Shares, less: Shares | None = None) -> dict[str, float]:
-    """Returns, with its interval, the mean over tasks of the mean over seeds, or the same mean of the difference between two arms on the same
-    tasks."""
+    """Returns the mean over tasks of the mean over seeds, with its interval, or the same for the difference between two arms on the same tasks."""
     draw = np.random.default_rng(20261127)
     tasks, seeds = shares.shape
     picks = draw.integers(0, tasks, size=(DRAWS, tasks))

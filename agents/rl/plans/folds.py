@@ -1,4 +1,5 @@
-"""Folds: hold out one kind of task at a time, one task at a time, or nothing. Also defines where the training runs of each fold are stored."""
+"""Folds, which hold out one kind of task at a time, one task at a time, or nothing, and the folders in which the training runs of each fold are
+stored."""
 
 from __future__ import annotations
 
@@ -39,8 +40,7 @@ def folds(courses: Sequence[Course], by: str) -> list[Fold]:
 
 
 def train(fold: Fold, config: Config, seeds: int, folder: Path, about: dict[str, Any], say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Train one network per seed in `FOLD/seed-N`. Each saves its weights after imitation and at the end. Returns the last metrics of each
-    network."""
+    """Trains one network per seed in `FOLD/seed-N`, saving the weights after imitation and at the end. Returns the last metrics of each network."""
     last = []
     for seed in range(seeds):
         place = folder / fold.name / f"seed-{seed}"

@@ -3,10 +3,10 @@
 *Imitation* (DAgger, arXiv 1011.0686): in the states that the policy itself reaches, the label is a distribution over the legal moves, based on the
 gain of each move according to the table. *Policy gradient*: the searches of one task form a group. A move's advantage is its return minus the
 estimated value of the state, relative to the mean of the other searches in the group at the same move (leave one out). The objective is the clipped
-one of `agents.rl.training`. The value is the logarithm of the share of the best known speed that was reached after each program, with most weight on
+one of `agents.rl.training`. The value is the logarithm of the share of the best known speed reached after each program, with most of the weight on
 the share after 8 programs and at the end.
 
-All randomness in a step comes from the seed and the number of the step, so training that was interrupted and continued produces the same curve.
+All randomness in a step comes from the seed and the step number, so training that was interrupted and resumed produces the same curve.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agents.rl.plans.network import Batch, Network
 from agents.rl.records import METRICS
 
 CHECKPOINT = "checkpoint.npz"
-EARLY = 8  # number of programs after which the first figure is taken
+EARLY = 8  # number of programs after which the `early` figure is taken
 BUDGETS = (8, 16, 24)  # number of programs that a search may measure during training
 WORST = -0.3  # logarithm of the gain assigned to a program that is incorrect or much slower
 MARGIN = 50.0  # scale factor for the value of the share reached, so that returns are of order 1
@@ -38,7 +38,7 @@ NEAR_BEST = 0.95
 
 
 class CannotTrain(ValueError):
-    """Training is not possible. The message says what to do."""
+    """Raised if training is not possible. The message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Config:
     varied: float = 0.7  # share of groups that use a randomly varied task, so that the policy relies on measurements more than on the kind of task
     variation: float = 0.12  # largest standard deviation (the actual one is drawn at random) of the change in log time for each value of each choice
     hidden: int = 32
-    blind: float = 0.15  # share of a row's features that are hidden during imitation, so that the policy does not rely on a single one
+    blind: float = 0.15  # share of a row's features that are hidden during imitation, so that the policy does not rely on any single one
     decay: float = 0.05  # weight decay per step
-    patience: float = 0.6  # discount, in a label, for a gain that needs one more change
+    patience: float = 0.6  # discount in the labels for a gain that needs one more change
     anchor: float = 0.3  # weight of the labels while training by policy gradient
     clip_low: float = 0.2
     clip_high: float = 0.28
@@ -105,7 +105,7 @@ class Trainer:
         self._continue()
 
     def train(self, until: int | None = None) -> list[dict[str, Any]]:
-        """Train up to `until` or to the last step. Returns the metrics of all steps, including earlier ones."""
+        """Trains up to step `until`, or to the last step. Returns the metrics of all steps, including earlier ones."""
         said = {"kind": "plans", "team": "", "model": "plans", "device": "cpu", **self.about, "config": asdict(self.config)}
         with records.sitting(self.folder, said, self.step):
             while self.step < min(until or self.config.steps, self.config.steps):
@@ -122,7 +122,7 @@ class Trainer:
 
     @torch.no_grad()
     def searches(self, draw: random.Random, wandering: float) -> tuple[list[Moved], dict[str, Any]]:
-        """Returns groups of searches that advance together, one move at a time."""
+        """Runs groups of searches that advance together, one move at a time."""
         chosen = draw.sample(list(self.courses), min(self.config.tasks, len(self.courses)))
         chosen = [course.varied(draw, self.config.variation) if draw.random() < self.config.varied else course for course in chosen]
         budgets = [draw.choice(BUDGETS) for _ in chosen]
@@ -238,12 +238,12 @@ class Trainer:
 
 
 def gains_of(course: Course, seen: Seen) -> list[float]:
-    """Returns the logarithm of each move's gain over the fastest program according to the table, which no policy ever sees."""
+    """Returns the logarithm of each move's gain over the fastest program according to the table. Policies never see these values."""
     return [_gain(course.time(target), _held(course, seen)) for target in seen.targets]
 
 
 def promises_of(course: Course, seen: Seen, patience: float) -> list[float]:
-    """Returns the gain itself or, if larger, `patience` times the gain of the best single change that could follow, because a path may lead across a
+    """Returns each move's gain or, if larger, `patience` times the gain of the best single change that could follow, because a path may cross a
     plateau."""
     held = _held(course, seen)
     return [max(_gain(course.time(target), held), patience * _gain(course.near(target), held)) for target in seen.targets]
@@ -260,7 +260,7 @@ def _gain(us: float | None, held: float) -> float:
 def worth_after(episode: Episode, turn: int) -> float:
     """Computes the return from this move on: how far the share of the best known speed rises above its value before the move."""
     logs = np.log(episode.shares)
-    logs = np.concatenate([logs, np.full(max(episode.budget - len(logs), 0), logs[-1])])  # nothing was left to try
+    logs = np.concatenate([logs, np.full(max(episode.budget - len(logs), 0), logs[-1])])  # there was nothing left to try
     weights = np.full(episode.budget, 1 / episode.budget)
     weights[[min(EARLY, episode.budget) - 1, episode.budget - 1]] += 0.5
     return float(MARGIN * ((logs - logs[turn]) * weights)[turn + 1 :].sum())

@@ -1,4 +1,4 @@
-"""Two ConvNeXt V2 blocks at the third stage: depthwise 7x7, layer norm over channels, an inverted bottleneck, and global response normalisation.
+"""Two ConvNeXt V2 blocks of the third stage: depthwise 7x7, layer norm over channels, an inverted bottleneck, and global response normalisation.
 
 Source: Woo et al., "ConvNeXt V2", arXiv 2301.00808.
 """
@@ -11,7 +11,7 @@ BATCH, CHANNELS, SIZE, BLOCKS = 16, 384, 14, 2
 
 
 class Response(nn.Module):
-    """Each channel is scaled by how its norm over an image stands against the other channels'. Channels last."""
+    """Scales each channel by its norm over the image relative to the mean over channels. Channels last."""
 
     def __init__(self, channels):
         super().__init__()

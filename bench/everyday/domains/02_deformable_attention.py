@@ -1,4 +1,4 @@
-"""Multi-scale deformable attention: each query reads four points, at places that it computes, in each of four feature maps.
+"""Multi-scale deformable attention: each query samples four points in each of four feature maps, at locations that it computes.
 
 Source: Zhu et al., "Deformable DETR", arXiv 2010.04159, section 4.1.
 """

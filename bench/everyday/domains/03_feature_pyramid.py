@@ -1,6 +1,6 @@
-"""A feature pyramid: three maps of a backbone are narrowed, added from coarse to fine, smoothed, and read by one shared head.
+"""A feature pyramid: three feature maps of a backbone are reduced in channels, added from coarse to fine, smoothed, and passed to one shared head.
 
-Source: Lin et al., "Feature Pyramid Networks for Object Detection", arXiv 1612.03144; the head of RetinaNet (arXiv 1708.02002), two layers deep.
+Source: Lin et al., "Feature Pyramid Networks for Object Detection", arXiv 1612.03144; the head of RetinaNet (arXiv 1708.02002), with two layers.
 """
 
 import torch
@@ -23,7 +23,7 @@ class Model(nn.Module):
         self.score = nn.Conv2d(width, anchors * classes, 3, padding=1)
 
     def forward(self, fine, middle, coarse):
-        """Maps of halving size -> scores of all anchors (batch, anchors of all places, classes)."""
+        """Feature maps, each half the size of the previous one -> scores of all anchors (batch, anchors at all positions, classes)."""
         maps = [lateral(x) for lateral, x in zip(self.lateral, (fine, middle, coarse), strict=True)]
         for at in range(len(maps) - 1, 0, -1):
             maps[at - 1] = maps[at - 1] + F.interpolate(maps[at], scale_factor=2, mode="nearest")

@@ -1,4 +1,4 @@
-"""Set abstraction of a point cloud: the 32 nearest points of each centre, their features relative to it, a small network, and a maximum over them.
+"""Set abstraction of a point cloud: the 32 nearest points of each centre, with relative positions, pass through a small network and a maximum.
 
 Source: Qi et al., "PointNet++", arXiv 1706.02413 (grouping), with nearest neighbours as in DGCNN (Wang et al., arXiv 1801.07829).
 """

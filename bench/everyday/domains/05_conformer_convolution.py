@@ -1,4 +1,4 @@
-"""The convolution module of a Conformer with half a feed-forward layer before it, over ten seconds of speech.
+"""The convolution module of a Conformer, preceded by a half-step feed-forward layer, over ten seconds of speech.
 
 Source: Gulati et al., "Conformer", arXiv 2005.08100, figures 2 and 4.
 """

@@ -1,4 +1,5 @@
-"""A stage of a vocoder: a transposed convolution that lengthens the signal eightfold, then three residual blocks of other kernels, averaged.
+"""A stage of a vocoder: a transposed convolution that upsamples the signal eightfold, then the average of three residual blocks with different
+kernels.
 
 Source: Kong et al., "HiFi-GAN", arXiv 2010.05646, section 2.2 (multi-receptive field fusion).
 """

@@ -13,7 +13,7 @@ BATCH, SAMPLES, WINDOW, HOP, BANDS, WIDTH = 8, 160000, 400, 160, 80, 512
 
 
 def mel_bands(bands, bins, rate=16000):
-    """Triangles on the mel scale (bands, bins)."""
+    """Returns triangular filters on the mel scale (bands, bins)."""
     top = 2595 * math.log10(1 + rate / 2 / 700)
     edges = 700 * (10 ** (torch.linspace(0, top, bands + 2) / 2595) - 1)
     places = torch.linspace(0, rate / 2, bins)

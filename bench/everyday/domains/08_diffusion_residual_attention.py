@@ -1,4 +1,4 @@
-"""A level of a diffusion U-Net: a residual block that takes the time's embedding as scale and shift, and attention over pixels.
+"""A level of a diffusion U-Net: a residual block whose scale and shift come from the time embedding, and attention over pixels.
 
 Source: Dhariwal and Nichol, "Diffusion Models Beat GANs on Image Synthesis", arXiv 2105.05233, section 3 (adaptive group normalisation).
 """
@@ -22,7 +22,7 @@ class Model(nn.Module):
         self.norm3, self.qkv, self.out = nn.GroupNorm(32, channels), nn.Conv1d(channels, 3 * channels, 1), nn.Conv1d(channels, channels, 1)
 
     def forward(self, x, steps):
-        """`x` (batch, channels, size, size), `steps` (batch,): numbers of the diffusion's steps."""
+        """`x` (batch, channels, size, size), `steps` (batch,): diffusion step numbers."""
         frequencies = torch.exp(-math.log(10000) * torch.arange(self.time // 2, device=x.device).float() / (self.time // 2))
         angles = steps[:, None].float() * frequencies
         embedded = self.embed(torch.cat((angles.cos(), angles.sin()), dim=-1).to(x.dtype))

@@ -1,7 +1,8 @@
-"""A block of a diffusion transformer: layer norms whose scale, shift and gate come from the condition, attention with normed heads, a GELU network.
+"""A block of a diffusion transformer: layer norms whose scale, shift and gate come from the condition, attention with query-key norm, and a GELU
+network.
 
-Source: Peebles and Xie, "Scalable Diffusion Models with Transformers", arXiv 2212.09748 (adaLN-Zero);
-query-key norm of Esser et al., arXiv 2403.03206.
+Source: Peebles and Xie, "Scalable Diffusion Models with Transformers", arXiv 2212.09748 (adaLN-Zero); query-key norm from Esser et al., arXiv
+2403.03206.
 """
 
 import torch

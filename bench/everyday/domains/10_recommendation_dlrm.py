@@ -1,4 +1,4 @@
-"""A recommendation model: bags of 26 embedding tables, a network over 13 numbers, the products of all pairs of features, and a network on top.
+"""A recommendation model: embedding bags from 26 tables, a network over 13 numbers, dot products of all pairs of features, and a network on top.
 
 Source: Naumov et al., "Deep Learning Recommendation Model for Personalization and Recommendation Systems" (DLRM), arXiv 1906.00091.
 """
@@ -21,7 +21,7 @@ class Model(nn.Module):
         self.register_buffer("second", columns_of, persistent=False)
 
     def forward(self, numbers, items):
-        """`numbers` (batch, 13), `items` (tables, batch, bag): rows of each table."""
+        """`numbers` (batch, 13), `items` (tables, batch, bag): row indices for each table."""
         dense = self.bottom(numbers)
         sparse = [table(items[at]) for at, table in enumerate(self.tables)]
         features = torch.stack([dense, *sparse], dim=1)  # (batch, tables + 1, width)

@@ -1,4 +1,5 @@
-"""Ranking by a user's history: a small network weighs each of 100 past items against the candidate; masked, unnormalised, then summed.
+"""Ranking by a user's history: a small network weighs each of 100 past items against the candidate. The sum is masked and its weights are not
+normalised.
 
 Source: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction", arXiv 1706.06978 (the activation unit and Dice).
 """
@@ -10,7 +11,7 @@ BATCH, LENGTH, ITEMS, WIDTH = 1024, 100, 200000, 64
 
 
 class Dice(nn.Module):
-    """A gate between two slopes by the batch-normed value."""
+    """Interpolates between two slopes, gated by the batch-normalised value."""
 
     def __init__(self, width):
         super().__init__()
@@ -29,7 +30,7 @@ class Model(nn.Module):
         self.head = nn.Sequential(nn.Linear(3 * width, 200), Dice(200), nn.Linear(200, 1))
 
     def forward(self, candidate, history):
-        """`candidate` (batch,), `history` (batch, length) with 0 for nothing -> (batch,)."""
+        """`candidate` (batch,), `history` (batch, length), padded with 0 -> (batch,)."""
         wanted, past = self.items(candidate), self.items(history)
         beside = wanted[:, None].expand_as(past)
         weights = self.weigh(torch.cat((beside, past, beside - past, beside * past), dim=-1))

@@ -1,4 +1,4 @@
-"""A layer of graph attention: scores on 300,000 edges, a softmax over each node's incoming edges, and a weighted sum of its neighbours.
+"""A graph attention layer: scores for 300,000 edges, a softmax over each node's incoming edges, and a weighted sum of its neighbours.
 
 Source: Brody et al., "How Attentive are Graph Attention Networks?" (GATv2), arXiv 2105.14491.
 """

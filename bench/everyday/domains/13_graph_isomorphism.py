@@ -1,6 +1,6 @@
-"""Three layers of a graph network over a batch of molecules: embedded atoms and bonds, messages summed, and a mean over each molecule.
+"""Three layers of a graph network over a batch of molecules: embedded atoms and bonds, summed messages, and a mean over each molecule.
 
-Source: Xu et al., "How Powerful are Graph Neural Networks?" (GIN), arXiv 1810.00826; bond embeddings of Hu et al., arXiv 1905.12265.
+Source: Xu et al., "How Powerful are Graph Neural Networks?" (GIN), arXiv 1810.00826; bond embeddings from Hu et al., arXiv 1905.12265.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""An interaction of a network for molecules: filters computed from distances of atoms, cut off smoothly, gathered over neighbours.
+"""An interaction block of a network for molecules: filters computed from the distances between atoms, with a smooth cutoff, summed over neighbours.
 
 Source: Schütt et al., "SchNet", arXiv 1706.08566.
 """

@@ -1,4 +1,4 @@
-"""A triangle update of a protein's pair representation: gated products over the third residue, then attention along rows with a bias by pairs.
+"""A triangle update of a protein's pair representation: gated products over the third residue, then attention along rows with a pair bias.
 
 Source: Jumper et al., "Highly accurate protein structure prediction with AlphaFold", Nature 596 (2021), supplementary algorithms 11 and 13.
 """

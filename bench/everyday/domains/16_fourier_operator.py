@@ -1,4 +1,4 @@
-"""Two layers of a Fourier neural operator: the lowest frequencies of a field are mixed by complex weights, beside a pointwise path.
+"""Two layers of a Fourier neural operator: complex weights mix the lowest frequencies of a field, in parallel with a pointwise path.
 
 Source: Li et al., "Fourier Neural Operator for Parametric Partial Differential Equations", arXiv 2010.08895.
 """
@@ -11,7 +11,7 @@ BATCH, CHANNELS, SIZE, MODES = 16, 64, 128, 16
 
 
 class Spectral(nn.Module):
-    """Complex weights are stored as pairs of reals."""
+    """Mixes frequencies. The complex weights are stored as pairs of reals."""
 
     def __init__(self, channels, modes):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A decoder layer of Qwen3 0.6B over a prompt, as `transformers` has it: from its configuration, with random weights.
+"""A decoder layer of Qwen3 0.6B over a prompt, as implemented in `transformers`: built from its configuration, with random weights.
 
 Source: `transformers.models.qwen3` (Qwen3DecoderLayer); Qwen Team, "Qwen3 Technical Report", arXiv 2505.09388.
 """

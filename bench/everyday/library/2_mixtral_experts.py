@@ -1,4 +1,4 @@
-"""The sparse mixture of experts of Mixtral, narrower, as `transformers` has it: from its configuration, with random weights.
+"""Mixtral's sparse mixture of experts, narrower, as implemented in `transformers`: built from its configuration, with random weights.
 
 Source: `transformers.models.mixtral` (MixtralSparseMoeBlock); Jiang et al., "Mixtral of Experts", arXiv 2401.04088.
 """
@@ -17,7 +17,7 @@ class Model(nn.Module):
         config = MixtralConfig(hidden_size=width, intermediate_size=inner, num_local_experts=experts, num_experts_per_tok=2)
         config._experts_implementation = "eager"
         self.block = MixtralSparseMoeBlock(config)
-        for weight in self.block.parameters():  # the library leaves them empty for a checkpoint
+        for weight in self.block.parameters():  # the library leaves them uninitialised until a checkpoint is loaded
             nn.init.normal_(weight, std=0.02)
 
     def forward(self, hidden):

@@ -1,4 +1,4 @@
-"""The latent attention of DeepSeek-V3, narrower, as `transformers` has it: from its configuration, with random weights.
+"""The latent attention of DeepSeek-V3, narrower, as implemented in `transformers`: built from its configuration, with random weights.
 
 Source: `transformers.models.deepseek_v3` (DeepseekV3Attention); DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437.
 """

@@ -1,4 +1,4 @@
-"""A layer of BERT large over padded sentences, as `transformers` has it: from its configuration, with random weights.
+"""A layer of BERT large over padded sentences, as implemented in `transformers`: built from its configuration, with random weights.
 
 Source: `transformers.models.bert` (BertLayer); Devlin et al., "BERT", arXiv 1810.04805.
 """

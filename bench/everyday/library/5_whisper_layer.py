@@ -1,4 +1,4 @@
-"""An encoder layer of Whisper small over 30 seconds of sound, as `transformers` has it: from its configuration, with random weights.
+"""An encoder layer of Whisper small over 30 seconds of audio, as implemented in `transformers`: built from its configuration, with random weights.
 
 Source: `transformers.models.whisper` (WhisperEncoderLayer); Radford et al., arXiv 2212.04356.
 """

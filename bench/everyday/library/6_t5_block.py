@@ -1,4 +1,4 @@
-"""An encoder block of T5 v1.1 base with its relative positions and gated network, as `transformers` has it, with random weights.
+"""An encoder block of T5 v1.1 base with its relative positions and gated network, as implemented in `transformers`, with random weights.
 
 Source: `transformers.models.t5` (T5Block); Raffel et al., "Exploring the Limits of Transfer Learning", arXiv 1910.10683.
 """
@@ -18,7 +18,7 @@ class Model(nn.Module):
         config._attn_implementation = "eager"
         self.block = T5Block(config, has_relative_attention_bias=True, layer_idx=0)
         for weight in self.block.parameters():
-            if weight.dim() > 1:  # T5 does not scale its scores: its projections are small instead
+            if weight.dim() > 1:  # T5 does not scale its scores; its projections are small instead
                 nn.init.normal_(weight, std=weight.shape[-1] ** -0.75)
 
     def forward(self, hidden):

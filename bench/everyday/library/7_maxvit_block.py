@@ -1,4 +1,4 @@
-"""A block of MaxViT: inverted bottlenecks with squeeze and excitation, attention within windows, and attention over a grid, as `torchvision` has it.
+"""A MaxViT block as implemented in `torchvision`: inverted bottlenecks with squeeze and excitation, window attention, and grid attention.
 
 Source: `torchvision.models.maxvit` (MaxVitBlock), random weights; Tu et al., "MaxViT: Multi-Axis Vision Transformer", arXiv 2204.01697.
 """

@@ -1,4 +1,4 @@
-"""The head of DeepLab v3: convolutions of four dilations and a pooled path beside each other, as `torchvision` has it.
+"""The head of DeepLab v3 as implemented in `torchvision`: parallel convolutions with four dilations, and a pooled path.
 
 Source: `torchvision.models.segmentation.deeplabv3` (ASPP), random weights; Chen et al., "Rethinking Atrous Convolution", arXiv 1706.05587.
 """
@@ -14,7 +14,7 @@ class Model(nn.Module):
     def __init__(self, channels, rates):
         super().__init__()
         self.pyramid = ASPP(channels, list(rates))
-        self.pyramid.project[3].p = 0.0  # its dropout, so that training is deterministic
+        self.pyramid.project[3].p = 0.0  # dropout, disabled to make training deterministic
         self.classes = nn.Conv2d(256, 21, 1)
 
     def forward(self, x):

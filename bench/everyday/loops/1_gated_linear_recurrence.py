@@ -1,4 +1,4 @@
-"""A real-gated linear recurrent unit over 512 steps, one step after the other, element by element.
+"""A real-gated linear recurrent unit over 512 sequential steps, element by element.
 
 Source: De et al., "Griffin: Mixing Gated Linear Recurrences with Local Attention", arXiv 2402.19427, section 2.4.
 """

@@ -1,4 +1,4 @@
-"""A selective state space over 512 steps, written as its recurrence: the step's size, inputs and outputs of the state depend on the token.
+"""A selective state space model over 512 steps, written as a recurrence: the step size and the state's inputs and outputs depend on the token.
 
 Source: Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", arXiv 2312.00752, algorithm 2.
 """

@@ -1,4 +1,4 @@
-"""Linear attention by the gated delta rule over 256 tokens: the state forgets, is corrected by the value that it predicts, and is read.
+"""Linear attention with the gated delta rule over 256 tokens: the state decays, is corrected by the error of its prediction, and is read.
 
 Source: Yang et al., "Gated Delta Networks: Improving Mamba2 with Delta Rule", arXiv 2412.06464, equation 10.
 """

@@ -1,4 +1,4 @@
-"""An LSTM with layer norms on both of its products and on its cell, written as a cell in a loop of 256 steps.
+"""An LSTM with layer norms on both products and on the cell state, written as a cell in a loop of 256 steps.
 
 Source: Ba et al., "Layer Normalization", arXiv 1607.06450, supplementary equations 20 to 22.
 """
@@ -30,7 +30,7 @@ class Model(nn.Module):
         self.cell = Cell(inputs, hidden)
 
     def forward(self, x):
-        """(length, batch, inputs) -> outputs of all steps, last cell."""
+        """(length, batch, inputs) -> outputs of all steps, last cell state."""
         hidden = x.new_zeros(x.shape[1], self.hidden)
         cell = x.new_zeros(x.shape[1], self.hidden)
         outputs = []

@@ -1,4 +1,5 @@
-"""A neural ordinary differential equation, integrated by 40 steps of the classical Runge-Kutta method: four evaluations of a small network each.
+"""A neural ordinary differential equation, integrated with 40 steps of the classical Runge-Kutta method, each with four evaluations of a small
+network.
 
 Source: Chen et al., "Neural Ordinary Differential Equations", arXiv 1806.07366.
 """

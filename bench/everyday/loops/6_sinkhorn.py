@@ -1,7 +1,7 @@
-"""Entropic optimal transport between two clouds of points: 100 Sinkhorn iterations in the logarithmic domain, and the transport's cost.
+"""Entropic optimal transport between two point clouds: 100 Sinkhorn iterations in the log domain, and the transport cost.
 
 Source: Cuturi, "Sinkhorn Distances", arXiv 1306.0895;
-stabilised as Peyré and Cuturi, "Computational Optimal Transport", arXiv 1803.00567, section 4.4.
+stabilised as in Peyré and Cuturi, "Computational Optimal Transport", arXiv 1803.00567, section 4.4.
 """
 
 import math

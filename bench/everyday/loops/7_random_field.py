@@ -1,6 +1,6 @@
-"""The log-likelihood of tags under a linear-chain conditional random field: the forward algorithm over 256 steps, with masked ends.
+"""The log-likelihood of tags under a linear-chain conditional random field: the forward algorithm over 256 steps, with padding masked.
 
-Source: Lafferty et al., "Conditional Random Fields", ICML 2001; as the layer of Huang et al., "Bidirectional LSTM-CRF Models", arXiv 1508.01991.
+Source: Lafferty et al., "Conditional Random Fields", ICML 2001; the layer as in Huang et al., "Bidirectional LSTM-CRF Models", arXiv 1508.01991.
 """
 
 import torch
@@ -16,7 +16,7 @@ class Model(nn.Module):
         self.steps = nn.Parameter(torch.randn(tags, tags) * 0.1)
 
     def forward(self, scores, tags, mask):
-        """`scores` (length, batch, tags), `tags` (length, batch), `mask` bool (length, batch), true first -> (batch,)."""
+        """`scores` (length, batch, tags), `tags` (length, batch), `mask` bool (length, batch), true entries first -> (batch,)."""
         given = self.first[tags[0]] + scores[0].gather(1, tags[0, :, None])[:, 0]
         alpha = self.first + scores[0]
         for t in range(1, scores.shape[0]):

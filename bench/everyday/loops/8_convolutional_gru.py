@@ -1,4 +1,4 @@
-"""Twelve refinements of a flow field by a convolutional GRU, as an estimator of optical flow makes them.
+"""Twelve refinements of a flow field by a convolutional GRU, as in an optical flow estimator.
 
 Source: Teed and Deng, "RAFT: Recurrent All-Pairs Field Transforms for Optical Flow", arXiv 2003.12039, section 3.3.
 """

@@ -1,7 +1,7 @@
-"""Causal attention of a prompt with grouped queries: 32 query heads share 8 heads of keys and values, with rotary positions.
+"""Causal grouped-query attention over a prompt: 32 query heads share 8 key and value heads, with rotary positions.
 
-Source: Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models", arXiv 2305.13245;
-sizes as in Llama 3 (arXiv 2407.21783), half as wide.
+Source: Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models", arXiv 2305.13245; sizes as in Llama 3 (arXiv 2407.21783), with
+half the width.
 """
 
 import torch
@@ -12,7 +12,7 @@ BATCH, LENGTH, WIDTH, HEADS, GROUPS = 2, 1024, 2048, 32, 8
 
 
 def rotate(x, cos, sin):
-    """`x` (batch, heads, length, features); halves of the features are the two coordinates."""
+    """`x` (batch, heads, length, features); the two halves of the features are the coordinates."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 

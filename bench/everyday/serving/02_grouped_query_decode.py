@@ -1,6 +1,6 @@
-"""One new token a sequence, attending to a static cache of keys and values that it is first written into; sequences differ in length.
+"""One new token per sequence, which is written to a static key-value cache and attends to it. Sequences differ in length.
 
-Source: Ainslie et al., arXiv 2305.13245, with the static cache that serving systems keep so that shapes stay (Pope et al., arXiv 2211.05102).
+Source: Ainslie et al., arXiv 2305.13245, with the static cache that serving systems use to keep shapes constant (Pope et al., arXiv 2211.05102).
 """
 
 import torch
@@ -18,7 +18,7 @@ class Model(nn.Module):
         self.register_buffer("inv_freq", 1.0 / base ** (torch.arange(0, self.features, 2).float() / self.features), persistent=False)
 
     def rotate(self, x, positions):
-        """`x` (batch, heads, features), a position each."""
+        """`x` (batch, heads, features), with one position per sequence."""
         angles = positions[:, None].float() * self.inv_freq.float()
         cos, sin = angles.cos()[:, None].to(x.dtype), angles.sin()[:, None].to(x.dtype)
         first, second = x.chunk(2, dim=-1)

@@ -1,4 +1,5 @@
-"""Multi-head latent attention of a prompt: keys and values are expanded from a shared narrow latent, positions live in features of their own.
+"""Multi-head latent attention over a prompt: keys and values are expanded from a shared narrow latent, and positions are encoded in separate
+features.
 
 Source: DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, section 2.1; sizes of the Lite model.
 """
@@ -21,7 +22,7 @@ class RMSNorm(nn.Module):
 
 
 def rotate(x, cos, sin):
-    """Neighbouring features are the two coordinates."""
+    """Rotates pairs of neighbouring features, which are the two coordinates."""
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
 

@@ -1,4 +1,4 @@
-"""One token over a cache of latents: the expansion of keys and values is absorbed into queries and outputs, so that all heads read one narrow cache.
+"""One token over a cache of latents: the expansion of keys and values is absorbed into queries and outputs, so all heads read one narrow cache.
 
 Source: DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, section 2.1.2 (the absorbed form).
 """

@@ -1,6 +1,6 @@
-"""Attention of a prompt within a window of the last 512 tokens, with scores capped by a hyperbolic tangent.
+"""Attention over a prompt within a window of the last 512 tokens, with scores capped by a hyperbolic tangent.
 
-Source: Gemma Team, "Gemma 2", arXiv 2408.00118, section 2 (local attention, logit soft-capping); the window of Beltagy et al., arXiv 2004.05150.
+Source: Gemma Team, "Gemma 2", arXiv 2408.00118, section 2 (local attention, logit soft-capping); the window from Beltagy et al., arXiv 2004.05150.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""A mixture of eight experts, of which each token uses two, written as a loop over experts that picks their tokens.
+"""A mixture of eight experts, two per token, written as a loop over the experts that selects each expert's tokens.
 
 Source: Jiang et al., "Mixtral of Experts", arXiv 2401.04088, section 2.1, narrower.
 The router computes in float32 (Fedus et al., arXiv 2101.03961).

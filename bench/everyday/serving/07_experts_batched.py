@@ -1,4 +1,4 @@
-"""A mixture of experts with fixed capacity: tokens are sorted into a buffer an expert, computed as batched products, and gathered back.
+"""A mixture of experts with fixed capacity: tokens are sorted into one buffer per expert, processed as batched products, and gathered back.
 
 Source: Lepikhin et al., "GShard", arXiv 2006.16668, with two gates and a shared expert as in Dai et al., "DeepSeekMoE", arXiv 2401.06066.
 The router computes in float32 (Fedus et al., arXiv 2101.03961).

@@ -1,6 +1,6 @@
-"""A gated feed-forward layer of a decode step with int8 weights, a scale for each output channel.
+"""A gated feed-forward layer of a decode step with int8 weights and one scale per output channel.
 
-Source: Dettmers et al., "LLM.int8()", arXiv 2208.07339 (row-wise quantised weights), applied to weights alone.
+Source: Dettmers et al., "LLM.int8()", arXiv 2208.07339 (row-wise quantised weights), applied to the weights only.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""A linear layer of a decode step whose weights are packed eight to an int32, with a scale and a zero point for each group of 128.
+"""A linear layer of a decode step whose weights are packed eight to an int32, with a scale and a zero point per group of 128.
 
 Source: Lin et al., "AWQ", arXiv 2306.00978; packing as in the public GPTQ checkpoints (Frantar et al., arXiv 2210.17323).
 """

@@ -1,6 +1,6 @@
-"""A linear layer with float8 (e4m3) weights that have one scale for each block of 128 x 128.
+"""A linear layer with float8 (e4m3) weights and one scale per block of 128 x 128.
 
-Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.3.2 (fine-grained quantisation), weights alone.
+Source: DeepSeek-AI, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.3.2 (fine-grained quantisation), weights only.
 """
 
 import torch

@@ -1,7 +1,7 @@
-"""Sampling of the next token: penalty for repetition, temperature, the 50 likeliest, of these the nucleus of 0.9, and a draw by given noise.
+"""Sampling of the next token: repetition penalty, temperature, top-k with k = 50, top-p with p = 0.9, and a draw with given noise.
 
-Source: Holtzman et al., "The Curious Case of Neural Text Degeneration", arXiv 1904.09751 (nucleus); Keskar et al., arXiv 1909.05858 (penalty);
-the draw is Gumbel's, by noise that is an input. The head computes in float32, as in MiniMax-M1 (arXiv 2506.13585).
+Source: Holtzman et al., "The Curious Case of Neural Text Degeneration", arXiv 1904.09751 (nucleus); Keskar et al., arXiv 1909.05858 (penalty); the
+draw uses the Gumbel trick, with the noise as an input. The head computes in float32, as in MiniMax-M1 (arXiv 2506.13585).
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""One token over a cache in pages: a table says which pages of a shared pool hold a sequence's keys and values.
+"""One token over a paged cache: a table lists the pages of a shared pool that hold a sequence's keys and values.
 
 Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", arXiv 2309.06180.
 """

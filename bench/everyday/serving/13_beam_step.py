@@ -1,7 +1,7 @@
-"""A step of beam search: scores of all continuations, the best beams of each sentence, and their tokens and caches in the new order.
+"""A step of beam search: scores all continuations, keeps the best beams of each sentence, and reorders their tokens and caches.
 
-Source: Graves, "Sequence Transduction with Recurrent Neural Networks", arXiv 1211.3711 (beam search); length penalty of Wu et al., arXiv 1609.08144.
-The head computes in float32, as in MiniMax-M1 (arXiv 2506.13585).
+Source: Graves, "Sequence Transduction with Recurrent Neural Networks", arXiv 1211.3711 (beam search); length penalty from Wu et al., arXiv
+1609.08144. The head computes in float32, as in MiniMax-M1 (arXiv 2506.13585).
 """
 
 import torch

@@ -1,6 +1,6 @@
-"""A linear layer whose requests each bring a low-rank adapter of their own, gathered from a table of 64.
+"""A linear layer in which each request uses its own low-rank adapter, gathered from a table of 64.
 
-Source: Hu et al., "LoRA", arXiv 2106.09685; batched over adapters as Chen et al., "Punica", arXiv 2310.18547.
+Source: Hu et al., "LoRA", arXiv 2106.09685; batched over adapters as in Chen et al., "Punica", arXiv 2310.18547.
 """
 
 import torch
@@ -18,7 +18,7 @@ class Model(nn.Module):
         self.register_buffer("scale", torch.rand(adapters) + 0.5)
 
     def forward(self, x, adapter):
-        """`x` (requests, inputs), `adapter` (requests,): a number below `adapters` each."""
+        """`x` (requests, inputs), `adapter` (requests,): numbers below `adapters`."""
         narrow = torch.bmm(x[:, None], self.down[adapter])
         wide = torch.bmm(narrow, self.up[adapter])[:, 0]
         return self.base(x) + wide * self.scale[adapter][:, None]

@@ -1,4 +1,4 @@
-"""Verification of five drafted tokens: how many are accepted by given uniform numbers, and the distribution of the token that follows them.
+"""Verification of five drafted tokens: how many are accepted for given uniform random numbers, and the distribution of the token that follows them.
 
 Source: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", arXiv 2211.17192, algorithm 1. Random numbers are inputs.
 """

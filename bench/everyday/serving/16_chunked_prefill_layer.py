@@ -1,4 +1,4 @@
-"""A whole decoder layer over one chunk of a prompt: 256 new tokens attend to 1,792 cached ones and to each other; queries and keys are normed.
+"""A whole decoder layer over one chunk of a prompt: 256 new tokens attend to 1,792 cached ones and to each other. Queries and keys are normalised.
 
 Source: Agrawal et al., "Sarathi-Serve", arXiv 2403.02310 (chunked prefill); the layer of Qwen3 (arXiv 2505.09388).
 """
