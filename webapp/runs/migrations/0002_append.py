@@ -1,4 +1,4 @@
-"""The one way to write an event: `stitchwork_append`."""
+"""Adds `stitchwork_append`, the only way to write an event."""
 
 from django.db import migrations
 

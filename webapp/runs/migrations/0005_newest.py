@@ -1,4 +1,4 @@
-"""Indexes for a team's newest unarchived runs and for a task's runs, so that queries need not read all other runs."""
+"""Adds indexes for a team's newest unarchived runs and for a task's runs, so that queries need not read all other runs."""
 
 from django.db import migrations, models
 

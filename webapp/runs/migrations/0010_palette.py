@@ -1,4 +1,4 @@
-"""Indexes for Ctrl-K: events by the words said in them, candidates by kernel names. The event kinds are those of `webapp/ui/palette.sql`."""
+"""Adds indexes for Ctrl-K: events by their words, and candidates by kernel names. The event kinds are those of `webapp/ui/palette.sql`."""
 
 from django.db import migrations, models
 

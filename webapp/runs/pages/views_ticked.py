@@ -100,7 +100,7 @@ def save_filter(request: Request) -> HttpResponse:
 @login_required
 @require_POST
 def dismiss(request: Request, run_id: uuid.UUID) -> HttpResponse:
-    """Stop the run from asking this person for attention for this reason."""
+    """Stop this run from asking this person for attention for this reason."""
     run, _ = run_for(request, run_id)
     reason = request.POST.get("reason", "")
     if reason not in REASONS:

@@ -44,7 +44,7 @@ class VerifierWorker:
         await self._sandboxed()
         try:
             environment, unusable = await self.client.ready(), ""
-        except OSError as error:  # announce the device anyway; the page says what is missing, and a job is answered with the reason
+        except OSError as error:  # announce the device anyway; its page says what is missing, and jobs are answered with the reason
             environment, unusable = None, str(error)
             log.error("%s cannot be used: %s", self.device, unusable)
         self.row = await in_thread(self.announcement.announce)(environment, unusable)
@@ -61,7 +61,7 @@ class VerifierWorker:
                 await in_thread(self.announcement.leave)()
 
     async def _sandboxed(self) -> None:
-        """Return as soon as this host can confine untrusted sources or that requirement has been waived.
+        """Return once this host can confine untrusted sources or that requirement has been waived.
 
         Until then jobs stay in the queue, and the device's row says what is missing.
         """
@@ -77,7 +77,7 @@ class VerifierWorker:
             await asyncio.sleep(AGAIN)
 
     async def execute(self, verification: uuid.UUID, attempt: int, epoch: int) -> None:
-        """Execute one attempt. If the claim is lost meanwhile (because the run was cancelled or the queue replaced this worker), the job ends
+        """Execute one attempt. If the claim is lost in the meantime (because the run was cancelled or the queue replaced this worker), the job ends
         silently."""
         claim = Claim(verification, attempt, epoch)
         assert self.row is not None
@@ -123,7 +123,7 @@ class StageReporter:
         self._writer = asyncio.create_task(self._write())
 
     def take(self, stage: StageEvent) -> None:
-        """Record a stage; called by the verifier's client. Only the latest progress report per stage is kept."""
+        """Record a stage; called by the verifier's client. Only the latest progress report of each stage is kept."""
         last = self._waiting[-1] if self._waiting else None
         if last is not None and stage.status == last.status == "progress" and stage.stage == last.stage:
             self._waiting[-1] = stage
@@ -149,7 +149,7 @@ class StageReporter:
                 try:
                     await in_thread(handover.report_stages)(self.claim, stages)
                 except ClaimLost:
-                    return  # `finish` encounters it again
+                    return  # `finish` will raise it again
                 except (DatabaseError, PoolTimeout) as error:
                     log.warning("a stage could not be written: %s", str(error).strip()[:200])
                 written = time.monotonic()
