@@ -1,11 +1,11 @@
 """Selects the run that counts towards the ranking.
 
 Among a team's runs of the same entry on the same task under the same setup, the run with the median speedup over eager counts. A run without a
-confirmed result ranks as the slowest. If the number of runs is even, the slower of the two middle runs is taken. Neither a lucky run nor repeated
-attempts can therefore improve an entry.
+confirmed result ranks as the slowest. With an even number of runs, the slower of the two middle ones is taken. An entry therefore cannot be improved
+by a lucky run or by repeated attempts.
 
-The selection is made twice: once over all runs that the team's members can see, and once over the runs that the team has published. Postgres keeps
-both selections up to date.
+The selection is made twice: over all runs that the team's members can see, and over the runs that the team has published. Postgres keeps both
+selections up to date.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ONE_GROUP = "WHERE setup_id = p_setup AND entry_id = p_entry AND subject_id = p_
 
 
 def count_all() -> int:
-    """Redo the selection for every group, and return the number of rows that changed."""
+    """Redo the selection for every group and return the number of rows that changed."""
     with connection.cursor() as cursor:
         cursor.execute(COUNT.format(where=""))
         return int(cursor.rowcount)

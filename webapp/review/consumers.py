@@ -1,8 +1,8 @@
-"""The websocket of an open page. It reports the number of unread notifications, changes to the review of the run on the page, and the other viewers.
+"""The websocket of an open page. It reports the number of unread notifications, changes to the review of the page's run, and the other viewers.
 
 Client: `{"type": "watch", "run": ID, "place": "candidate 4"}`, then `{"type": "place", "place": …}` as the reader moves. `place` is "" while the page
 is hidden. Server: `{"type": "unread", "count"}`, `{"type": "review", "run", "seq"}`, `{"type": "presence", "people": [{"name", "place"}]}`. Every
-message is either a hint or a complete state, so losing one loses no data. The page requests threads that changed after its own cursor.
+message is either a hint or a complete state, so a lost message loses no data. The page requests threads that changed after its own cursor.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReviewConsumer(AsyncWebsocketConsumer):
         self.run: str | None = None
         self.id = uuid.uuid4()
         user = self.scope.get("user")
-        await self.accept()  # accept first, because a browser learns the close code only of an open connection
+        await self.accept()  # accept first, because a browser sees the close code only of an open connection
         if user is None or not user.is_authenticated:
             await self.close(SIGNED_OUT)
             return
@@ -78,7 +78,7 @@ class ReviewConsumer(AsyncWebsocketConsumer):
                 if self.run is None:
                     raise BadMessage
                 if await hub().query(SQL["run"], self._arguments()) is None:
-                    self.run = None  # the run belongs to another team (it may be published), so nothing is sent about it; all else continues
+                    self.run = None  # the run belongs to another team (it may be published), so nothing is sent about it; everything else continues
                     return
                 await hub().query(SQL["move"], self._arguments(place=place))
                 self._start(self._tell_run(self.run))

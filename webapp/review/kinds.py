@@ -1,6 +1,6 @@
-"""The kinds of notifications. One record says everything about a kind; the page, mail, webhooks and preferences are derived from it.
+"""The kinds of notifications. One record defines everything about a kind; the page, mail, webhooks and preferences are derived from it.
 
-A new kind is a record here and a call that sends it, in `notices` or, for events that webhooks report, in `webapp/notifications/announce.py`.
+To add a kind, add a record here and a call that sends it, in `notices` or, for events that webhooks report, in `webapp/notifications/announce.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Kind:
     wish: str  # the wording in a person's preferences, after "Tell me when"
     sentence: Callable[[Notification], str]  # a notification as text, such as "bob mentioned you on line 12 of candidate 4"
     hook: str = ""  # the wording in a webhook's settings; empty if webhooks do not offer it
-    event: bool = False  # has no actor, and is read once the person opens the run
+    event: bool = False  # has no actor, and is marked read once the person opens the run
 
 
 KINDS: dict[str, Kind] = {}

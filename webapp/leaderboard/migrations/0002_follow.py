@@ -1,7 +1,7 @@
-"""Ranked rows follow decisions made elsewhere: a run is published, a result is listed for others, a candidate gets a verdict.
+"""Makes ranked rows follow decisions made elsewhere: a run is published, a result is listed for others, a candidate gets a verdict.
 
-Triggers do this because each of these decisions is written in several places, and a retracted result that remains in a ranking is worse than having
-no ranking.
+This is done with triggers because each of these decisions is written in several places, and a ranking that still contains a retracted result is worse
+than no ranking.
 """
 
 from django.db import migrations

@@ -1,4 +1,4 @@
-"""Index-only rankings, and a lock per group: concurrent results of one group take turns to select the run that counts."""
+"""Adds index-only rankings and a lock per group, so that concurrent results of one group take turns to select the run that counts."""
 
 from django.db import migrations, models
 
@@ -10,8 +10,8 @@ COVERING = {
     ],
 }  # fmt: skip
 
-# Each statement of the function sees what was committed when it begins, so the selection starts after the previous lock holder has committed. Without
-# the lock neither of two transactions sees the other's row, and both rows count.
+# Each statement of the function sees what was committed before it begins, so the selection runs after the previous lock holder has committed. Without
+# the lock, neither of two transactions would see the other's row, and both rows would count.
 TAKE_TURNS = """
 CREATE OR REPLACE FUNCTION leaderboard_follow_result() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
