@@ -91,7 +91,7 @@ class Threads(Schema):
 def list_comments(request: Request, run_id: uuid.UUID, asked: Query[ThreadsAsked]) -> Any:
     """The threads of the run's team with all their comments. Other teams see the verdicts of a published run, but not its comments."""
     run = _readable(request, run_id)
-    seq = reading.head(run)  # read before the threads, so that comments that arrive in between are read twice instead of missed
+    seq = reading.head(run)  # read before the threads, so that comments arriving in between are read twice rather than missed
     threads = _threads(run).filter(seq__gt=asked.after)
     if asked.resolved is not None:
         threads = threads.filter(resolved_at__isnull=not asked.resolved)

@@ -1,6 +1,6 @@
-"""The MCP tools for coding agents over HTTP, at /mcp. These are the tools that `stitchwork mcp` serves over stdio, but they need no installation.
+"""The MCP tools for coding agents over HTTP, at /mcp. They are the same tools that `stitchwork mcp` serves over stdio, but need no installation.
 
-The endpoint is stateless and gives one response per request, so any web process can serve any request. The tools call the API in this process with
+The endpoint is stateless and sends one response per request, so any web process can serve any request. The tools call the API in this process with
 the caller's own token.
 """
 
@@ -71,7 +71,7 @@ class Manager:
         return self._manager
 
     async def _run(self) -> None:
-        # DNS rebinding is useless here, because there are no cookies and an attacker who has the token does not need it.
+        # DNS rebinding is useless here, because there are no cookies, and an attacker who has the token does not need it.
         open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
         self._server.streamable_http_app(stateless_http=True, json_response=True, transport_security=open_to_all)
         self._manager = self._server.session_manager

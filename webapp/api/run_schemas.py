@@ -191,5 +191,5 @@ def page_of_run(run: uuid.UUID, request: Request) -> str:
 
 
 def address(path: str, request: Request) -> str:
-    """Return the address of a human-readable page."""
+    """Return the URL of a human-readable page."""
     return f"{'https' if django_settings.HTTPS else request.scheme}://{request.get_host()}{path}"

@@ -66,7 +66,7 @@ Reference = tuple[str, str, int, str, int]
 def _referenced(run: Run) -> list[Reference]:
     """Return (sha, media type, bytes, name, seq) for each artefact, where seq is that of the first event that names it.
 
-    The events are walked in Python: jsonb would refuse text that a model may well produce (\\u0000).
+    The events are searched in Python, because jsonb would refuse text that a model may well produce (\\u0000).
     """
     found: dict[str, Reference] = {}
     naming = run.events.annotate(text=Cast("payload", TextField())).filter(text__contains='"media_type"').order_by("seq")

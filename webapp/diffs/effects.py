@@ -62,14 +62,14 @@ def _timed(row: MeasuredHunk) -> Effect:
 
 
 def percent(ratio: float) -> str:
-    """A ratio of times as a percentage change: "+12", "−3.5"."""
+    """Formats a ratio of times as a percentage change: "+12", "−3.5"."""
     change = (ratio - 1) * 100
     text = f"{abs(change):.0f}" if abs(change) >= 10 else f"{abs(change):.1f}"
     return f"{'−' if change < 0 else '+'}{text}"
 
 
 def heads_of(measured: MeasuredDiff) -> dict[int, str]:
-    """HTML for the header of each hunk, by hunk number. Hunks that are reverted together are labelled as such."""
+    """Returns the HTML for each hunk's header, keyed by hunk number. Hunks that are reverted together are labelled as such."""
     heads: dict[int, str] = {}
     for row in measured.hunks.all():
         for number in row.members if row.number else []:
@@ -79,7 +79,7 @@ def heads_of(measured: MeasuredDiff) -> dict[int, str]:
 
 
 def measured_context(run: Run, found: MeasuredDiff) -> dict[str, Any]:
-    """The context of `diffs/_measured.html`."""
+    """Returns the context of `diffs/_measured.html`."""
     rows = list(found.hunks.select_related("result"))
     effects: list[tuple[MeasuredHunk, Effect]] = [(row, effect_of(row)) for row in rows]
     done = sum(row.state in ("finished", "cancelled") for row in rows)

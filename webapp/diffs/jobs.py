@@ -5,7 +5,7 @@ from __future__ import annotations
 from procrastinate.contrib.django import app
 from procrastinate.job_context import JobContext
 
-BEHIND_RUNS = -10  # runs that wait for a verdict come first
+BEHIND_RUNS = -10  # runs that wait for a verdict have priority
 
 
 @app.task(name="measure_hunk", pass_context=True)

@@ -22,8 +22,8 @@ _SIGNS = {"bad": "✕", "warn": "▲", "info": "i", "use": "▤", "time": "◷"}
 
 @dataclass(frozen=True)
 class Note:
-    """A note on a line. `use` marks the resources that the compiler assigned to a kernel, `time` a measured time; the other tones express
-    severity."""
+    """A note on a line. The tone `use` marks the resources that the compiler assigned to a kernel, and `time` marks a measured time. The other tones
+    express severity."""
 
     tone: Literal["bad", "warn", "info", "use", "time"]
     text: str
@@ -34,11 +34,11 @@ class Note:
 
     @property
     def grave(self) -> bool:
-        """True if the line must never be folded."""
+        """Returns whether the line must never be folded."""
         return self.tone in ("bad", "warn")
 
 
-Notes = dict[int, list[Note]]  # by line, 1-based
+Notes = dict[int, list[Note]]  # keyed by line, 1-based
 
 
 def line_notes(report: Report | None, source: str) -> Notes:
@@ -69,19 +69,19 @@ def line_notes(report: Report | None, source: str) -> Notes:
 
 
 def bare_name(kernel: str) -> str:
-    """The source name of a kernel from the name that profilers print: "void ns::scale<float, 4>(float*)" becomes "scale"."""
+    """Returns a kernel's source name, given the name that profilers print: "void ns::scale<float, 4>(float*)" becomes "scale"."""
     return re.split(r"[<(]", kernel.removeprefix("void ").strip(), maxsplit=1)[0].rpartition("::")[2].split(" ")[-1]
 
 
 def _line_of(begin: int, body: Anatomy, name: str) -> int:
-    """The 1-based line that holds the name of a definition: templates, attributes and decorators come before it."""
+    """Returns the 1-based line that holds a definition's name, which templates, attributes and decorators may precede."""
     lines = body.source.split("\n")
     word = re.compile(rf"\b{re.escape(name)}\b")
     return next((number for number in range(begin + 1, min(begin + 12, len(lines)) + 1) if word.search(lines[number - 1])), begin + 1)
 
 
 def _resources(report: Report) -> Iterator[tuple[str, str]]:
-    """One sentence per kernel. Instances of a template share a sentence, with the range of each figure."""
+    """Yields one sentence per kernel. Instances of a template share a sentence, with the range of each figure."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in report.build.resources if report.build else []:
         if name := row.get("kernel") or row.get("function"):
@@ -120,7 +120,7 @@ def _time(ms: float) -> str:
 
 
 def _said_by_compiler(output: str, body: Anatomy) -> Iterator[tuple[int, Note]]:
-    """Warnings and errors that can be attributed to a line of the program. A compilation unit is one of its strings."""
+    """Yields the warnings and errors that can be attributed to a line of the program. A compilation unit is one of its strings."""
     lines = output.splitlines()
     count = 0
     for index, text in enumerate(lines):
@@ -137,8 +137,8 @@ def _said_by_compiler(output: str, body: Anatomy) -> Iterator[tuple[int, Note]]:
 
 
 def _program_line(body: Anatomy, number: int, shown: str) -> int:
-    """The 1-based line in the program of line `number` of a unit; 0 if it cannot be determined. The compiler's source excerpt identifies the
-    string."""
+    """Returns the 1-based line in the program of line `number` of a unit, or 0 if it cannot be determined. The compiler's source excerpt identifies
+    the string."""
     lines = body.source.split("\n")
     possible = []
     for begin, end in body.native:

@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?!\s*(?:define|if|elif))[^\n
 
 @dataclass(frozen=True)
 class Reverted:
-    """A program with some hunks reverted. An empty `status` means that the program can be measured; otherwise `message` explains why it cannot."""
+    """A program with some hunks reverted. An empty `status` means that the program can be measured. Otherwise `message` explains why it cannot."""
 
     number: int  # the number of its first hunk
     members: tuple[int, ...]
@@ -31,7 +31,8 @@ class Reverted:
 
 
 def reverted_hunks(diff: Diff, old: str, new: str) -> list[Reverted]:
-    """Reverts each hunk alone, or together with the hunks at the other ends of its moved blocks: half a move would duplicate a block or drop it."""
+    """Reverts each hunk alone, or together with the hunks at the other ends of its moved blocks, because half a move would duplicate or drop a
+    block."""
     found = []
     for members in groups(diff.hunks):
         source = without(old, new, [hunk for hunk in diff.hunks if hunk.number in members])
@@ -74,7 +75,8 @@ def judged(source: str, new: str) -> tuple[Literal["", "same", "syntax", "names"
 
 
 def _meaning(source: str) -> str:
-    """The syntax tree without parts that have no effect: docstrings (unless the program reads them) and comments of C++ and CUDA in strings."""
+    """Returns the syntax tree without parts that have no effect, such as docstrings (unless the program reads them) and the comments of C++ and CUDA
+    in strings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -120,7 +122,7 @@ def _attributes(tree: ast.Module, newer: ast.Module) -> str:
 
 
 def _selves(tree: ast.Module) -> dict[str, tuple[dict[str, int], set[str]]]:
-    """For each class: the attributes of self that it reads, each with a line, and the names that it sets or defines (including by string, as
+    """Returns for each class the attributes of self that it reads, each with a line, and the names that it sets or defines (including by string, as
     register_buffer does)."""
     found = {}
     for node in tree.body:
@@ -145,7 +147,7 @@ def _selves(tree: ast.Module) -> dict[str, tuple[dict[str, int], set[str]]]:
 
 
 def _native(source: str, new: str) -> str:
-    """Reports a C++ or CUDA function that is removed with the hunk but still referenced."""
+    """Reports a C++ or CUDA function that disappears with the hunk but is still referenced."""
     mine, newer = anatomy(source), anatomy(new)
     gone = _defined(newer) - {one.bare for one in mine.definitions}
     for name in sorted(gone):
@@ -161,7 +163,7 @@ def _defined(body: Any) -> set[str]:
 
 
 def _blanked(text: str) -> str:
-    """The text with comments blanked out; its length and lines stay the same."""
+    """Returns the text with comments blanked out, keeping its length and lines."""
     return re.sub(
         r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?!\s*(?:define|if|elif))[^\n]*", lambda match: re.sub(r"[^\n]", " ", match.group()), text, flags=re.S | re.M
     )

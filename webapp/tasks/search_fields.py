@@ -1,4 +1,4 @@
-"""Form fields for the search settings: workflow, models, language and limits. The forms for submitting and forking share them."""
+"""Form fields for the search settings: workflow, models, language and limits. The submit form and the fork form share them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it rig
 FIRST_PROGRAMS = {"coder": "the model's own", "built-in": "the compiler's, which the model improves"}
 AUTO = "auto"
 AUTO_SAYS = "The built-in compiler searches by descend, a language model by stitch, unless your latest arena found another better."
-# Limits that a newcomer selects with one word; "own" uses the fields. The units that an amount omits limit language models, and those fields keep
+# Limits that a newcomer selects with one word; "own" uses the fields. The units that an amount omits limit language models, and their fields keep
 # their values.
 BUDGETS = {
     "quick": ("Quick", {"candidates": 3, "minutes": 10, "verifier_minutes": 4}),
@@ -59,7 +59,7 @@ class AnnouncedModels:
 
 
 class SearchFields(forms.Form):
-    """Search settings. `llm` is one model for all roles. If the field of a role is not empty, it takes precedence for that role."""
+    """Search settings. `llm` is one model for all roles. A role's own field, if filled in, takes precedence for that role."""
 
     workflow = forms.ChoiceField(
         choices=[(AUTO, AUTO_SAYS), *((name, flow.sentence) for name, flow in SEARCHES.items())], initial=AUTO, required=False

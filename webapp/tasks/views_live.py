@@ -33,9 +33,9 @@ def _source(request: Request) -> str:
 @login_required
 @require_POST
 def check(request: Request) -> JsonResponse:
-    """Return the problems that parsing `source` as a `kind` ("task" or "program") finds.
+    """Return the problems found by parsing `source` as a `kind` ("task" or "program").
 
-    A plain module is not an error. The response says that it is one and lists its classes.
+    A plain module is not an error. The response identifies it as one and lists its classes.
     """
     kind = "program" if request.POST.get("kind") == "program" else "task"
     source = _source(request)
@@ -78,7 +78,7 @@ def try_out(request: Request) -> HttpResponse:
     precision, mode = request.POST.get("precision", ""), request.POST.get("mode", "")
     if choice is None or precision not in PRECISIONS or mode not in MODES or problems_of(source, "task"):
         raise BadRequest("not a task")
-    team = team_for(request, request.POST.get("team", ""))  # comes first, because it refuses members who may only look
+    team = team_for(request, request.POST.get("team", ""))  # comes first, because it refuses members who may only view
     if not choice.online:
         return render(request, "tasks/_tryout.html", {"offline": choice})
     row = trying.ask(team, request.user, source, device_kind=kind, precision=precision, mode=mode)

@@ -23,7 +23,7 @@ def storable(text: str) -> str:
 
 
 def unix_lines(text: str) -> str:
-    """Normalise line ends to those of Unix, since a source's hash depends on them."""
+    """Normalise line endings to Unix, because a source's hash depends on them."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
