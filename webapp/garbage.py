@@ -1,8 +1,8 @@
 """Garbage collection in the web process.
 
-A full collection walks every object. Django with all its modules and templates has 270,000, which takes 150 ms in the middle of somebody's request,
-and a page that creates many objects triggers one. Objects that exist when the process is ready stay until it ends. They are therefore loaded in
-advance and excluded from collection; collecting the remaining objects takes a few milliseconds.
+A full collection walks every object. Django with all its modules and templates has 270,000, so a collection takes 150 ms in the middle of somebody's
+request, and a page that creates many objects triggers one. The objects that exist when the process is ready live until it ends, so they are loaded in
+advance and excluded from collection. Collecting the remaining objects takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from django.template import TemplateDoesNotExist, TemplateSyntaxError, engines
 from django.template.backends.django import DjangoTemplates
 from django.urls import get_resolver
 
-YOUNG = 10_000  # allocations before the youngest generation is collected; the default of 700 collects while a page is still being built
+YOUNG = 10_000  # allocations before the youngest generation is collected; with the default of 700, it would be collected while a page is being built
 
 
 def settle() -> None:

@@ -41,29 +41,29 @@ Asker = HttpRequest | User
 
 
 def user_of(asker: Asker) -> Any:
-    """The person who makes a request (or a person directly); `AnonymousUser` if nobody is signed in."""
+    """Returns the person who makes a request (or who is the asker); `AnonymousUser` if nobody is signed in."""
     return getattr(asker, "user", asker)
 
 
 def grant_of(asker: Asker) -> TokenGrant | None:
-    """The personal token that came with a request. The code that accepts a token sets `request.grant`."""
+    """Returns the personal token that came with a request. The code that accepts a token sets `request.grant`."""
     return getattr(asker, "grant", None)
 
 
 def teams_with(asker: Asker, right: Right = "view") -> QuerySet[Team]:
-    """The teams in which the asker has the right."""
+    """Returns the teams in which the asker has the right."""
     user, grant = user_of(asker), grant_of(asker)
     if not user.is_authenticated or not user.is_active or (grant is not None and not grant.scopes & SCOPES[right]):
         return Team.objects.none()
     roles = [role for role, rights in ROLES.items() if right in rights]
-    # This is a subquery because a join would list a team twice if the caller joins memberships again.
+    # This is a subquery because a join would list a team twice if the caller also joins memberships.
     found = Team.objects.filter(pk__in=Membership.objects.filter(user=user, role__in=roles).values("team"))
     return found.filter(pk=grant.team.pk) if grant is not None else found
 
 
 def rights_in(asker: Asker, team: Team | uuid.UUID | None) -> frozenset[str]:
-    """Returns all rights of the asker in a team with one query, or an empty set if the asker may not know that the team exists. `team` may be the
-    team or its id."""
+    """Returns all rights of the asker in a team with a single query, or an empty set if the asker must not learn that the team exists. `team` may be
+    the team or its id."""
     user, grant, pk = user_of(asker), grant_of(asker), getattr(team, "pk", team)
     if not user.is_authenticated or not user.is_active or (grant is not None and str(grant.team.pk) != str(pk)):
         return frozenset()
@@ -73,13 +73,13 @@ def rights_in(asker: Asker, team: Team | uuid.UUID | None) -> frozenset[str]:
 
 
 def has_right(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> bool:
-    """`team` may be the team or its id."""
+    """Returns whether the asker has the right. `team` may be the team or its id."""
     return right in rights_in(asker, team)
 
 
 def require(asker: Asker, team: Team | uuid.UUID | None, right: Right) -> frozenset[str]:
-    """The asker's rights. Raises `Http404` if the asker may not know that the team's objects exist, and `PermissionDenied` with an explanation if the
-    role or the token does not grant the right."""
+    """Returns the asker's rights. Raises `Http404` if the asker must not learn that the team's objects exist, and `PermissionDenied` with an
+    explanation if the role or the token does not grant the right."""
     rights = rights_in(asker, team)
     if "view" not in rights:
         raise Http404("no such thing")
@@ -100,8 +100,8 @@ def writable_teams(asker: Asker) -> list[Team]:
 
 
 def team_for(asker: Asker, team_id: str = "") -> Team:
-    """Returns the team to which a new object will belong: the requested team, or else the current team. Raises `PermissionDenied` if the asker may
-    not create objects in it."""
+    """Returns the team to which a new object will belong, which is the requested team or else the current one. Raises `PermissionDenied` if the asker
+    may not create objects in it."""
     current = getattr(asker, "team", None) or (getattr(asker, "personal_team", None) if isinstance(asker, User) else None)
     for team in writable_teams(asker):
         if str(team.pk) == str(team_id or (current.pk if current else team.pk)):

@@ -1,6 +1,6 @@
-"""The restrictions of `SANDBOX=none`, which is meant for a single account on loopback.
+"""The restrictions of `SANDBOX=none`, which is meant for a single account on a loopback interface.
 
-A second person must not sign in, nor see the output of an unconfined program.
+A second person must neither sign in nor see the output of an unconfined program.
 """
 
 from __future__ import annotations

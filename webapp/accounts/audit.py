@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from webapp.accounts.access import Asker, grant_of, user_of
 from webapp.accounts.models import AuditEntry, Team
 
-# Human-readable names of the recorded actions. Actions that are missing here are shown with their internal names.
+# Human-readable names of the recorded actions. Actions that are missing here are shown under their internal names.
 ACTIONS = {
     "sign_in": "signed in",
     "sign_in.refused": "sign-in refused",
@@ -54,9 +54,9 @@ LONGEST_TARGET = 200
 
 
 def record(asker: Asker | None, team: Team | None, action: str, target: str = "", detail: dict[str, Any] | None = None) -> None:
-    """Records one act. An action without a team, such as a sign-in, belongs to the person and appears in the logs of all their teams.
+    """Records one action. An action without a team, such as a sign-in, belongs to the person and appears in the logs of all their teams.
 
-    `target` is a human-readable name of the object; `detail` is a small JSON object, for example with ids or with the values before and after.
+    `target` is a human-readable name of the object. `detail` is a small JSON object, for example with ids or with the values before and after.
     Neither may contain secrets.
     """
     user = user_of(asker) if asker is not None else None
@@ -79,7 +79,7 @@ def record(asker: Asker | None, team: Team | None, action: str, target: str = ""
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """The client's address. Forwarding headers are trusted only if they come from a proxy in TRUSTED_PROXIES. In that case, the client is the last
+    """Returns the client's address. Forwarding headers are trusted only if they come from a proxy in TRUSTED_PROXIES. The client is then the last
     listed address that is not such a proxy."""
     address = _address(request.META.get("REMOTE_ADDR", ""))
     named = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]

@@ -1,4 +1,4 @@
-"""The request type for a signed-in person, on which views behind `login_required` and API operations rely, and the person of a session."""
+"""The request type for a signed-in person, used by views behind `login_required` and by API operations, and the person of a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Request(HttpRequest):
-    """Declares the attributes that our middleware adds to Django's request. Only streams, which bypass Django, create one."""
+    """Declares the attributes that our middleware adds to Django's request. Only streams, which bypass Django, create instances."""
 
     user: User
     team: Team
@@ -25,7 +25,7 @@ class Request(HttpRequest):
 
 
 def user_of_session(key: str) -> User | None:
-    """The active person whose session this is, read again; None if the session has ended."""
+    """Returns the active person to whom this session belongs, reading it again, or None if the session has ended."""
     request = HttpRequest()
     request.session = SessionStore(key)
     user = get_user(request)

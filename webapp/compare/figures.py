@@ -13,8 +13,8 @@ from webapp.ui import tags
 
 @dataclass
 class FigureRow:
-    """A row of the table. `cells` has one entry per side. Its kind is one that the template knows: "text", "speedup", "status" or "run". `best` lists
-    the sides with the best figure."""
+    """A row of the table. `cells` has one entry per side. The kind is one that the template handles: "text", "speedup", "status" or "run". `best`
+    lists the sides with the best figure."""
 
     title: str
     kind: str
@@ -28,7 +28,7 @@ class FigureRow:
 
 
 def figure_rows(sides: list[Side]) -> list[FigureRow]:
-    """Returns only the rows in which at least one value is known. Speedups are ranked if all sides share a task; times and memory are ranked if all
+    """Returns only the rows in which at least one value is known. Speedups are ranked if all sides share a task. Times and memory are ranked if all
     sides also share a device."""
     one_task = len({side.run.task_id for side in sides}) == 1
     same = one_task and len({device_of(side) for side in sides} - {""}) == 1
@@ -86,7 +86,7 @@ def spent(side: Side, what: str) -> float | None:
 
 
 def clear_best(values: list[dict[str, Any] | None]) -> tuple[int, ...]:
-    """The sides whose interval is not entirely below that of another side. Marking only one side claims that it is the best."""
+    """Returns the sides whose interval is not entirely below that of another side. Marking a single side claims that it is the best."""
     known = [(at, value) for at, value in enumerate(values) if value]
     if len(known) < 2:
         return ()
@@ -110,7 +110,7 @@ def passed(candidate: Any) -> bool:
 
 
 def differing(sides: list[Side]) -> tuple[list[tuple[str, list[str]]], int]:
-    """Settings whose values differ, with one text per side, and the number of settings that are equal."""
+    """Returns the settings whose values differ, with one text per side, and the number of settings that are equal."""
     settings = [side.settings() for side in sides]
     names = list(dict.fromkeys(name for own in settings for name in own))
     texts = {name: [text_of(own.get(name)) for own in settings] for name in names}

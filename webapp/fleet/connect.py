@@ -1,6 +1,6 @@
-"""`python -m webapp.fleet.connect URL TOKEN` on a GPU host: asks the pages how to reach the database, and runs a verifier for each GPU.
+"""`python -m webapp.fleet.connect URL TOKEN` on a GPU host asks the pages how to reach the database, and runs a verifier for each GPU.
 
-The answer is stored. Without arguments, the command uses the stored response, so that a service on the host can start it. The command needs neither
+The response is stored. Without arguments, the command uses the stored response, so a service on the host can start it. The command needs neither
 Django's settings nor a database.
 """
 
@@ -58,8 +58,8 @@ def keep(data: Path, url: str) -> None:
 
 
 def command(said: dict[str, str], devices: str, data: Path) -> tuple[list[str], dict[str, str]]:
-    """The command to run and the environment variables to add. If the database is on the same machine, that machine already has a supervisor and
-    needs no other."""
+    """Returns the command to run and the environment variables to add. If the database is on the same machine, that machine already has a supervisor
+    and needs no other."""
     if "data_dir" in said:
         if not Path(said["data_dir"]).is_dir():
             raise Refused("the database listens to the machine of the pages alone: docs/how-to/two-hosts.md says how to move it")

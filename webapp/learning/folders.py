@@ -1,8 +1,8 @@
 """The trainings under `LEARNING_DIR`: their states, and who may see what.
 
 A training belongs to the team named in its `run.json` (`train --team SLUG`), and only members of that team can see it. A training without a team
-belongs to the installation. Everybody who is signed in sees its curves. Its rollouts contain tasks of teams, so only an installation with a single
-account shows them.
+belongs to the installation. Everybody who is signed in sees its curves. Its rollouts contain teams' tasks, so they are shown only on an installation
+with a single account.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from webapp.learning.files import METRICS, ROLLOUTS, RUN, Problem, figure, objec
 
 DEEPEST = 3  # folder levels under LEARNING_DIR: arm/task/seed
 MOST_LOOKED_AT = 2000  # folders
-SILENT_SECONDS = 600  # a session is considered killed if it has written nothing for this long, or for the time of this many steps
+SILENT_SECONDS = 600  # a session is considered dead if it has written nothing for this long, or for the time of this many steps
 SILENT_STEPS = 5
 INTERRUPTED = "interrupted"  # as written by agents/rl/records.py
 MEND_RUN = "Continue the training with the same command: it writes the file again. Or move the folder away."
@@ -68,7 +68,7 @@ class Training:
 
     @property
     def latest(self) -> dict[str, float | None]:
-        """The figures of a training that the list shows."""
+        """Returns the figures of a training that the list shows."""
         return {name: self.curves.last(name) for name in ("reward", "success", "hacks", "speedup")}
 
     @property
@@ -82,7 +82,7 @@ class Training:
 
     @property
     def state(self) -> str:
-        """A key of `STATUSES`."""
+        """Returns a key of `STATUSES`."""
         if not self.sittings:
             return "stopped" if self.silent else "running"
         last = self.sittings[-1]
@@ -92,7 +92,7 @@ class Training:
 
     @property
     def why(self) -> str:
-        """The error that ended the training."""
+        """Returns the error that ended the training."""
         return self.sittings[-1].why if self.state == "failed" else ""
 
 
@@ -106,7 +106,7 @@ def is_used() -> bool:
 
 
 def trainings_for(request: Request) -> list[Training]:
-    """The trainings that the asker may see, most recently written first. Raises `Problem` if the directory cannot be read."""
+    """Returns the trainings that the asker may see, most recently written first. Raises `Problem` if the directory cannot be read."""
     mine = set(teams_with(request).values_list("slug", flat=True))
     found = (_training(name, folder) for name, folder in _folders(settings.LEARNING_DIR))
     return sorted((one for one in found if not one.team or one.team in mine), key=lambda one: (-one.written, one.name))
@@ -124,14 +124,14 @@ def training_for(request: Request, name: str) -> Training:
 
 
 def shows_rollouts(request: Request, training: Training) -> bool:
-    """Returns whether the asker may see the rollouts. An unreadable run.json counts as "owner unknown"."""
+    """Returns whether the asker may see the rollouts. An unreadable run.json means that the owner is unknown."""
     if training.team:
         return True
     return training.problem is None and not User.objects.exclude(pk=request.user.pk).exists()
 
 
 def _folders(root: Path) -> Iterator[tuple[str, Path]]:
-    """The folders that contain a training's files, sorted by name. Links are not followed."""
+    """Yields the folders that contain a training's files, sorted by name. Links are not followed."""
     waiting, seen = [(root, "")], 0
     while waiting:
         folder, name = waiting.pop()

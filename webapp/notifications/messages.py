@@ -26,7 +26,7 @@ class Message(TypedDict):
 
 
 def body(hook: Hook, message: Message) -> tuple[bytes, dict[str, str]]:
-    """The body of the request and its headers. A generic message is signed. Its header `X-Stitchwork-Signature` contains "sha256=" followed by the
+    """Returns the request's body and headers. A generic message is signed: its header `X-Stitchwork-Signature` contains "sha256=" followed by the
     HMAC of the body under the hook's key."""
     if hook.style == SLACK:
         return _json({"text": _slack(message)}), {}

@@ -1,7 +1,7 @@
 """Pages about the pages.
 
-They are the list of pages other than the four destinations, and the living style guide, which shows the tokens from the stylesheet and every
-component as pages use it.
+They are the list of pages other than the four destinations, and the living style guide, which shows the stylesheet's tokens and every component as
+pages use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""allauth's forms in our design: they have labels instead of placeholders, connect errors to their fields, and accept no code twice."""
+"""allauth's forms in our design: with labels instead of placeholders, errors linked to their fields, and no code accepted twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABELS = {
 HELP = {"password1": PASSWORD_HELP}
 
 
-# The forms below are mixed with allauth's, which have no types: this one stands for what these all are.
+# The forms below are mixed with allauth's, which are untyped. This class stands for all of them.
 if TYPE_CHECKING:
     FormBase = forms.Form
 else:
@@ -78,14 +78,14 @@ class ActivateTOTPForm(Plain, totp.ActivateTOTPForm):
 
 
 if TYPE_CHECKING:
-    from allauth.mfa.base.forms import AuthenticateForm as ByCode  # from which each user of `Once` inherits too
+    from allauth.mfa.base.forms import AuthenticateForm as ByCode  # a base class of every class that uses `Once`
 else:
     ByCode = object
 
 
 class Once(Plain, ByCode):
-    """Accepts each code only once. allauth remembers a used code for one period, but we also accept the codes of the neighbouring periods, so a used
-    code must be remembered for all three."""
+    """Accepts each code only once. allauth remembers a used code for one period, but we also accept the codes of the adjacent periods, so a used code
+    must be remembered for all three."""
 
     def clean_code(self) -> str:
         code: str = super().clean_code()

@@ -1,7 +1,6 @@
-"""Discards lessons on strategies that are quotients of two speedups over eager, measured at different times.
+"""Discards lessons about strategies whose gain is the quotient of two speedups over eager that were measured at different times.
 
-From now on a program is timed alternately with the one that it was made from. Lessons from a first program, which was compared with eager itself,
-are kept.
+From now on, a program is timed alternately with its parent. Lessons from a first program, which was compared with eager itself, are kept.
 """
 
 from django.apps.registry import Apps

@@ -1,4 +1,4 @@
-"""`manage.py training_consent TEAM --agree --by OWNER`: allows training on its runs (`python -m agents.rl export`), or withdraws consent."""
+"""`manage.py training_consent TEAM --agree --by OWNER` permits training on a team's runs (`python -m agents.rl export`), or withdraws consent."""
 
 from __future__ import annotations
 
