@@ -1,10 +1,10 @@
-// Entry for esbuild: colours for code in conversations. Served as static/vendor/highlight.js; static/js/run/colours.js uses it.
+// Entry point for esbuild: highlights code in conversations. Served as static/vendor/highlight.js and used by static/js/run/colours.js.
 import { parser as cpp } from "@lezer/cpp";
 import { highlightCode, tagHighlighter, tags } from "@lezer/highlight";
 import { parser as python } from "@lezer/python";
 
 const PARSERS = { cpp, python };
-// The classes are Pygments', which colour code on every page.
+// The CSS classes are those of Pygments, which highlights code on all pages.
 const classes = tagHighlighter([
   { tag: tags.keyword, class: "k" },
   { tag: [tags.string, tags.special(tags.string)], class: "s" },
@@ -15,7 +15,7 @@ const classes = tagHighlighter([
 ]);
 const CUDA = /#include|__global__|__device__|extern "C"/;
 
-// [[text, class or ""], ...] of `code`; CUDA and C++ within the strings of Python has its own colours.
+// Returns `code` as [[text, class or ""], ...]. CUDA and C++ within Python strings are highlighted as such.
 export function pieces(code, language) {
   const found = [];
   const put = (text, name) => {

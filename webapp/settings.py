@@ -217,7 +217,7 @@ TRUSTED_PROXIES = _networks("TRUSTED_PROXIES", ["127.0.0.0/8", "::1"] if HTTPS e
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
-# All ports of a host share cookies. With the port in the cookie's name, two installations do not sign each other's users out.
+# All ports of a host share cookies. The port in the cookie's name keeps two installations from signing each other's users out.
 SESSION_COOKIE_NAME = f"stitchwork_session_{os.environ.get('PORT', '8000')}"
 CSRF_COOKIE_NAME = f"stitchwork_csrf_{os.environ.get('PORT', '8000')}"
 SECURE_CONTENT_TYPE_NOSNIFF = True

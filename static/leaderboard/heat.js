@@ -1,5 +1,5 @@
-// The heat map of entries x tasks, a grid of links to the evidence. Sign and colour convey the same. Arrow keys move, and one cell is in the tab
-// order.
+// The heat map of entries x tasks, a grid of links to the evidence. Sign and colour convey the same information. Arrow keys move between cells, of
+// which one is in the tab order.
 import { say } from "../js/lib/say.js";
 
 const SIGNS = {
@@ -58,7 +58,7 @@ function grid(data) {
   return table;
 }
 
-// The names of KernelBench tasks begin with the number that people know them by.
+// KernelBench task names begin with the number by which people know them.
 const numberOf = (name) => /^(\d+)_/.exec(name)?.[1];
 
 function cellOf(found, entry, task, result) {

@@ -1,4 +1,4 @@
-// The curves of a training. They are fetched once and again at every tick of the page's status, and redrawn only if the file has changed.
+// The curves of a training. They are fetched once and then at every tick of the page's status, and redrawn only if the file has changed.
 import { draw, styleOf } from "../js/lib/plots.js";
 
 const page = document.getElementById("curves");

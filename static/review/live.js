@@ -1,5 +1,5 @@
-// One websocket per page, for the number of unread notifications, changes to the review of the run on the page, and its other viewers. Every message
-// is a hint or a complete state (webapp/review/consumers.py), so the server just sends them again after a reconnect.
+// One websocket per page, for the number of unread notifications, changes to the review of the page's run, and its other viewers. Every message is a
+// hint or a complete state (webapp/review/consumers.py), so after a reconnect the server simply sends the state again.
 const BACKOFF_MS = [500, 1000, 2000, 4000, 8000, 15000];
 const FINAL = new Set([4400, 4401, 4404]); // bad message, signed out, no access
 

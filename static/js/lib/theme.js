@@ -1,4 +1,4 @@
-// The theme toggle: from the system's theme to the other one and back. The choice is remembered only in this browser.
+// The theme toggle, which switches from the system's theme to the other one and back. The choice is stored only in this browser.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 export const currentTheme = () => document.documentElement.dataset.theme || (dark.matches ? "dark" : "light");
@@ -12,7 +12,7 @@ export function toggleTheme() {
     if (isSystem) localStorage.removeItem("theme");
     else localStorage.setItem("theme", next);
   } catch {
-    // Then the choice is not remembered.
+    // The choice is then not stored.
   }
   // A canvas doesn't follow CSS variables automatically.
   document.dispatchEvent(new CustomEvent("themechange", { detail: next }));

@@ -1,4 +1,4 @@
-// The server renders the decision tree into the page. When an event announces a newer tree, it is requested again, with at most one request in
+// The server renders the decision tree into the page. When an event announces a newer tree, the page requests it again, with at most one request in
 // flight.
 export class Decisions {
   // `box` is null if the run's workflow keeps no tree.
@@ -24,7 +24,7 @@ export class Decisions {
     this.draw(state);
   }
 
-  // The reader's scroll position in the list and the focused link are kept.
+  // Keeps the reader's scroll position in the list and the focused link.
   replace(markup) {
     const list = this.box.querySelector("[data-scroll]");
     const [top, left] = [list?.scrollTop ?? 0, list?.scrollLeft ?? 0];

@@ -74,7 +74,7 @@ export const FOLDERS = {
       usage: null, dollars: null, done: false,
     });
     state.calls.set(payload.key, item);
-    const before = state.messages.get(payload.key); // a fork repeats requests that its parent already had an answer to
+    const before = state.messages.get(payload.key); // a fork repeats requests that were already answered in its parent
     if (before?.done) Object.assign(before, { done: false, answer: "" });
     changes.header = true;
   },
@@ -166,7 +166,7 @@ export const FOLDERS = {
   "verification.queued"(state, event, payload, changes) {
     const item = verificationItem(state, event, payload, changes);
     Object.assign(item, { job: payload.job ?? item.job, candidate: numbered(payload.candidate) ?? item.candidate, tier: payload.tier ?? item.tier });
-    if (payload.attempt > item.attempt) Object.assign(item, { attempt: payload.attempt, stages: [], startedAt: null }); // its verifier died, so it waits again
+    if (payload.attempt > item.attempt) Object.assign(item, { attempt: payload.attempt, stages: [], startedAt: null }); // the verifier died, so the job waits again
     if (item.candidate != null && item.job === "verify") candidateOf(state, item.candidate, changes).running = item.id;
   },
   "verification.stage"(state, event, payload, changes) {

@@ -1,5 +1,5 @@
 // The whole span at a glance: how busy each device was, which part is on the screen, and where the marks are. In a comparison, the span covers both
-// aligned timelines, so the same position in the two strips is the same moment.
+// aligned timelines, so the same position in both strips is the same moment.
 import { busyWithin } from "./tracks.js";
 
 const MOST_BANDS = 4; // more devices share one band
@@ -41,7 +41,7 @@ export class Minimap {
     this.picture = null;
   }
 
-  // The picture of the load is drawn once per size and theme. Each frame copies it and draws the window over it.
+  // The picture of the load is drawn once per size and theme. Each frame copies it and draws the window on top.
   draw(view, palette, marks = []) {
     if (!this.filled) return;
     const { context, width, height, ratio } = this;
@@ -70,7 +70,7 @@ export class Minimap {
     picture.width = this.canvas.width;
     picture.height = this.canvas.height;
     const context = picture.getContext("2d");
-    context.fillStyle = palette.text.surface; // every device pixel: at 1.5 the last column is half a CSS pixel, and what stood there would shine through
+    context.fillStyle = palette.text.surface; // fill every device pixel: at a ratio of 1.5, the last column is half a CSS pixel, and its old content would show through
     context.fillRect(0, 0, picture.width, picture.height);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = palette.text.sunken; // the recorded part

@@ -60,7 +60,7 @@ export class Painter {
     const { context, palette, ratio } = this;
     const { view, top } = scene;
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.fillStyle = palette.text.surface; // every device pixel, also a last column or row that is part of a CSS pixel
+    context.fillStyle = palette.text.surface; // fill every device pixel, including a last column or row that is only part of a CSS pixel
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.drawGrid(view, scene.origin ?? 0);
@@ -179,7 +179,7 @@ export class Painter {
     if (matches) this.fillMatches(track, base, view, matches, scale);
   }
 
-  // The longest narrow event in a column represents all of them, so search hits are drawn over it.
+  // A column's longest narrow event represents all of its narrow events, so search hits are drawn over it.
   fillMatches(track, base, view, matches, scale) {
     const { model, palette, pixels, pixelRows } = this;
     const { start, duration: took } = model.columns;

@@ -1,7 +1,7 @@
 // The colours of a timeline, as CSS text for the canvas and as pixels for the strips. A kernel's colour depends only on its name, so it is the same
 // in the reference and in the candidate.
 const HUES = 16;
-const SHADES = 8; // levels of how full a pixel column is
+const SHADES = 8; // shades that show how full a pixel column is
 const DIM = SHADES; // for events that don't match the search
 const PER_COLOUR = SHADES + 1;
 const MEMORY = HUES;
@@ -9,7 +9,7 @@ const RANGE = HUES + 1;
 const NAMED = ["surface", "sunken", "line", "line-strong", "text", "text-2", "text-3", "accent", "warn"];
 
 export class Palette {
-  // `probe` is an element of the page. Its computed colours are read, because a canvas doesn't follow CSS variables automatically.
+  // Reads the computed colours of a probe element in `parent`, because a canvas doesn't follow CSS variables automatically.
   constructor(parent) {
     const probe = document.createElement("span");
     probe.hidden = true;

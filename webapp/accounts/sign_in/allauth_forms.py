@@ -23,7 +23,7 @@ LABELS = {
 HELP = {"password1": PASSWORD_HELP}
 
 
-# The forms below are mixed with allauth's, which are untyped. This class stands for all of them.
+# The forms below are mixed with allauth's, which are untyped. `FormBase` stands for all of them.
 if TYPE_CHECKING:
     FormBase = forms.Form
 else:
