@@ -1,4 +1,4 @@
-"""The client against a third-party server: `transformers serve` with a tiny model of random weights, created for the test."""
+"""Tests the client against a third-party server: `transformers serve` with a tiny, randomly initialised model that is created for the test."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ pytest.importorskip("transformers", reason="transformers[serving] of requirement
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("transformers serve")]
 
 ROOT = Path(__file__).resolve().parents[3]
-STARTS_WITHIN = 300  # seconds: it imports torch and transformers, possibly on a busy machine
-# A separate process makes the model: importing transformers into the tests takes time and memory that only this module needs.
+STARTS_WITHIN = 300  # seconds; the server imports torch and transformers, possibly on a busy machine
+# A separate process creates the model, because importing transformers into the tests takes time and memory that only this module needs.
 MAKE_MODEL = """
 import sys, torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -46,7 +46,7 @@ LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary), **size, bos_token_id=0,
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """Base URL and model of a running server."""
+    """Returns the base URL and the model of a running server."""
     folder = tmp_path_factory.mktemp("tiny-llama")
     quiet = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder), "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-c", MAKE_MODEL, str(folder)], env=quiet, check=True, capture_output=True, timeout=STARTS_WITHIN)
@@ -106,7 +106,7 @@ async def test_a_reply_streams_with_usage(models):
     reply, deltas = await collect(models, 60)
     assert len(deltas) > 1 and "".join(d.text for d in deltas) == reply.text and reply.attempts == 1
     assert reply.finish in ("length", "stop") and reply.usage.input_tokens > 30 and 0 < reply.usage.output_tokens <= 60
-    assert reply.usage.input_tokens <= models.estimate("tiny", asked(60))["tokens"] * 3  # one token per byte: the worst case of the estimate
+    assert reply.usage.input_tokens <= models.estimate("tiny", asked(60))["tokens"] * 3  # one token per byte, the worst case for the estimate
     assert "tiny-llama" in reply.model
 
 
@@ -141,7 +141,7 @@ async def test_a_model_that_it_does_not_serve(served, tmp_path):
 
 
 def test_a_whole_run_ends_in_a_named_state(served, tmp_path):
-    """Random words are neither a plan nor a program: they are requested again and then dispensed with, until the allowed calls are spent."""
+    """Random words are neither a plan nor a program. They are requested again, and then the run does without them until the call budget is spent."""
     url, model = served
     profile = f'[profiles.tiny]\nkind = "openai"\nbase_url = "{url}"\nmodel = "{model}"\nmax_tokens = 32\nprices = {{ input = 1.0, output = 2.0 }}\n'
     (tmp_path / "llm.toml").write_text(profile)

@@ -1,4 +1,4 @@
-"""Whole runs on this machine's CPU: the real compiler, the real verifier, real processes."""
+"""Whole runs on this machine's CPU with the real compiler, the real verifier and real processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agents.journal import read_trace
 from agents.projection import project
 
 ROOT = Path(__file__).resolve().parents[3]
-WITHIN = 800  # seconds: mostly needed if other work keeps the cores busy
+WITHIN = 800  # seconds, most of them only needed if other work keeps the cores busy
 SOFTMAX = """
 import torch
 import torch.nn as nn
@@ -57,7 +57,7 @@ def data_dir(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.timed  # next to another test, its program may rightly end as "this host is busy"
+@pytest.mark.timed  # next to another test, a run may rightly end with "this host is busy"
 @pytest.mark.timeout(1800)
 def test_softmax_from_the_command_line_killed_in_the_middle_continues_and_verifies_nothing_twice(task, tmp_path, data_dir):
     out = tmp_path / "out"

@@ -1,6 +1,7 @@
-"""Whole runs of `stitch` against the stand-in, with one fault each: progress, or a named state from which the run can be resumed; nothing is lost.
+"""Whole runs of `stitch` against the stand-in, with one fault each. A run progresses or ends in a named state from which it can resume, and loses
+nothing.
 
-The verifier here knows the stand-in's mistakes by their marks; test_standin_stitch.py has the real one.
+The verifier here recognises the stand-in's mistakes by their marks. test_standin_stitch.py uses the real one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def impatient(monkeypatch):
 
 @pytest.fixture(scope="module")
 def author():
-    """Its capturing process lives as long as its event loop; the captured graph is kept for the next run."""
+    """The capturing process lives as long as its event loop. The captured graph is kept for the next run."""
     return Author()
 
 
@@ -56,7 +57,7 @@ async def bench(tmp_path, author):
 
 
 async def test_a_trained_policy_behind_such_a_server_is_an_ordinary_profile_and_signs_its_program(bench):
-    """As `transformers serve`, vLLM and llama.cpp name it: the folder or alias, with the revision printed by `agents.rl merge`."""
+    """The model is named as `transformers serve`, vLLM and llama.cpp do: by folder or alias, with the revision printed by `agents.rl merge`."""
     policy = "/models/coder@3f2a1c9d04be-40"
     async with StandIn(author=bench.author) as server:
         summary = await bench.engine(server.base_url, model=policy).execute()

@@ -1,4 +1,4 @@
-"""`stitch` with the stand-in as its model and the real verifier on the CPU: a mistake ends because of what the verifier says."""
+"""Runs `stitch` with the stand-in as its model and the real verifier on the CPU. The verifier's reports must put an end to each mistake."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDER = ("does-not-compile", "wrong-result", "cheat")
 
 
 class InTurn(FaultPlan):
-    """The coder makes these mistakes in order, each until it is explained, and then none."""
+    """The coder makes these mistakes in order, each until it has been explained, and then no more."""
 
     def __init__(self, order):
         super().__init__(seed=1, rate=1.0)

@@ -1,6 +1,6 @@
-"""Each workflow with the built-in roles on a real task: the real compiler and the real verifier, two programs each.
+"""Runs each workflow with the built-in roles on a real task, with the real compiler and the real verifier, for two programs each.
 
-All on one verifier, which is asked once for what several workflows want to know (`Brief`).
+They share one verifier, which runs a job only once even if several workflows need its result (`Brief`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORKFLOWS = ("forge", "pilot", "branch", "beam", "worldmodel", "descend", "rando
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory):
-    """`solved(workflow)` runs a workflow; all of them share a verifier, whose processes start once."""
+    """`solved(workflow)` runs a workflow. All workflows share a verifier, whose processes start only once."""
     from verifier.client import Verifier
 
     with asyncio.Runner() as runner:
@@ -62,7 +62,7 @@ def solved(tmp_path_factory):
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_solves_softmax(solved, workflow):
     summary, journal = solved(workflow)
-    unclear = any(v.status == "inconclusive" for v in summary.verifications)  # other work on the machine; a wrong program would give another reason
+    unclear = any(v.status == "inconclusive" for v in summary.verifications)  # the machine was busy; a wrong program would give another reason
     assert summary.outcome in ("improved", "matched") or unclear, summary.reason
     assert 1 <= len(summary.candidates) <= 2 and summary.open_spans() == []
     assert all(c.status in ("passed", "inconclusive") for c in summary.candidates), [(c.title, c.status, c.message) for c in summary.candidates]

@@ -1,4 +1,4 @@
-"""Server-sent events from a real Daphne: live, from a cursor, to the run's end."""
+"""Server-sent events from a real Daphne: live, from a cursor, and to the end of the run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_events_come_while_they_are_written(client, run):
             if said.kind == "end":
                 break
             seen.append(int(said.id))
-            if seen[-1] == 20:  # everything so far: what follows is written while the test watches
+            if seen[-1] == 20:  # all events so far; the following ones are written while the test watches
                 write_the_end(run)
     run.refresh_from_db()
     assert seen == list(range(1, run.last_seq + 1)) and run.last_seq > 20
@@ -122,7 +122,7 @@ def test_a_revoked_token_reads_no_further(server, token, run):
 
 @pytest.mark.slow
 def test_streams_hold_no_thread(client, server, run):
-    """Forty viewers that wait for news: the number of threads in the server's process stays as low as before."""
+    """Forty viewers wait for news, while the number of threads in the server's process stays as low as before."""
     sample_run.play(run, stop_after=20)
     process = _pid_of(server)
     opened = [client.stream("GET", STREAM.format(run.pk)) for _ in range(40)]

@@ -1,4 +1,4 @@
-"""Databases of earlier versions (tests/data/database-*): migrated to today's, their pages open, their runs replay and export as before."""
+"""Databases of earlier versions (tests/data/database-*). After migration to the current version, pages open, and runs replay and export as before."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from webapp.runs.models import Candidate, Event, Run
 from webapp.runs.trace.projection import rebuild
 from webapp.supervisor.postgres import PostgresError, binaries
 
-# What a run's events alone determine.
+# Values that depend only on a run's events.
 PROJECTED = ("state", "outcome", "reason", "best_candidate", "speedup", "spent", "last_seq", "started_at", "finished_at")
 NAME = "older"
 
 
 @pytest.fixture(params=sorted(KEPT.glob("database-*.tar.xz")), ids=lambda path: path.name)
 def older(request, django_db_setup, django_db_blocker):
-    """An earlier version's database in place of the test database, migrated as by `make run`."""
+    """Puts an earlier version's database in place of the test database and migrates it as `make run` does."""
     try:
         psql = binaries() / "psql"
     except PostgresError as error:

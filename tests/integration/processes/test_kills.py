@@ -1,4 +1,4 @@
-"""`kill -9` in the middle of a run: it continues, or ends in a named state, with every event that was shown and no duplicate verdict."""
+"""Uses `kill -9` in the middle of a run. The run continues or ends in a named state, with every event that was shown and no duplicate verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def get_init_inputs():
     return []
 """
 RIGHT = TASK.replace("class Model(", "class ModelNew(")
-WRONG = RIGHT.replace("x * 2.0", "x * 2.5")  # gets its verdict at the first trial, without minutes of timing
+WRONG = RIGHT.replace("x * 2.0", "x * 2.5")  # gets its verdict in the first trial, without minutes of timing
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -39,7 +39,7 @@ def start_run(browser: Browser, title: str, program: str = WRONG) -> str:
 
 
 def shown(stack: Stack, browser: Browser, run: str, stage: str) -> list[dict]:
-    """Events as a page has them once the verification of the program has reached `stage`."""
+    """Returns the events that a page has once the verification of the program has reached `stage`."""
 
     def look() -> list[dict] | None:
         events = browser.events(run)
@@ -51,7 +51,8 @@ def shown(stack: Stack, browser: Browser, run: str, stage: str) -> list[dict]:
 
 
 def finished(stack: Stack, browser: Browser, run: str, before: list[dict]) -> list[dict]:
-    """Returns the whole trace, checked: everything shown is still there, nothing is missing, no verdict is duplicated, and the end has a name."""
+    """Returns the whole trace after checking that everything shown is still there, no event is missing, no verdict is duplicated, and the end has a
+    name."""
 
     def look() -> list[dict] | None:
         try:
@@ -100,7 +101,7 @@ def test_kill(stack, person, name):
 
 
 def test_kill_everything_that_runs_strangers_code(stack, person):
-    """Kills the runner, and with it the reference: the verdict blames nobody wrongly, or the run says that the host failed."""
+    """Kills the runner and the reference with it. Either the verdict blames nobody wrongly, or the run says that the host failed."""
     run = start_run(person, "kill runner")
     before = shown(stack, person, run, "queue")
     parties = stack.await_true(stack.parties, "a confined process")

@@ -1,4 +1,4 @@
-"""Starting and stopping an installation: one line, nothing left behind, everything kept."""
+"""Starts and stops an installation: it prints one line, leaves nothing behind and keeps everything."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def own(tmp_path):
 
 @pytest.fixture
 def new(tmp_path):
-    """Before its first start."""
+    """Yields an installation that has never been started."""
     yield from installation(tmp_path / "a directory with spaces")
 
 
@@ -58,7 +58,7 @@ def test_a_stop_in_the_middle_of_a_run_loses_nothing(own):
     before = shown(own, browser, run, "queue")
     own.stop()
     own.start()
-    events = finished(own, browser, run, before)  # the session continues, too
+    events = finished(own, browser, run, before)  # the browser session continues too
     assert any(e["kind"] == "run.resumed" for e in events)
 
 
@@ -74,7 +74,7 @@ def test_the_ready_line_is_the_only_one_and_its_link_works_once(new):
 
 
 def test_the_command_on_the_page_makes_a_link_as_it_stands(stack):
-    """Typed into a shell that knows neither DATA_DIR nor PORT of this installation."""
+    """Runs the command in a shell that knows neither DATA_DIR nor PORT of this installation."""
     with urllib.request.urlopen(f"{stack.base}/sign-in/") as answer:
         command = unescape(re.search(r'id="link-command">([^<]+)<', answer.read().decode())[1])
     known = {name: value for name, value in stack.environment.items() if name not in ("DATA_DIR", "PORT", "BASE_URL")}

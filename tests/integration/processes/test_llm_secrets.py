@@ -1,4 +1,4 @@
-"""A language model's key in a whole installation, with a server that repeats it: the key is in the orchestrator's environment and nowhere else."""
+"""A model's key in a whole installation, with a server that echoes it. The key must be in the orchestrator's environment and nowhere else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KEY = "sk-planted-5d0a93c2e7f14b68"
 
-# The task looks for the key wherever it runs, and is unsound if it finds it: then no model is ever asked.
+# The task looks for the key wherever it runs, and is unsound if it finds it. In that case, no model is ever called.
 NOSY = f"""import glob
 import os
 
@@ -43,12 +43,12 @@ def look():
 
 """
 NOSY += TASK.replace("def get_inputs():", "def get_inputs():\n    look()")
-PROGRAM = WRONG.partition("def get_inputs")[0]  # wrong, so that its verdict takes no minutes of timing
+PROGRAM = WRONG.partition("def get_inputs")[0]  # wrong, so that its verdict needs no minutes of timing
 
 
 @contextmanager
 def server() -> Iterator[tuple[str, list[Asked]]]:
-    """Refuses the first request, breaks off the second, and answers the others; every response repeats what it was sent."""
+    """Refuses the first request, breaks off the second, and answers the others. Every response repeats what it was sent."""
 
     async def refuse(asked, writer):
         await reply({"error": {"message": f"these headers are not enough: {json.dumps(asked.headers)}"}}, "401 X")(asked, writer)
@@ -125,7 +125,7 @@ def test_the_key_is_in_the_orchestrator_and_nowhere_else(tmp_path):
 
 
 def submitted(stack: Stack) -> str:
-    """A run with the model as Coder and Judge, made by the code that the pages use."""
+    """Creates a run with the model as Coder and Judge, using the same code as the pages."""
     (stack.data / "task.py").write_text(NOSY)
     made = stack.manage(
         "shell", "-v", "0", "-c",
@@ -143,7 +143,7 @@ def kinds(stack: Stack, run: str) -> dict[str, dict]:
 
 
 def tables_with(stack: Stack, text: str) -> list[str]:
-    """Returns the tables with a row that contains the text, as it is or as bytes."""
+    """Returns the tables with a row that contains the text, either as text or as bytes."""
     found = []
     for (name,) in stack.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"):
         looks = f'SELECT 1 FROM "{name}" t WHERE t::text LIKE %s OR t::text LIKE %s LIMIT 1'

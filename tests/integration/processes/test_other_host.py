@@ -1,7 +1,7 @@
-"""A verifier on another host needs Postgres and nothing else: its network namespace's only link leads to a namespace with only Postgres.
+"""A verifier on another host needs only Postgres: the single link of its network namespace leads to a namespace that contains only Postgres.
 
-Three hosts: this one with web and orchestrator, one with Postgres, one with the verifier. Nobody forwards packets, so from the third one Postgres's
-TCP port is all that there is.
+There are three hosts: this one with web and orchestrator, one with Postgres, and one with the verifier. No host forwards packets, so the third one
+can reach nothing but Postgres's TCP port.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def ip(*arguments: str) -> None:
 
 
 class Hosts:
-    """Namespaces `database` and `verifier` with their links: web -- database -- verifier."""
+    """The namespaces `database` and `verifier` with their links: web -- database -- verifier."""
 
     def __init__(self) -> None:
         mark = uuid.uuid4().hex[:6]
@@ -59,7 +59,7 @@ class Hosts:
             ip("-n", name, "link", "set", device, "up")
 
     def inside(self, name: str) -> list[str]:
-        """Returns a command's prefix. `ip netns exec` is not used because it hides the control groups."""
+        """Returns a prefix for commands. `ip netns exec` is not used because it hides the control groups."""
         return ["nsenter", f"--net=/run/netns/{name}", "--"]
 
     def remove(self) -> None:
@@ -83,7 +83,7 @@ def hosts():
 
 @pytest.fixture(scope="module")
 def urls(hosts, tmp_path_factory):
-    """Postgres alone on its host; its URLs as seen by web and by the verifier."""
+    """Runs Postgres on a separate host. Returns its URLs as seen by web and by the verifier."""
     try:
         programs, prefix = binaries(18), as_unprivileged()
     except PostgresError as error:
@@ -122,7 +122,7 @@ def web(urls, tmp_path):
 
 @pytest.fixture
 def far_verifier(hosts, urls, web, tmp_path):
-    """Runs `manage.py verifier` on the third host, with its own data directory; it starts after the web process has created the tables."""
+    """Runs `manage.py verifier` on the third host with its own data directory, after the web process has created the tables."""
     data = tmp_path / "far"
     kept = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "DATA_DIR", "PORT", "DATABASE_URL")}
     environment = kept | {"DATABASE_URL": urls[1], "DATA_DIR": str(data)}
@@ -158,7 +158,7 @@ print(json.dumps(reached))
 
 def test_a_verifier_elsewhere_needs_only_postgres(hosts, urls, web, far_verifier, tmp_path):
     process, data, log = far_verifier
-    # From there, a single port responds on all of this host and Postgres's host.
+    # From there, a single port responds among all ports of this host and of Postgres's host.
     port = int(urls[1].rsplit(":", 1)[1].partition("/")[0])
     places = [hosts.db_far, hosts.db_near, hosts.near, "127.0.0.1"]
     asked = [sys.executable, "-c", REACH, json.dumps(places), json.dumps([port, web.port, 22, 80, 111])]
@@ -178,7 +178,7 @@ def test_a_verifier_elsewhere_needs_only_postgres(hosts, urls, web, far_verifier
     rows = web.query("SELECT status, device_id, result_id IS NOT NULL FROM runs_verification WHERE run_id = %s AND kind = 'verify'", run)
     assert rows == [("wrong_result", device, True)]
     assert any(event["kind"] == "verification.stage" and event["payload"]["stage"] == "correctness" for event in events)
-    # It wrote only to its own data directory, and the web's shows no trace of a verification.
+    # It wrote only to its own data directory, and the web process's directory shows no trace of a verification.
     assert (data / "verifier" / "builds").is_dir()
     assert not (web.data / "verifier" / "builds").exists()
     assert PASSWORD not in log.read_text()

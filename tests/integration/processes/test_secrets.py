@@ -1,4 +1,5 @@
-"""A secret in the environment of web, orchestrator, verifier and judge, and in the data directory: a task that searches for it does not find it."""
+"""Puts a secret in the environment of web, orchestrator, verifier and judge, and in the data directory. A task that searches for it must not find
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.timeout(600)
 
 SECRET = "sk-planted-9f1c77"
 
-# The refusal of the task reports its findings: that it searched, how far it got, and what it found.
+# The task's refusal reports its findings: that it searched, how far it got, and what it found.
 NOSY = f"""import glob
 import os
 import socket

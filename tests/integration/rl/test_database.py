@@ -1,4 +1,4 @@
-"""Runs in a database become rows only if their team agreed, and no longer once the team withdrew its consent."""
+"""Runs in a database become rows only if their team has agreed, and no longer do so once the team has withdrawn its consent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transformers model is trained, resumed and merged; the merged model answers like the trained one. On the CPU, in single precision."""
+"""Trains, resumes and merges a transformers model on the CPU in single precision. The merged model must answer like the trained one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_it_trains_continues_and_merges(tmp_path):
     trainer.config = replace(trainer.config, steps=2)
     assert trainer.reinforce(Letters())[-1]["step"] == 2 and curve(tmp_path / "parts") == curve(tmp_path / "whole")
     trainer.config = replace(trainer.config, steps=3)
-    trainer.supervise([("write a:", "aaa")])  # whatever the rewards were, something is learned
+    trainer.supervise([("write a:", "aaa")])  # learns something regardless of the rewards
 
     tokens, lengths = torch.tensor([asked]), torch.tensor([len(asked)])
     learned = trainer.policy.logits(tokens, lengths).detach()

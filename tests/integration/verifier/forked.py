@@ -1,7 +1,7 @@
-"""Parties without a sandbox and without the 2 s that importing torch takes: forked from one process that has imported it. They suit tests of what a
-judge decides; confinement, memory limits and a fresh interpreter are tested with real parties.
+"""Parties without a sandbox and without the 2 s that importing torch takes, forked from one process that has already imported it. They suit tests of
+a judge's decisions. Confinement, memory limits and a fresh interpreter are tested with real parties.
 
-    python forked.py FD    the process that forks; its other half is `Nursery`
+    python forked.py FD    the process that forks; `Nursery` is its counterpart
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Nursery:
 
     def ask(self, message: dict[str, Any], fds: list[int]) -> Any:
         with self.lock:
-            if not self.open:  # and with it everything that it forked
+            if not self.open:  # all processes that it forked have ended with it
                 return -signal.SIGKILL
             socket.send_fds(self.sock, [json.dumps(message).encode()], fds)
             answer = self.sock.recv(MESSAGE)
@@ -98,13 +98,13 @@ class Forked:
 
 
 def forked_device(device: Device) -> None:
-    """A device with one thread per side: nothing is timed, and spinning threads would take the processor from other tests."""
+    """Limits a device to one thread per side, because nothing is timed and spinning threads would take the processor from other tests."""
     device.threads = 1  # type: ignore[attr-defined]
     device.open()
 
 
 class ForkingPool(Pool):
-    """A pool whose parties are forked on demand, so none is kept in reserve."""
+    """A pool whose parties are forked on demand, so it keeps none in reserve."""
 
     def __init__(self, device: Device, limits: Limits, nursery: Nursery, builder_binds: list[Bind] | None = None):
         super().__init__(device, limits, spares=0, builder_binds=builder_binds)
@@ -152,7 +152,7 @@ def fork(control: socket.socket, fds: list[int], message: dict[str, Any]) -> int
 
 
 def become_party(fds: list[int], message: dict[str, Any]) -> None:
-    """Does what `verifier.parties.party.main` does, without confinement and imports."""
+    """Does what `verifier.parties.party.main` does, but without confinement and imports."""
     os.setsid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
     for stream in (1, 2):

@@ -1,4 +1,4 @@
-"""Sources for a hostile program's attempts from inside the sandbox: every attempt is made, and the final exception says which ones worked."""
+"""Sources for a hostile program's attempts from inside the sandbox. They make every attempt, and the final exception says which ones worked."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Trials of a program without build and timing: these tests are decided before anything is measured. On the CPU its parties are forked (forked.py),
-unless a test requests confined ones."""
+"""Trials of a program without build and timing, for tests that are decided before anything is measured. On the CPU, its parties are forked
+(forked.py) unless a test requests confined ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verifier.judge.session import ReferenceSession
 from verifier.limits import GIB, Limits
 from verifier.report import Trial
 
-# A busy host must not make the trials skip steps, so they have ten times the usual time.
+# A busy host must not cause the trials to skip steps, so they have ten times the usual time.
 LIMITS = Limits(load=30, inputs=20, call=20, correctness=200, admission=200, memory=3 * GIB)
 
 
@@ -78,7 +78,7 @@ class Semantics:
 
 
 def task(forward: str, inputs: str = "torch.rand(64, 256)", init: str = "", extra: str = "") -> str:
-    """Returns a task in KernelBench's format. `forward` is the unindented body, `init` is the constructor's; arguments are x, y, z."""
+    """Returns a task in KernelBench's format. `forward` is the unindented body, and `init` is that of the constructor. The arguments are x, y, z."""
     body = "\n".join("        " + line for line in forward.splitlines())
     start = "\n".join("        " + line for line in init.splitlines())
     names = ", ".join("xyz"[: inputs.count(";") + 1])

@@ -28,7 +28,7 @@ class Watched(Tournament):
 
 @pytest.fixture
 def tournament(request, tmp_path, monkeypatch):
-    """Creates a judge whose program has been tried; no process is left at the end. Only a judge's own processes can be timed."""
+    """Creates a judge whose program has been tried, and checks that no process is left at the end. Only a judge's own processes can be timed."""
     timed = request.node.get_closest_marker("timed") is not None
     bench = Semantics(tmp_path, limits=LIMITS, nursery=None if timed else request.getfixturevalue("nursery"))
     bench.pool.spares = 0
@@ -128,7 +128,7 @@ def test_processes_that_will_be_taken_import_torch_meanwhile(tmp_path):
         pool.stock(1)
         assert pool.waiting == [first, second], "there are enough"
         first.spawned.kill()
-        pool.settle()  # a dead process does not keep anything waiting either
+        pool.settle()  # a dead process keeps nothing waiting either
         first.spawned.process.wait()
         pool.stock(2)
         assert len(pool.waiting) == 2 and pool.waiting[0] is second

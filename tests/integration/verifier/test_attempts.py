@@ -1,4 +1,4 @@
-"""A hostile program's attempts from inside the sandbox, as real verifications without the static stage: none works, and the host confirms it."""
+"""A hostile program's attempts from inside the sandbox, as real verifications without the static stage. None works, and the host confirms it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET = f"planted-{uuid.uuid4().hex}"
 
 @pytest.fixture
 def host():
-    """Parts of the host that a party must not reach: listening sockets, a process with a secret, a file outside its own /tmp."""
+    """Creates things on the host that a party must not reach: listening sockets, a process with a secret, and a file outside its own /tmp."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         abstract = f"stitch-{uuid.uuid4().hex}"
@@ -69,12 +69,12 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
     assert report.status == "crashed" and "ValueError" in report.message, report.message
     found = re.search(r"worked (\[.*\]), refused (\d+)", report.message)
     assert found, report.message
-    # In a checkout below /tmp, a party sees its own, private /tmp around the package; the host's side of it is checked below.
+    # In a checkout below /tmp, a party sees its own, private /tmp around the package. The host's side is checked below.
     private = f" in {root}:" if root.is_relative_to("/tmp") else None
     worked = [attempt for attempt in json.loads(found[1]) if private is None or private not in attempt]
     assert not worked, worked
     assert int(found[2]) >= {"network": 25, "processes": 40, "files": 100, "kernel": 60}[group]
-    # The host confirms it: no connection, no signal, no written file, and the same judge.
+    # The host confirms that there was no connection, no signal and no written file, and that the judge is still the same.
     for listener in host["listeners"]:
         with pytest.raises(BlockingIOError):
             listener.accept()
@@ -87,7 +87,7 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
 
 
 def test_the_attempts_do_work_outside(host, tmp_path):
-    """The probes are effective: on the host, without a sandbox, the harmless ones succeed."""
+    """The probes are effective: without a sandbox, the harmless ones succeed on the host."""
     facts = {"port": host["port"], "abstract": host["abstract"], "path": host["path"], "pids": [], "secret": ""}
     source = prober(PROGRAM, "network", facts).split("\nimport torch")[0] + "\nprobe()\n"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
@@ -103,7 +103,7 @@ def test_every_layer_is_named(open_bench):
 
 
 def parties(judge: int) -> list[int]:
-    """Confined processes of a judge, other than the party that asks."""
+    """Returns the confined processes of a judge, other than the party that makes the attempts."""
     tree: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

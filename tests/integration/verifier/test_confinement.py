@@ -1,4 +1,4 @@
-"""A task and a program reach nothing from inside: no secret of the judge, no network, no file outside /tmp, no other process."""
+"""From inside, a task and a program reach nothing: no secret of the judge, no network, no file outside /tmp, no other process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from verifier.jobs import VerifyJob
 
 wrapped = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed: processes of this user are not hidden")
 
-# Looks wherever a process can: its environment, every readable file of /proc, the usual places in the file system, its own objects. It raises what it
-# finds, so the verdict would show it.
+# Searches everything that a process can read: its environment, every readable file in /proc, the usual places in the file system, and its own
+# objects. It raises what it finds, so that the verdict would show it.
 SEARCH = f"""
 import gc, glob, os
 wanted = b"".join([{PLANTED[:12]!r}.encode(), {PLANTED[12:]!r}.encode()])
@@ -89,7 +89,7 @@ def test_a_program_cannot(bench, attempt):
 
 @wrapped
 def test_a_process_that_a_party_starts_may_name_its_threads(bench):
-    """The CUDA driver names its threads and fails to start if it may not do so: torch.compile's own compilers would then find no GPU."""
+    """The CUDA driver names its threads and fails to start if it may not. torch.compile's own compiler processes would then find no GPU."""
     body = (
         "import ctypes, os\n"
         "theirs, ours = os.pipe()\n"
@@ -115,8 +115,8 @@ def test_the_repository_and_the_data_are_not_there(bench):
 
 @pytest.mark.slow
 def test_a_killed_runner_gives_a_verdict(bench):
-    """kill -9 in the middle of an evaluation: one retry, then a verdict, and the next job runs. (If the reference is killed, the verdict says so: it
-    is not the program's fault.)"""
+    """After `kill -9` in the middle of an evaluation, there is one retry, then a verdict, and the next job runs. (If the reference is killed, the
+    verdict says that this is not the program's fault.)"""
     slow = PROGRAM.replace("return torch", "import time; time.sleep(0.3)\n        return torch")
     killed = []
 

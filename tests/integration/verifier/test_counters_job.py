@@ -1,4 +1,4 @@
-"""Counters and sanitizers through judge and sandbox, on the CPU: a stand-in for Nsight Compute leaves a real table; secrets are planted."""
+"""Counters and sanitizers through judge and sandbox, on the CPU. A stand-in for Nsight Compute leaves a real table, and secrets are planted."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def fake_ncu(folder: Path, body: str) -> Ncu:
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
-    """Collects counters of the reference with a stand-in for the tool; the device claims to be a GPU when asked for its kind."""
+    """Collects the reference's counters with a stand-in for the tool. When asked for its kind, the device claims to be a GPU."""
     data = tmp_path_factory.mktemp("data")
     device = CpuDevice(data)
     pool = Pool(device, Limits(), 1)
@@ -131,7 +131,7 @@ exec "$@"
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    """The jobs that a client requests, with secrets in its environment, its data folder's name and its home."""
+    """Yields the jobs that a client requests, with secrets in its environment, in its data folder's name and in its home directory."""
     data = tmp_path_factory.mktemp(SECRET)
     os.environ["STITCH_PLANTED"] = SECRET
     wrong = PROGRAM.replace("i < n; i++", "i <= n; i++")

@@ -1,4 +1,4 @@
-"""A program that exhausts a resource ends in the right verdict and leaves nothing behind, and the next job runs. Without the static stage."""
+"""A program that exhausts a resource gets the right verdict and leaves nothing behind, and the next job runs. Uses no static stage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_too_many_open_files(strict):
 def test_too_many_threads(strict):
     lines = "import threading, time\nwhile True:\n    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     report = strict.verify(with_forward(lines))
-    assert report.status in ("crashed", "timed_out"), report.message  # the thread limit, or the clock on a slow machine
+    assert report.status in ("crashed", "timed_out"), report.message  # because of the thread limit, or of the clock on a slow machine
 
 
 def test_a_daemon_does_not_outlive_its_party(strict):
@@ -101,7 +101,7 @@ def test_a_program_that_burns_the_processor_while_others_are_timed(strict):
 def test_so_does_a_child_process(strict):
     child = "import os\nif not hasattr(self, 'child'):\n    self.child = os.fork()\n    if self.child == 0:\n        while True: pass"
     report = strict.verify_once(with_forward(child))
-    # On a machine with few processors the clocks disagree before the share is large enough; it never passes.
+    # On a machine with few processors, the clocks disagree before the share is large enough. The program never passes.
     assert report.status in ("rejected", "inconclusive"), (report.status, report.message)
     assert report.timing is None
 
@@ -117,7 +117,8 @@ def test_an_admission_has_a_time_for_all_of_it(strict):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_short_series_of_verifications(tmp_path):
-    """Runs bench/robustness.py with four of its faulty programs: every verdict is as expected, and nothing is left. A busy machine is not a fault."""
+    """Runs bench/robustness.py with four of its faulty programs. Every verdict is as expected, and nothing is left behind. A busy machine is not a
+    fault."""
     out = tmp_path / "series.json"
     command = [sys.executable, str(ROOT / "bench" / "robustness.py"), "--device", "cpu", "--count", "8", "--every", "2", "--out", str(out)]
     command += ["--data-dir", str(prepared(tmp_path / "data"))]

@@ -1,4 +1,5 @@
-"""A missing layer is reported, and without a control group the judge counts. Uses a pool in this process, whose builder imports programs."""
+"""A missing layer is reported, and without a control group the judge does the counting. Uses a pool in this process, whose builder imports
+programs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def pool(tmp_path, monkeypatch):
 
 
 def build(pool: Pool, source: str) -> PartyFailure:
-    """Returns how the builder that imports `source` ends."""
+    """Returns the failure with which the builder that imports `source` ends."""
     builder = pool.take("builder")
     assert builder.spawned.group is None
     try:
@@ -42,7 +43,7 @@ def test_a_fork_bomb_is_counted_and_ends(pool):
 
 
 def test_memory_past_the_data_limit_is_counted_and_ends(pool, monkeypatch):
-    monkeypatch.setattr(pool.device, "kind", "cuda")  # whose parties have no limit on data: CUDA reserves address space
+    monkeypatch.setattr(pool.device, "kind", "cuda")  # its parties have no data limit, because CUDA reserves address space
     monkeypatch.setattr(pool.device, "binds", lambda role: [])
     failure = build(pool, "kept = []\nwhile True:\n    kept.append(b'x' * (32 << 20))\n")
     assert failure.kind == "memory" and f"{pool.limits.of_builder().memory / GIB:.1f} GiB of memory" in failure.message
@@ -65,7 +66,7 @@ def test_rules_that_the_kernel_refuses_are_said_to_be_missing(pool, monkeypatch)
 
     def odd(*rest, **more):
         rules = genuine(*rest, **more)
-        return {**rules, "read": [*rules["read"], "/proc/self/ns/user"]}  # in no file system that Landlock could cover
+        return {**rules, "read": [*rules["read"], "/proc/self/ns/user"]}  # not in any file system that Landlock could cover
 
     monkeypatch.setattr(sandbox, "rules", odd)
     monkeypatch.setattr(layers, "_failed", {})

@@ -1,4 +1,4 @@
-"""Programs that compile at their first use: their requests are built without them, and they start over with the result."""
+"""Programs that compile on first use. Their requests are built outside of them, and they start over with the result."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def raw(flags: str = SIZED, constructor: str = "") -> str:
 VARIANTS = TASK + "\n\ndef get_input_variants():\n    return [[torch.rand(3, 512)], [torch.rand(2, 5, 512)]]\n"
 BY_SHAPE = raw('f"-DSIZE={size}", f"-DROWS={rows}",').replace("kernel(size)", "kernel(size, rows)").replace("found[size]", "found[size, rows]")
 BY_SHAPE = BY_SHAPE.replace("size not in found", "(size, rows) not in found").replace("kernel(x.shape[-1])", "kernel(x.shape[-1], x.shape[0])")
-# Bound by hand because torch's headers take a minute.
+# Bound by hand, because torch's headers would take a minute.
 BOUND = """#include <Python.h>
 #include <cmath>
 #include "sizes.h"
@@ -156,7 +156,7 @@ def model(forward: str, backward: str = "None") -> str:
 
 @pytest.fixture
 def tried(quick: Quick, monkeypatch):
-    """Judged up to the timing stage."""
+    """Judges programs up to the timing stage."""
 
     def stop(self, trials):
         raise Ended("inconclusive", "tried, and not timed")
@@ -225,7 +225,7 @@ def test_a_build_in_the_gradient(tried: Quick):
 
 
 def test_the_same_twice_at_import(tried: Quick):
-    """Under two names, as two getters may request it."""
+    """The same source is requested under two names, as two getters may do."""
     twice = 'load_inline("once", BOUND, no_implicit_headers=True, extra_include_paths=[str(written(512))])'
     source = model("EARLY[1]") + f"\nEARLY = [{twice}, {twice.replace('once', 'again')}, {twice}]\n"
     report = tried.verify_once(source)
@@ -240,7 +240,7 @@ def test_a_file_that_did_not_come_along(tried: Quick):
 
 
 def test_a_verdict_on_such_a_program(quick: Quick):
-    """Observed in the form in which it was timed; its library counts as its own."""
+    """The program is observed in the form in which it was timed, and its library counts as its own."""
     report = quick.verify(raw())
     assert report.status == "passed" and report.program_class == "custom", report.message
     assert not any(finding.rule == "no-kernel" for finding in report.findings)

@@ -1,11 +1,12 @@
-"""Two programs timed against each other in one job."""
+"""Times two programs against each other in one job."""
 
 from __future__ import annotations
 
 import pytest
 from verifier_bench import PROGRAM
 
-# A single slow thread: others would spin for a millisecond after it, on a processor that the fetching process needs on a host with two processors.
+# Uses a single slow thread: with more, the others would spin for a millisecond afterwards, on a processor that the fetching process needs if there
+# are only two.
 SLOW = PROGRAM.replace(
     "return torch.softmax(x, dim=-1)", "for _ in range(300):\n            self.scale.sum()\n        return torch.softmax(x, dim=-1)"
 )

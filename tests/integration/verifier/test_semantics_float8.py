@@ -1,4 +1,4 @@
-"""Tasks with float8 arguments, weights, state and outputs: the task's own model passes, and a program that takes other bits does not."""
+"""Tasks with float8 arguments, weights, state and outputs. The task's own model passes, and a program that computes other bits does not."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_one_step_in_one_element_is_refused(semantics):
 
 
 def test_sums_in_another_order_pass(semantics):
-    """Some of 8,192 numbers lie so close to the middle of two steps that another order of a sum decides which they become."""
+    """Some of 8,192 values lie so close to the midpoint between two steps that the order of summation decides to which step they are rounded."""
     large = task("return (x @ self.w.t()).to(torch.float8_e4m3fn)", "torch.randn(64, 512)", init="self.w = nn.Parameter(torch.randn(128, 512) * 0.1)")
     outcome = semantics.changed(large, "x @ self.w.t()", "sum(x[:, i::8] @ self.w.t()[i::8] for i in range(8))")
     assert not outcome.wrong, outcome.wrong

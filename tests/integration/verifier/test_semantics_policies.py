@@ -121,7 +121,7 @@ def test_running_averages_that_are_rounding_noise(semantics):
         assert skipped in semantics.judge(NOISY_PROGRAM.replace(f"return {call}", kept), NOISY_TASK).wrong
 
 
-# Two rows are normalised to plus and minus one, so the second layer's running mean is noise that has a different size in each arithmetic.
+# Two rows are normalised to plus and minus one, so the second layer's running mean is noise, whose size depends on the arithmetic.
 PAIR = task(
     "return self.second(self.linear(self.first(x.mean(-1))))",
     "torch.rand(2, 32, 64) + 4",
@@ -153,7 +153,7 @@ def own_norm(kind: str, scaled: str, momentum: str = "0.1") -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "scaled"), [("torch.float64", CENTRED), ("torch.float32", FOLDED_SHIFT)])
 def test_noise_of_an_earlier_call_is_no_value(semantics, kind, scaled):
-    """Eager's noise from the first call is still in its average after the second: a program that is more exact than eager has less of it."""
+    """Eager's noise from the first call is still in its average after the second. A program that is more accurate than eager has less of it."""
     found = semantics.judge(own_norm(kind, scaled), PAIR)
     assert not found.wrong, found.wrong
     assert found["task inputs 2"].ok and found["random weights"].ok

@@ -1,4 +1,4 @@
-"""The trials of a program: other weights whatever their names, every input, and all trials however slow the program is."""
+"""The trials of a program: different weights whatever their names, every input, and all trials however slow the program is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def semantics(tmp_path_factory, nursery):
 
 @pytest.fixture(scope="module")
 def hurried(tmp_path_factory, nursery):
-    """Trials with so little time that a task that takes a tenth of a second a call is slow."""
+    """Runs trials with so little time that a task that takes a tenth of a second per call counts as slow."""
     semantics = Semantics(tmp_path_factory.mktemp("hurried"), limits=dataclasses.replace(LIMITS, correctness=0.4), nursery=nursery)
     yield semantics
     semantics.close()
@@ -42,7 +42,7 @@ def test_other_names_are_matched_by_equal_values(semantics):
 
 
 def test_a_refused_state_dict_does_not_turn_the_trials_off(semantics):
-    """Omitted weights, fused ones of another shape, and a constructor that hides its weights."""
+    """Tests omitted weights, fused weights of another shape, and a constructor that hides its weights."""
     dropped = task("return torch.tanh(x) + 0 * self.shut", init="self.shut = nn.Parameter(torch.zeros(256))").replace(
         "class Model(", "class ModelNew("
     )
@@ -72,8 +72,8 @@ def test_weights_fused_in_a_constructor_pass_and_say_so(semantics):
 
 
 def test_wrong_on_purpose_with_other_weights(semantics):
-    """The program reads a gate once, while it is still closed; has a table that is the identity until it is loaded; or has a branch for other
-    weights."""
+    """The program either reads a gate once, while it is still closed, or has a table that is the identity until it is loaded, or has a branch for
+    other weights."""
     once = GATED.replace("self.gate = nn.Parameter(torch.zeros(256))", "self.gate = nn.Parameter(torch.zeros(256))\n        self.shut = True")
     program = once.replace("class Model(", "class ModelNew(").replace("return torch.tanh(x) + self.gate * self.l(x)", "return torch.tanh(x)")
     assert "takes the values for granted" in semantics.judge(program, GATED).wrong
@@ -152,7 +152,7 @@ def test_a_ring_of_output_buffers_is_found_and_told_what_to_do(semantics, count)
 
 
 def test_memory_that_is_not_seen_as_one_is_read_again(semantics):
-    """Each call wraps a buffer's memory in a new tensor: only the contents reveal it."""
+    """Each call wraps a buffer's memory in a new tensor, so only the contents reveal the reuse."""
     wrapped = (
         "import ctypes\n        if not hasattr(self, 'room'):\n            self.room, self.turn = [(ctypes.c_float * 2048)() for _ in range(3)], 0\n"
     )
@@ -166,7 +166,7 @@ TWO = task("h = torch.relu(x)\nreturn h * 1.5, h + 1", "torch.randn(32, 64)")
 
 def test_outputs_share_no_element_with_each_other_or_with_themselves(semantics):
     columns = semantics.changed(TWO, "return h * 1.5, h + 1", "y = torch.cat([h * 1.5, h + 1], -1)\n        return y[:, :64], y[:, 64:]")
-    assert not columns.wrong, columns.wrong  # of one allocation, without shared elements
+    assert not columns.wrong, columns.wrong  # views of one allocation that share no elements
     copied = task("h = torch.relu(x) * 1.5\nreturn h, h.clone()", "torch.randn(32, 64)")
     assert "shares its memory with out[" in semantics.changed(copied, "h.clone()", "h").wrong
     assert not semantics.same(task("h = torch.relu(x) * 1.5\nreturn h, h.t()", "torch.randn(32, 64)")).wrong
@@ -189,7 +189,7 @@ def test_other_random_numbers_are_named(semantics):
 
 
 def test_nan_is_handed_on_or_swallowed_by_a_bound(semantics):
-    """A number in place of NaN is wrong. A clamp or a maximum with C's semantics is noted; NaN may spread further than in PyTorch."""
+    """A number in place of NaN is wrong. A clamp or a maximum with C's semantics is only noted. NaN may spread further than in PyTorch."""
     top = task("return torch.clamp(x.amax(-1), 0.0, 6.0)", "torch.randn(64, 128)")
     compared = semantics.changed(top, "x.amax(-1)", "x.nan_to_num(-1e9).amax(-1)")
     assert not compared.wrong and [finding.rule for finding in compared.verdict.findings] == ["nan"]
@@ -272,7 +272,7 @@ def test_calls_after_one_with_nan_are_held_to_their_own_outputs(semantics):
     assert outcome.wrong == "" and {"not a number", "task inputs 3"} <= {trial.name for trial in outcome.trials}
 
 
-# Stands for a device-side assertion: after it, a process answers nothing.
+# Simulates a device-side assertion, after which a process no longer responds.
 ASSERTING = """
 import torch
 import torch.nn as nn
@@ -307,7 +307,8 @@ COUNTING = ASSERTING.replace(
 
 @pytest.mark.parametrize("task", [ASSERTING, COUNTING])
 def test_inputs_on_which_the_device_asserts_are_none_that_the_task_accepts(semantics, task):
-    """Masks are varied too, and one without a true element may end the reference's context: a fresh process takes over, and both sides start over."""
+    """Masks are varied too. One without a true element may end the reference's context, in which case a fresh process takes over and both sides start
+    over."""
     program = task.replace("class Model(", "class ModelNew(").replace("lost.append(1)", "pass").replace("if lost or", "if")
     outcome = semantics.judge(program, task)
     assert not outcome.wrong, outcome.wrong

@@ -1,4 +1,4 @@
-"""The requirements on a program's outputs, inputs, memory and state, over everything that a task may contain."""
+"""The requirements on a program's outputs, inputs, memory and state, for everything that a task may contain."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_memo_is_found_wherever_it_looks(semantics):
         outcome = semantics.changed(plain, "return torch.softmax(x, -1)", memo.format(key=key))
         assert outcome.wrong, key
     whole = semantics.changed(plain, "return torch.softmax(x, -1)", memo.format(key="x.numpy().tobytes()"))
-    assert not whole.wrong  # it checks everything and saves nothing: no two timed calls are alike
+    assert not whole.wrong  # it compares the whole input and saves nothing, because no two timed calls are alike
 
 
 def test_the_task_may_change_its_inputs_and_its_state(semantics):
@@ -104,7 +104,7 @@ def test_the_task_may_change_its_inputs_and_its_state(semantics):
     frozen = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)")
     assert "bn.running" in frozen.wrong
     evaluated = semantics.changed(moving, "self.bn(x)", "F.batch_norm(x, None, None, self.bn.weight, self.bn.bias, True)", mode="eval")
-    assert evaluated.wrong  # in that mode the running statistics normalise
+    assert evaluated.wrong  # that mode normalises by the running statistics
 
 
 def test_weights_that_are_taken_for_granted(semantics):
@@ -133,7 +133,7 @@ def test_random_numbers_are_the_same_in_fp64(semantics):
 
 @pytest.mark.slow
 def test_decisions_that_rounding_makes(semantics):
-    # Half of the pairs are equal except for rounding, so the index of the larger one is an accident of PyTorch's.
+    # Half of the pairs are equal except for rounding, so it is an accident of PyTorch's which index is that of the larger one.
     task_source = task("s = (x * y).sum(-1)\nreturn (s.view(2, -1)).argmax(0)", "torch.rand(4096, 64); torch.rand(4096, 64)").replace(
         "return [torch.rand(4096, 64), torch.rand(4096, 64)]",
         "a, b = torch.rand(2048, 64), torch.rand(2048, 64)\n    return [torch.cat([a, a.flip(-1)]), torch.cat([b, b.flip(-1)])]",

@@ -1,4 +1,4 @@
-"""A baseline that is not available in time, with real processes: its stand-in is timed to the end."""
+"""A baseline that is not available in time, with real processes. Its stand-in is timed to the end."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ def enlisted(bench: Semantics, runner) -> Subject:
 
 @pytest.mark.slow
 def test_a_stand_in_outlives_the_threads_that_brought_the_others_up(tmp_path):
-    """With a spare process it survives anyway; here there is none, so its process is new."""
+    """With a spare process, it survives in any case. Here there is none, so its process is new."""
     bench = Semantics(tmp_path, limits=Limits(memory=3 * GIB, full_timing=0.2, correctness=0.1, autotune=0.5, load=60, call=60))
     bench.pool.spares = 0
     enlist = partial(enlisted, bench)

@@ -1,4 +1,4 @@
-"""A verifier with limits small enough that a hang costs seconds, and the sources that the tests give to it."""
+"""A verifier whose limits are so small that a hang costs seconds, and the sources that the tests give to it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ NOISY_PROGRAM = NOISY_TASK.replace("class Model(", FOLDED).replace("self.first(x
 
 
 class Bench:
-    """Runs jobs on one event loop, in a prepared data directory. `options`: of the verifier."""
+    """Runs jobs on one event loop, in a prepared data directory. `options` are those of the verifier."""
 
     def __init__(self, folder: Path, limits: Limits = LIMITS, **options):
         self.loop = asyncio.new_event_loop()
@@ -105,8 +105,8 @@ class Bench:
         return result.admission
 
     def verify(self, program: str, task: str = TASK, **options):
-        """Returns the report. A verdict that other work on the machine made inconclusive is requested again, as in workflows
-        (agents/workflows/measuring.py), with fresh seeds: a test that demands `passed` still gets nothing else."""
+        """Returns the report. A verdict that other work on the machine made inconclusive is requested again with fresh seeds, as in workflows
+        (agents/workflows/measuring.py). A test that requires `passed` still accepts no other verdict."""
         for _ in range(ATTEMPTS - 1):
             report = self.verify_once(program, task, **options)
             if report.status != "inconclusive":
@@ -121,7 +121,7 @@ class Bench:
 
 
 class Quick(Bench):
-    """Does the same in this process, with forked parties: for trusted sources that are judged before the clock. No judge has to start."""
+    """Runs jobs in this process with forked parties, for trusted sources whose verdict does not depend on timing. No judge has to start."""
 
     def __init__(self, folder: Path, nursery: Nursery):
         device = open_device("cpu", prepared(folder))
@@ -139,7 +139,7 @@ class Quick(Bench):
 
 
 def forward(body: str, head: str = "") -> str:
-    """Returns a task whose forward has `body`, which begins on line 7 (after `head`'s lines)."""
+    """Returns a task whose forward has `body`, which begins on line 7 (after the lines of `head`)."""
     lines = "\n".join("        " + line for line in body.splitlines())
     return (
         f"import torch\nimport torch.nn as nn\n{head}\n\nclass Model(nn.Module):\n    def forward(self, x):\n{lines}\n\n\n"
