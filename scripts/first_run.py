@@ -1,8 +1,8 @@
-"""`make first-run`: three walks of a newcomer from an empty installation, filmed as docs/screenshots/first-run/*.png, with clicks and seconds.
+"""`make first-run` walks a newcomer's path three times from an empty installation and records docs/screenshots/first-run/*.png, clicks and seconds.
 
-An example, an own module with two inputs and an index, a team of two. Each begins with the sign-in link that `make run` prints. A click is what a
-person presses; typing and pasting are none. Seconds run from the link to the first verified result, waiting included. `walks.json` keeps both, with
-the machine and its load: on a machine that does other work the verifier says that the host was too noisy, and the picture shows that.
+The walks are an example, a person's own module with two inputs and an index, and a team of two. Each begins with the sign-in link that `make run`
+prints. Clicks are counted; typing and pasting are not. Seconds run from the link to the first verified result, including waiting. `walks.json` stores
+both, with the machine and its load. On a busy machine, the verifier says that the host was too noisy, and the picture shows that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from screenshots import CHROMIUM, ROOT, Failed, installation, store
 FOLDER = ROOT / "docs/screenshots/first-run"
 PATIENCE_MS = int(os.environ.get("FIRST_RUN_MINUTES", "20")) * 60_000
 RESULT = re.compile(r"\d× |Not correct|too noisy|No reliable speedup")
-PASSWORD = "correct horse staple"  # of an installation that lives for one walk
+PASSWORD = "correct horse staple"  # for an installation that lives for one walk
 OWN = '''import torch
 from torch import nn
 
@@ -46,12 +46,12 @@ class Recommender(nn.Module):
 
 @dataclass
 class Walk:
-    """One walk: what was pressed, how long it took, which pictures there are."""
+    """One walk: the number of clicks, how long it took, and its pictures."""
 
     name: str
     page: Page = field(repr=False)
     clicks: int = 0
-    seconds: float | None = None  # to the first verified result
+    seconds: float | None = None  # until the first verified result
     outcome: str = ""
     pictures: list[str] = field(default_factory=list)
     begun: float = field(default_factory=time.monotonic, repr=False)
@@ -68,7 +68,7 @@ class Walk:
         self.pictures.append(name)
 
     def wait_for_result(self) -> None:
-        """The page of a run, until a verification of a program has ended."""
+        """Waits on the run's page until a verification of a program has ended."""
         self.page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
         self.picture("running")
         try:
@@ -103,7 +103,7 @@ def an_own_module(walk: Walk, link: str, browser: Browser) -> None:
     page.keyboard.insert_text(OWN)
     page.locator(".module").wait_for()
     walk.picture("pasted")
-    walk.click(page.get_by_role("button", name=re.compile("^Missing: ")))  # leads to the first field that is empty
+    walk.click(page.get_by_role("button", name=re.compile("^Missing: ")))  # leads to the first empty field
     for value in ("50000", "256"):
         page.keyboard.type(value)
         page.keyboard.press("Tab")
@@ -116,7 +116,7 @@ def an_own_module(walk: Walk, link: str, browser: Browser) -> None:
 
 
 def a_team_of_two(walk: Walk, link: str, browser: Browser) -> None:
-    """The owner makes a team and a link; a second person joins by it and submits; the owner finds the run in the list."""
+    """The owner makes a team and a link, a second person joins through it and submits, and the owner finds the run in the list."""
     owner = walk.page
     owner.goto(link)
     walk.click(owner.get_by_role("button", name=re.compile("^Team ")))

@@ -1,7 +1,7 @@
-"""`make screenshots`: a temporary installation with the real H200 runs of examples/traces, every page of it as docs/screenshots/*.png.
+"""`make screenshots` takes pictures of every page of a temporary installation with the real H200 runs of examples/traces: docs/screenshots/*.png.
 
-Each page light and dark at 1440 px, some at 390 px. The pictures are palettes (Pillow), all together at most 6 MB; an installation that does not
-come up, a page that answers with an error or a console that says something ends the command with a sentence.
+Each page is shown light and dark at 1440 px, and some at 390 px. The pictures use palettes (Pillow) and take up at most 6 MB in total. If the
+installation does not start, a page responds with an error or the console reports anything, the command ends with an explanation.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class GatedMLP(nn.Module):
 @dataclass(frozen=True)
 class Shot:
     name: str
-    path: str  # an address, or the name of one that the seed gave
-    act: Callable[[Page], None] = lambda page: None  # before the picture
+    path: str  # a URL, or the name of one that the seed returned
+    act: Callable[[Page], None] = lambda page: None  # called before the picture is taken
     phone: bool = False  # also at 390 px
     signed_in: bool = True
-    whole: bool = False  # the page to its end, not only what a window shows
+    whole: bool = False  # the whole page rather than only the part that fits into the window
 
 
 def followed(page: Page) -> None:
-    """A run whose trace has arrived."""
+    """Waits until a run's trace has arrived."""
     page.wait_for_selector(".entry", state="attached", timeout=30_000)
     page.wait_for_timeout(1500)
 
@@ -68,7 +68,7 @@ def followed(page: Page) -> None:
 def plain_module(page: Page) -> None:
     page.locator(".cm-content").first.click()
     page.keyboard.press("Control+a")
-    page.keyboard.press("Delete")  # typing over a selection, Chromium tries to keep its style in an attribute
+    page.keyboard.press("Delete")  # when text is typed over a selection, Chromium tries to keep its style in an attribute
     page.keyboard.insert_text(PLAIN_MODULE)
     page.locator(".module").wait_for()
     page.get_by_label("dim int").fill("1024")
@@ -80,13 +80,13 @@ def plain_module(page: Page) -> None:
 
 
 def drawn(page: Page) -> None:
-    """Canvases and charts draw after what they show has arrived."""
+    """Waits until canvases and charts are drawn, which happens after their data has arrived."""
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(1200)
 
 
 def kernels(page: Page) -> None:
-    """The comparison from its settings on: plans and kernels, strategies, diffs."""
+    """Scrolls the comparison to the part that begins with plans and kernels, followed by strategies and diffs."""
     drawn(page)
     page.locator("#kernels-title").evaluate("(title) => title.closest('section').scrollIntoView({ block: 'start' })")
     page.wait_for_timeout(800)
@@ -130,12 +130,12 @@ SHOTS = [
 
 
 class Failed(RuntimeError):
-    """The pictures could not be taken; the message says why."""
+    """Raised if the pictures could not be taken. The message says why."""
 
 
 @contextmanager
 def installation(data: Path) -> Iterator[str]:
-    """A whole Stitchwork with one verifier for this machine's processor; its base URL."""
+    """Yields the base URL of a whole Stitchwork with one verifier for this machine's processor."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -168,7 +168,7 @@ def seeded(data: Path, base: str, password: str) -> dict:
 
 
 def take(browser: Browser, base: str, places: dict, only: set[str]) -> list[str]:
-    """Writes the pictures; returns what was wrong."""
+    """Writes the pictures and returns what went wrong."""
     wrong: list[str] = []
     signed_in = browser.new_context(reduced_motion="reduce", device_scale_factor=1)
     entry = signed_in.new_page()
@@ -199,18 +199,18 @@ def take(browser: Browser, base: str, places: dict, only: set[str]) -> list[str]
                     shot.act(page)
                 page.wait_for_timeout(250)
                 name = f"{shot.name}-{'phone' if width == 390 else scheme}.png"
-                if shot.whole:  # a taller window, because sticky things would stand in the middle of a stitched picture
+                if shot.whole:  # use a taller window, because sticky elements would appear in the middle of a stitched picture
                     page.set_viewport_size({"width": width, "height": page.evaluate("document.documentElement.scrollHeight")})
                     page.evaluate("scrollTo(0, 0)")
                     page.wait_for_timeout(250)
-                store(page.screenshot(caret="initial"), FOLDER / name)  # hiding the caret would need an inline style
+                store(page.screenshot(caret="initial"), FOLDER / name)  # hiding the caret would require an inline style
         page.close()
         print(f"  {shot.name}", flush=True)
     return wrong
 
 
 def store(png: bytes, path: Path) -> None:
-    """As a palette of 256 colours without dithering: text stays sharp, and the file is a quarter."""
+    """Stores the picture as a palette of 256 colours without dithering, which keeps text sharp and reduces the file to a quarter."""
     image = Image.open(io.BytesIO(png)).convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     image.save(path, optimize=True)
 

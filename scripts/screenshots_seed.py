@@ -1,6 +1,6 @@
-"""What the screenshots show, made inside a fresh installation: the real H200 runs of examples/traces in a team of three, talked about and shared.
+"""Creates the screenshots' contents in a fresh installation: the real H200 runs of examples/traces in a team of three, discussed and shared.
 
-Run by scripts/screenshots.py through `manage.py shell`; prints the addresses as JSON.
+Run by scripts/screenshots.py through `manage.py shell`. Prints the URLs as JSON.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def seed() -> dict:
     ada.username = "ada"
     ada.set_password(os.environ["SCREENSHOT_PASSWORD"])
     ada.save()
-    team = ada.personal_team  # what a fresh installation brings is in it
+    team = ada.personal_team  # the contents of a fresh installation are in it
     team.name = "Kernel lab"
     team.save()
     ada.make_personal_team()

@@ -1,4 +1,4 @@
-"""Every address that the URL configuration knows."""
+"""Every URL in the URL configuration."""
 
 from __future__ import annotations
 

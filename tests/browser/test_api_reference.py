@@ -1,4 +1,4 @@
-"""The API's reference page: every operation with its curl line, without external resources."""
+"""The API's reference page: every operation with its curl command, without external resources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_an_operation_opens_by_its_link_and_its_curl_line_is_copied(page, server
 @pytest.mark.slow
 def test_it_opens_at_what_a_link_points_at_and_fits_a_phone(page, server):
     page.set_viewport_size({"width": 390, "height": 800})
-    page.goto(f"{server}/api/v1/docs#stream_events")  # without signing in: it shows nobody's data
+    page.goto(f"{server}/api/v1/docs#stream_events")  # without signing in, because the page contains nobody's data
     expect(page.locator("#stream_events")).to_have_attribute("open", "")
     expect(page.locator("#stream_events")).to_contain_text("Last-Event-ID")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,6 +1,6 @@
-"""Every page that the URL configuration serves: WCAG by axe, light and dark, 390 and 1440 px, the console, widths, titles, text sizes, layout shifts.
-The pages are filled with one object of each kind, including a real run from an H200 (tests/unit/webapp/isolation/world.py): a page whose address
-nothing there fills fails."""
+"""Checks every page in the URL configuration for WCAG violations (by axe), light and dark, at 390 and 1440 px, and checks the console, widths,
+titles, text sizes and layout shifts. The pages are filled with one object of each kind, including a real run from an H200
+(tests/unit/webapp/isolation/world.py). A page whose URL cannot be filled in from these objects fails."""
 
 from __future__ import annotations
 
@@ -42,20 +42,21 @@ AXE = ROOT / "node_modules/axe-core/axe.min.js"
 CHECKS = ROOT / "tests/browser/page_checks.js"
 WIDTHS = (1440, 390)
 LONG = "name_without_a_space_to_break_at_" * 2 + "of_80_letters_"
-LOW = {"width": 1280, "height": 720}  # a small laptop: elements that take the remaining height get little
-BROWSERS = 2  # at a time
-MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
-MOST_LIVE_SHIFT = 0.01  # of a page that receives news while someone reads it
-# The same page in another state: name of the URL -> queries, with the world's parameters.
+LOW = {"width": 1280, "height": 720}  # a small laptop, on which elements that take the remaining height get little
+BROWSERS = 2  # in parallel
+MOST_SHIFT = 0.05  # of a page while it loads; "good" is at most 0.1 (web.dev/cls)
+MOST_LIVE_SHIFT = 0.01  # of a page that receives updates while somebody reads it
+# Pages in another state: URL name -> queries, with the world's parameters.
 STATES = {
     "runs:candidate": ["?tab=report", "?tab=kernels", "?tab=timeline", "?tab=source"],
     "runs:list": ["?q=nothing-has-this-name"],
     "knowledge:documents": ["?q=bank"],
     "compare:compare": ["?with={run_id}", "?with={run_id}&with={run_id}:{number}"],
 }
-# The application's own API, which has its own tests.
+# The application's API, which has its own tests.
 NO_PAGES = ("api:",)
-# Pages that answer like this on purpose: a used link, pages that need mail or two-factor to be set up first, pages that need more than their address.
+# Pages that respond this way on purpose: a used link, pages that need mail or two-factor authentication to be set up first, and pages that need more
+# than a URL.
 ON_PURPOSE = {
     "accounts:sign_in_link": 410, "accounts:invitation": 410, "review:shared": 410, "account_reset_password": 404, "account_reset_password_done": 404,
     "account_reset_password_from_key": 404, "account_reset_password_from_key_done": 404, "account_email": 404, "account_email_verification_sent": 404,
@@ -69,7 +70,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 class Swept:
-    """The pages to check, found by requesting every address once without a browser."""
+    """The pages to check, found by requesting every URL once without a browser."""
 
     def __init__(self, world: World, owner: User):
         self.problems = [f"{name}: tests/unit/webapp/isolation/world.py does not fill it" for name in unfilled(world)]
@@ -84,7 +85,7 @@ class Swept:
 
     def _ask(self, pattern: Pattern, path: str, data: dict) -> None:
         answer, who = self.signed_in.get(path, data or None), "owner"
-        if answer.status_code in (301, 302):  # signing in, for a user who is signed in
+        if answer.status_code in (301, 302):  # redirects from the sign-in pages, because the user is signed in
             answer, who = Client().get(path), "nobody"
         if answer.status_code in (405, 301, 302):  # accepts only forms, or redirects
             self.left_out.append(f"{pattern.name} {answer.status_code}")
@@ -97,14 +98,14 @@ class Swept:
 
 
 def prepare(browser: Browser, *, bypass_csp: bool = False) -> tuple[BrowserContext, Page, list[str]]:
-    """A page that checks itself, and its console messages, including what the page's own policy refuses unless it is bypassed."""
+    """Returns a page that checks itself, and its console messages, including what the page's own policy refuses unless it is bypassed."""
     context = browser.new_context(reduced_motion="reduce", bypass_csp=bypass_csp)
     for script in (AXE, CHECKS):
         context.add_init_script(path=script)
     page = context.new_page()
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(f"script: {error}"))
-    # Not the page's own refusal, which is opened on purpose.
+    # Exclude the page's own refusal, which is opened on purpose.
     refused = "the server responded with a status of 4"
     page.on("console", lambda message: said.append(f"console: {message.text}") if message.type == "error" and refused not in message.text else None)
     return context, page, said
@@ -148,7 +149,7 @@ def world(transactional_db) -> Iterator[World]:
 
 
 def lengthen_names(world: World) -> None:
-    """Names as long as programs make them; no page may become wider because of them."""
+    """Makes names as long as programs do. No page may become wider because of them."""
     named = [(Team.objects.filter(pk=world.team.pk), "name"), (Run.objects, "title"), (Document.objects, "title")]
     named += [(model.objects, "name") for model in (Task, Suite, Arena, Hook, RankedSuite)]
     for rows, field in named:
@@ -164,7 +165,7 @@ def another_owner(world: World, name: str) -> User:
 
 
 def look_through(executable: str | None, base: str, link: str, paths: list[str]) -> list[str]:
-    """In a separate thread, with its own browser: signed in by `link`, or not at all."""
+    """Checks pages in a separate thread with its own browser, signed in by `link` or not at all."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         context, page, said = prepare(browser)
@@ -181,7 +182,7 @@ def test_every_page(server, browser_type_launch_args, world):
     swept = Swept(world, owner)
     swept.pages["nobody"].append(f"/share/{shares.token_of(Share.objects.get(pk=world.by_parameter['share_id']))}/")
     pages = swept.pages["owner"]
-    people = [owner, *[another_owner(world, f"owner-{number}") for number in range(1, BROWSERS)]]  # a new link invalidates the previous one
+    people = [owner, *[another_owner(world, f"owner-{number}") for number in range(1, BROWSERS)]]  # a new link would invalidate the previous one
     links = [f"/sign-in/{SignInLink.issue(person)}/" for person in people]
     began = time.monotonic()
     with ThreadPoolExecutor(BROWSERS) as threads:
@@ -195,9 +196,9 @@ def test_every_page(server, browser_type_launch_args, world):
     assert count > 50
 
 
-@pytest.mark.slow  # a separate server
+@pytest.mark.slow  # needs a separate server
 def test_pages_of_mail_and_of_two_factor(browser, django_db_setup, people):
-    """With mail set up and two-factor enabled: resetting a password, confirming an address, codes, disabling it again."""
+    """With mail set up and two-factor authentication enabled: resets a password, confirms an address, uses codes, and disables it again."""
     alice, secret = people.alice, generate_totp_secret()
     alice.set_password(PASSWORD)
     alice.email = "alice@example.org"
@@ -209,7 +210,7 @@ def test_pages_of_mail_and_of_two_factor(browser, django_db_setup, people):
     wrong: list[str] = []
 
     def look(path: str = "") -> None:
-        """At the address, or at the browser's current page."""
+        """Checks the page at this path, or the browser's current page."""
         wrong.extend(f"{path} at {sentence}" for sentence in look_at(page, server + path if path else page.url, said))
 
     with daphne(EMAIL_HOST="127.0.0.1", SECRET_KEY=settings.SECRET_KEY) as server:
@@ -249,14 +250,14 @@ def test_pages_that_are_refused_keep_the_same(server, browser, people):
 
 @pytest.mark.slow
 def test_news_moves_nothing(server, browser, people):
-    """A run plays, a device comes and goes, a run ends: what someone reads stays in place."""
+    """While a run plays, a device comes and goes and a run ends, the content that somebody is reading stays in place."""
     run = sample_run.create_run(people.alice)
     batches = [[event for event in batch if event.payload.get("of") is None] for batch in sample_run.story(run)]
     half = len(batches) // 2
     for batch in batches[:half]:
         append(run.pk, batch)
     Device.objects.create(worker="w1", kind="cpu", device="cpu", name="Example CPU", model="cpu-x86_64-2c", queue="verify.cpu")
-    context, page, _ = prepare(browser, bypass_csp=True)  # Playwright asks with code that it evaluates
+    context, page, _ = prepare(browser, bypass_csp=True)  # Playwright polls with code that it evaluates in the page
     page.goto(f"{server}/sign-in/{SignInLink.issue(people.alice)}/")
     others = [context.new_page() for _ in range(2)]
     pages = dict(zip((f"/runs/{run.pk}/", "/", "/devices/"), (page, *others), strict=True))

@@ -1,4 +1,4 @@
-"""The list of runs while runs are in progress: cells change in place, nothing moves, nothing is lost."""
+"""The run list while runs are in progress: cells change in place, nothing moves, and nothing is lost."""
 
 from __future__ import annotations
 

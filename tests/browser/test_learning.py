@@ -1,4 +1,4 @@
-"""A training's page while the training runs: curves and rollouts follow its output, also by keyboard."""
+"""A training's page while the training runs: curves and rollouts follow its output and can be used by keyboard."""
 
 from __future__ import annotations
 

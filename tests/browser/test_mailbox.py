@@ -1,4 +1,4 @@
-"""A whole run without any API: a person copies each prompt from the mailbox and pastes a reply, until there is a verified program."""
+"""A whole run without any API: a person copies each prompt from the mailbox and pastes a reply until there is a verified program."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CORPUS = Path(__file__).resolve().parents[1] / "integrity"
 TASK = CORPUS / "tasks" / "softmax.py"
 PROGRAM = CORPUS / "honest" / "cpu_softmax_openmp.py"
 NOTE = "# Softmax on this host\n\n## Memory\n\nRows of a softmax that is bound by memory are read once where they stay in cache."
-PATIENCE = 240  # seconds until the next prompt, or the end: a verification on two busy cores comes first
+PATIENCE = 240  # seconds until the next prompt or the end, including a verification on two busy cores
 MOST_PROMPTS = 12
 
 
 @pytest.fixture
 def patient(page) -> Iterator[None]:
-    """Nothing here measures time, and compilers run alongside the pages."""
+    """Allows long waits, because nothing here measures time and compilers run alongside the pages."""
     page.set_default_timeout(120_000)
     expect.set_options(timeout=60_000)
     yield
@@ -49,7 +49,7 @@ def diagnosis(prompt: str) -> str:
 
 
 def judgement(prompt: str) -> str:
-    """If the machine was too busy for a verdict, submits the same program again."""
+    """Submits the same program again if the machine was too busy for a verdict."""
     return json.dumps(
         {"defect": "the verdict says nothing about the program", "fix": "verify it again", "route": "repair", "why": "", "documents": []}
     )
@@ -111,7 +111,7 @@ def test_a_run_by_copy_and_paste(installation, page: Page, context, patient):
 
 
 def wait_for_one(page: Page, base: str, run: str, answer, *, done: bool) -> bool:
-    """Waits until there is a prompt (the list refreshes itself), or until the run has ended. `done`: no further prompt is required."""
+    """Waits until there is a prompt (the list refreshes itself) or the run has ended. `done` means that no further prompt is required."""
     for _ in range(PATIENCE // 5):
         if page.url.rstrip("/") != f"{base}/mailbox":
             page.goto(f"{base}/mailbox/")
@@ -151,7 +151,7 @@ def try_profile(page: Page, base: str) -> None:
 
 
 def submit(page: Page, base: str) -> str:
-    """Opens the page of a run in which a person plays every role."""
+    """Opens the page of a run in which a person plays all roles."""
     page.goto(f"{base}/submit/")
     expect(page.locator(".cm-content")).to_contain_text("class Model")
     page.locator("input[type=file]").set_input_files(TASK)

@@ -1,4 +1,5 @@
-"""People in the loop, in a real browser: a waiting plan is edited, a note reaches the next prompt, the run is forked; a model fails."""
+"""People in the loop, in a real browser: a plan that awaits approval is edited, a note reaches the next prompt, the run is forked, and a model
+fails."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 class Played:
-    """An orchestrator for one run: the real engine and journal, with a model and a verifier that answer immediately."""
+    """Orchestrates one run with the real engine and journal, and with a model and a verifier that respond immediately."""
 
     def __init__(self, run: Run, models: FakeModels, programs: int = 3):
         self.run, self.models, self.programs = run, models, programs

@@ -1,4 +1,4 @@
-"""A team forms: created, joined through an invitation link, roles, a token, two-factor, the audit log; a removed member loses access immediately."""
+"""A team forms: created, joined through an invitation link, roles, a token, two-factor, the audit log. A removed member loses access immediately."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A case of the set: one file with a task, a good program, and the replacement of a part that makes the faulty one.
+"""A case of the set: one file with a task, a good program, and the replacement for the part that makes it faulty.
 
-A file is: header lines `# key: value`; the task; a line `# [program]`; the program. Within the program, lines `// [good]`, `// [faulty]`,
-`// [mended METHOD]` and `// [end]` (or with `#`) bound the texts of which a variant keeps one. The marker lines are in no variant, so that no
-diagnosis can read them. `[mended METHOD]` is the faulty program after another method than the one that undoes the fault.
+A file consists of header lines `# key: value`, the task, a line `# [program]`, and the program. Within the program, lines `// [good]`, `// [faulty]`,
+`// [mended METHOD]` and `// [end]` (or with `#`) delimit the alternatives, of which a variant keeps one. No variant contains the marker lines, so no
+diagnosis can read them. `[mended METHOD]` is the faulty program after a method other than the one that undoes the fault.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Case:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Returns methods that undo the fault and lead to the good program."""
+        """Returns the methods that undo the fault and lead to the good program."""
         return _listed(self.facts["method"])
 
     @property
     def mended(self) -> tuple[str, ...]:
-        """Returns other methods for which the file contains the resulting program."""
+        """Returns the other methods for which the file contains the resulting program."""
         found = (_MARK.match(line) for line in self.body.splitlines())
         return tuple(dict.fromkeys(mark["method"] for mark in found if mark and mark["method"]))
 
@@ -92,7 +92,7 @@ class Case:
         return prelude() + "\n".join(kept).strip("\n") + "\n"
 
     def after(self, method: str) -> str | None:
-        """Returns the program to which a method leads; null if the set does not contain it."""
+        """Returns the program to which a method leads, or None if the set does not contain it."""
         if method in self.methods:
             return self.program("good")
         return self.program(f"mended {method}") if method in self.mended else None

@@ -1,6 +1,6 @@
-"""The text at the beginning of every program of the set: the build helper, and a loader whose functions take tensors, ints and floats.
+"""The text at the beginning of every program in the set: the build helper, and a loader whose functions take tensors, ints and floats.
 
-It is printed into programs, not imported by them: a program is one source.
+It is printed into programs rather than imported by them, because a program is a single source file.
 """
 
 from __future__ import annotations

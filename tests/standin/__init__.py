@@ -1,7 +1,7 @@
-"""A stand-in for a language model: a local HTTP server of the OpenAI and Anthropic protocols that answers Stitchwork's prompts.
+"""A stand-in for a language model: a local HTTP server for the OpenAI and Anthropic protocols that answers Stitchwork's prompts.
 
-It writes with the built-in compiler, knows nothing but the body of each request, keeps nothing of what it is told but which faults it is in the
-middle of, and makes the mistakes that it is asked to make, by a seed. How to use it: docs/how-to/try-without-a-model.md.
+It writes programs with the built-in compiler and knows only the body of each request. It remembers nothing except which faults are still in effect.
+Its mistakes are those that it is configured to make, drawn from a seed. To use it, see docs/how-to/try-without-a-model.md.
 """
 
 from tests.standin.faults import CONTENT, KINDS, TRANSPORT, FaultPlan

@@ -1,6 +1,6 @@
-"""Captures the graphs of tasks for the stand-in: JSON lines in, JSON lines out, until standard input ends.
+"""Captures tasks' graphs for the stand-in: reads JSON lines and writes JSON lines until standard input ends.
 
-It runs the task's code without a sandbox, as test code may: the tasks are our own examples. The product captures in a verifier.
+It runs the task's code without a sandbox, which is acceptable in tests because the tasks are our own examples. The product captures in a verifier.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def serve() -> None:
             model = names["Model"](*names["get_init_inputs"]())
             found = capture(model, names["get_inputs"](), asked["source"], asked["mode"])
             answer = {"capture": found.model_dump(mode="json")}
-        except Exception as error:  # a stranger's code may raise anything
+        except Exception as error:  # a task's code may raise anything
             answer = {"error": f"{type(error).__name__}: {error}"[:2000]}
         print(json.dumps(answer), file=out, flush=True)
 

@@ -1,8 +1,9 @@
-"""Cheats of the integrity corpus, applied to the task at hand.
+"""Cheats from the integrity corpus, applied to the given task.
 
-Most of the corpus attacks one small task, whose forward is one expression. There the expression is replaced by the task's own forward, under the
-name `Reference`; what the cheat does around it stays as it is. Where the task is the corpus's own, the file is used word for word. Cheats that
-the verifier does not refuse but names (class `orchestration`: PyTorch in other words) are no faults here: such a program is only no faster.
+Most of the corpus attacks one small task, whose forward is a single expression. That expression is replaced by the given task's own forward, under
+the name `Reference`, and the rest of the cheat stays unchanged. If the given task is the corpus's own, the file is used verbatim. Cheats that the
+verifier only labels but does not refuse (class `orchestration`: PyTorch in other words) are not faults here, because such a program is merely no
+faster.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from verifier.report import Status
 
 CORPUS = Path(__file__).resolve().parents[1] / "integrity"
 REFUSALS: frozenset[Status] = frozenset({"rejected", "wrong_result", "crashed", "timed_out"})
-HOME_TASK = "softmax"  # of the corpus, whose cheats can be carried over
+HOME_TASK = "softmax"  # the corpus's own task; its cheats can be transferred
 ANSWER = re.compile(r"\b(?:torch\.)?softmax\((\w+(?:\.\w+)?(?:\[:1\])?), (?:dim=)?-1\) \* self\.scale")
 FRAME = (
     ("class ModelNew(nn.Module):", "class ModelNew(Reference):"),
@@ -25,17 +26,17 @@ FRAME = (
     ("def forward(self, x):", "def forward(self, x, *rest):\n        self.rest = rest"),
 )
 SCALE = re.compile(r"^\s*self\.scale = nn\.Parameter\(torch\.ones\(size\)\)\n", re.MULTILINE)
-PATCHES_SOFTMAX = "60_patches_the_reference"  # a cheat only if the task calls what it replaces
+PATCHES_SOFTMAX = "60_patches_the_reference"  # a cheat only if the task calls the function that it replaces
 OWN_WEIGHTS = "design_ignores_the_weights"
-# A cheat only if it takes the constructor's ones or zeros for granted. With drawn weights it computes what the task does, and the report says as a
-# downgrade that other weights cannot be loaded.
+# This is a cheat only if it takes the constructor's ones or zeros for granted. With drawn weights, it computes what the task does, and the report
+# notes as a downgrade that other weights cannot be loaded.
 CONSTANT = re.compile(r"torch\.(?:ones|zeros)\(|nn\.\w*Norm")
 DRAWN = re.compile(r"torch\.rand|nn\.(?:Linear|Bilinear|Conv|Embedding|LSTM|GRU|RNN|Multihead|Transformer)")
 
 
 @cache
 def corpus(device: str) -> dict[str, tuple[str, str]]:
-    """Returns name -> (task's name, source without the header) of the cheats for "cpu" or "cuda" that must be refused."""
+    """Returns name -> (task's name, source without the header) for the cheats for "cpu" or "cuda" that must be refused."""
     from tests.integrity.corpus import read_corpus
 
     entries = [e for e in read_corpus("cheats") if e.runs_on(device) and set(e.verdicts) <= REFUSALS and e.mode == "train"]
@@ -53,7 +54,7 @@ def fitting(task_source: str, device: str) -> list[str]:
 
 
 def cheat(name: str, task_source: str, device: str) -> str | None:
-    """Returns a cheat's program for this task; null if the cheat cannot be transferred."""
+    """Returns a cheat's program for this task, or None if the cheat cannot be transferred."""
     task, source = corpus(device)[name]
     if task_source.strip() == corpus_task(task).strip():
         return source
@@ -99,7 +100,7 @@ def as_reference(task_source: str) -> str:
 
 
 def without_header(source: str) -> str:
-    """Removes what the corpus says about a cheat, which must not be in the answer."""
+    """Removes the corpus's description of a cheat, which must not appear in the answer."""
     lines = source.splitlines(keepends=True)
     first = next((at for at, line in enumerate(lines) if not line.startswith("#")), 0)
     return "".join(lines[first:])

@@ -1,8 +1,8 @@
-"""Decides which request is answered wrongly, and for how long, from a seed and from the content of the prompt.
+"""Decides which requests are answered wrongly, and for how long, from a seed and the content of the prompt.
 
-A fault of the transport goes away when the same request is sent again. A fault of content is a mistaken belief: it stays for that task, role and
-step, whatever is asked, until the prompt holds the evidence that explains it (the parse error, the compiler's message, the mismatch, the finding
-of the integrity checks). Asking again without evidence therefore does not help.
+A transport fault goes away when the same request is sent again. A content fault is a mistaken belief: it persists for that task, role and step,
+whatever is asked, until the prompt contains the evidence that explains it (the parse error, the compiler's message, the mismatch, or the finding of
+the integrity checks). Asking again without evidence therefore does not help.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 TRANSPORT = ("truncated-stream", "rate-limited", "server-error", "hang", "connection-reset")
 CONTENT = ("malformed-json", "prose", "wrong-file", "stale-block", "does-not-compile", "wrong-result", "cheat")
 KINDS = (*TRANSPORT, *CONTENT)
-TRANSPORT_SHARE = 1 / 3  # of the rate: requests that are lost in transit
+TRANSPORT_SHARE = 1 / 3  # of the rate, for requests that are lost in transit
 
 # Texts in a prompt that show that a mistake of this kind was noticed. Programs are removed from the prompt before the search.
 EVIDENCE = {
@@ -33,8 +33,8 @@ EVIDENCE = {
 @dataclass(frozen=True)
 class Fault:
     kind: str
-    name: str = ""  # of the cheat
-    token: str = ""  # an identifier that a program which does not compile uses without declaring it
+    name: str = ""  # name of the cheat
+    token: str = ""  # an identifier that a non-compiling program uses without declaring it
 
     @property
     def transport(self) -> bool:
@@ -49,10 +49,10 @@ class Fault:
 
 @dataclass
 class FaultPlan:
-    """`rate` is the share of replies whose content is faulty; before a reply, a request meets a transport fault at a third of that rate.
+    """`rate` is the share of replies whose content is faulty. Before a reply, a request encounters a transport fault at a third of that rate.
 
-    Draws are independent. In a suite of tasks that is run under one seed, `stratum` (index, count) says which task this is: the nth draws of all of
-    them at one role and step are then a systematic sample, so that every suite meets the rate, and not only the mean of many.
+    Draws are independent. If a suite of tasks is run under one seed, `stratum` (index, count) identifies this task in it. The nth draws of all tasks
+    at one role and step are then a systematic sample, so that every suite matches the rate, rather than only the mean of many suites.
     """
 
     seed: int = 0
@@ -61,12 +61,12 @@ class FaultPlan:
     stratum: tuple[int, int] | None = None
     done: Counter[str] = field(default_factory=Counter)  # faults by kind; "none" for good answers
     _asked: Counter[str] = field(default_factory=Counter)  # requests by place
-    _replied: Counter[str] = field(default_factory=Counter)  # replies by place; those of an isolated fault
+    _replied: Counter[str] = field(default_factory=Counter)  # replies by place, used for isolated faults
     _stuck: dict[str, Fault] = field(default_factory=dict)
     _broken: set[str] = field(default_factory=set)  # requests whose last answer was a transport fault
 
     def choose(self, place: str, request: str, evidence: str, applicable: Sequence[str], cheats: Sequence[str] = ()) -> Fault | None:
-        """Returns the fault of this answer. `place` is TASK/ROLE/STEP, `request` is the body's hash, and `evidence` is what the prompt reports as
+        """Returns the fault for this answer. `place` is TASK/ROLE/STEP, `request` is the body's hash, and `evidence` is what the prompt reports as
         wrong."""
         self._asked[place] += 1
         fault = self._transport(place, request) or self._content(place, evidence, applicable, cheats)
@@ -74,7 +74,7 @@ class FaultPlan:
         return fault
 
     def _transport(self, place: str, request: str) -> Fault | None:
-        """Never returns a fault twice in a row for one request."""
+        """Returns a transport fault or None, but never a fault twice in a row for the same request."""
         kinds = [kind for kind in TRANSPORT if kind in self.kinds]
         draw = self._draw(place, "transport")
         if request in self._broken or not kinds or draw.random() >= self.rate * TRANSPORT_SHARE:
@@ -100,7 +100,7 @@ class FaultPlan:
         return self._stuck[place]
 
     def _level(self, place: str) -> float:
-        """Returns a uniform number in [0, 1) for the present draw."""
+        """Returns a uniform number in [0, 1) for the current draw."""
         if self.stratum is None:
             return self._draw(place, "level").random()
         index, count = self.stratum

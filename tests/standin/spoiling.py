@@ -1,4 +1,4 @@
-"""Makes good replies bad: one function per content fault."""
+"""Makes good replies bad, with one function per content fault."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 SOURCE = re.compile(r'(SOURCE = r""")(.*?)(""")', re.DOTALL)
 BODY = re.compile(r'((?:extern "C"|__global__)[^;{]*\{\n)')
 STORE = re.compile(r"^(\s*)(\w+\[[^;=]*\]) = ([^;]+);$", re.MULTILINE)
-OFF = "1.0078125f"  # a factor that no tolerance accepts, and that looks like a rounding constant
+OFF = "1.0078125f"  # a factor that no tolerance accepts but that looks like a rounding constant
 
 
 def malformed(reply: dict[str, Any], token: str) -> str:
-    """JSON with the errors that models make: truncated, in Python's notation, or with a missing comma."""
+    """Returns JSON with the errors that models make: truncated, in Python's notation, or with a missing comma."""
     text = json.dumps(reply, indent=1)
     way = sum(map(ord, token)) % 3
     if way == 0:
@@ -29,7 +29,8 @@ def chatty_json(reply: dict[str, Any]) -> str:
 
 
 def chatty_program(program: str, task: str) -> str:
-    """A draft and the program in two fences with much text around them, without the requested lines, so it is unclear which one is meant."""
+    """Returns a draft and the program in two fences with much text around them and without the requested lines, so that it is unclear which one is
+    meant."""
     draft = re.sub(r"\bclass Model\b", "class ModelNew", task)
     return (
         "Great question! Let me think step by step. The plain version, only to fix the interface, would be:\n\n"
@@ -39,18 +40,18 @@ def chatty_program(program: str, task: str) -> str:
 
 
 def wrong_file(task: str) -> str:
-    """The task, edited in place as if it were the program."""
+    """Returns the task, edited in place as if it were the program."""
     return re.sub(r"^(\s*)def forward\(", r"\1@torch.no_grad()\n\1def forward(", task, count=1, flags=re.MULTILINE)
 
 
 def stale(program: str) -> tuple[str, str]:
-    """Search and replace texts for another state of the program."""
+    """Returns search and replace texts for another version of the program."""
     line = next((line for line in program.splitlines() if line.startswith("    ") and len(line) > 30), program.splitlines()[0])
     return f"{line}  // as in the last version\n", f"{line}\n"
 
 
 def not_compiling(program: str, token: str) -> str:
-    """A kernel that uses an undeclared name; in a program without kernels, forward uses it."""
+    """Makes a kernel use an undeclared name, or forward if the program has no kernels."""
     source = SOURCE.search(program)
     if source is None:
         return re.sub(r"(def forward\([^\n]*\n)", rf"\1        {token}\n", program, count=1)
@@ -59,7 +60,7 @@ def not_compiling(program: str, token: str) -> str:
 
 
 def wrong_result(program: str) -> str:
-    """Stored values are off by less than a percent; in a program without kernels, forward's results are."""
+    """Makes stored values off by less than a percent, or forward's results if the program has no kernels."""
     source = SOURCE.search(program)
     if source is None or STORE.search(source[2]) is None:
         return re.sub(r"^(\s*)return (\w+)$(?![\s\S]*^\s*return )", rf"\1return \2 * {OFF[:-1]}", program, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as a stand-in needs over raw streams, so that it can break a connection wherever it wants to."""
+"""As much of HTTP/1.1 over raw streams as a stand-in needs, so that it can break a connection at any point."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REASONS = {
 
 
 class BadRequest(Exception):
-    """A request that cannot be read; the message is the answer's."""
+    """Raised if a request cannot be read. The message is that of the response."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
@@ -38,7 +38,7 @@ class Incoming:
 
 
 async def read_request(reader: asyncio.StreamReader) -> Incoming | None:
-    """The next request of a connection, or null where the client has closed it."""
+    """Returns the next request of a connection, or None if the client has closed it."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -63,7 +63,7 @@ async def read_request(reader: asyncio.StreamReader) -> Incoming | None:
 
 
 class Answer:
-    """Writes one answer, whole or as a stream of chunks."""
+    """Writes one response, whole or as a stream of chunks."""
 
     def __init__(self, writer: asyncio.StreamWriter):
         self.writer = writer
@@ -80,7 +80,7 @@ class Answer:
         await self.writer.drain()
 
     async def piece(self, text: str) -> None:
-        """A chunk of an open stream."""
+        """Writes a chunk of an open stream."""
         data = text.encode()
         self.writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         await self.writer.drain()
@@ -90,7 +90,7 @@ class Answer:
         await self.writer.drain()
 
     def reset(self) -> None:
-        """End the connection as a dying server does: by a reset, not by a regular end."""
+        """Ends the connection as a dying server does, by a reset instead of a regular close."""
         sock = self.writer.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
