@@ -1,4 +1,4 @@
-// What every page has to keep, asked in the page itself. Each check gives sentences about what is wrong; none is what one wants to see.
+// The requirements on every page, checked in the page itself. Each check returns sentences about what is wrong, or none if all is well.
 (() => {
   const shifts = [];
   new PerformanceObserver((list) => {
@@ -19,10 +19,10 @@
     return names.join(" > ");
   };
 
-  // How much larger a drawing's matrix makes a line along the text, which may be turned.
+  // The factor by which a drawing's matrix scales a line along the text, which may be rotated.
   const scaleOf = (matrix) => (matrix ? Math.hypot(matrix.a, matrix.b) : 1);
 
-  // Text that is drawn: in a box, not hidden, not clipped away for screen readers. Text of a drawing is as large as the drawing is scaled.
+  // Text that is visible and not only for screen readers. The size of text in a drawing includes the drawing's scale.
   function smallText() {
     const found = new Map();
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -59,13 +59,13 @@
 
   const cut = new Set(["hidden", "clip"]);
 
-  // Text that ends at the edge of its box without a sign that there is more of it.
+  // Text that is cut off at the edge of its box without a sign that there is more.
   function clipped() {
     const found = [];
     for (const element of document.querySelectorAll("main *")) {
       const style = getComputedStyle(element);
       if (!cut.has(style.overflowX) || style.textOverflow === "ellipsis" || element.scrollWidth <= element.clientWidth + 1) continue;
-      if (element.clientWidth <= 1) continue; // for screen readers alone
+      if (element.clientWidth <= 1) continue; // only for screen readers
       if (!element.innerText?.trim() || element.closest(".visually-hidden, svg, .cm-editor, .js-plotly-plot") || !element.checkVisibility({ visibilityProperty: true })) continue;
       found.push(`clipped by ${element.scrollWidth - element.clientWidth} px: ${where(element)}: "${element.innerText.trim().slice(0, 60)}"`);
     }
@@ -73,7 +73,7 @@
   }
 
   const above = (element) => (element && element !== document.body ? [element, ...above(element.parentElement)] : []);
-  // What is made to stay while the rest scrolls beneath it.
+  // Elements that stay in place while the rest scrolls below them.
   const floats = (element) => above(element).some((one) => ["sticky", "fixed"].includes(getComputedStyle(one).position) || one.tagName === "DIALOG");
   const scrolledOut = (element, x, y) =>
     above(element.parentElement).some((one) => {
@@ -82,7 +82,7 @@
       return x < left || x > right || y < top || y > bottom;
     });
 
-  // What is pressed lies under something else. Only what is on the screen can be asked.
+  // Controls that are covered by something else. Only elements on the screen can be checked.
   function covered() {
     const found = [];
     for (const element of document.querySelectorAll("main :is(button, a, [role=tab], input, select, summary)")) {
@@ -97,17 +97,17 @@
     return found.slice(0, 6);
   }
 
-  // Clipped away from sight, for screen readers alone.
+  // Clipped so that only screen readers perceive it.
   const unseen = (element) => above(element).some((one) => getComputedStyle(one).clipPath !== "none");
 
-  const LEAST_PANE = 180; // px of height of what scrolls in a column of the page, where there is more to read than that
-  const LEAST_LINES = 24; // px: a line of text
+  const LEAST_PANE = 180; // px; minimum height of a scrolling pane in a column of the page, if it has that much content
+  const LEAST_LINES = 24; // px; height of a line of text
   const column = (element) => {
     const { display, flexDirection } = getComputedStyle(element);
     return display.includes("grid") || (display.includes("flex") && flexDirection.startsWith("column"));
   };
 
-  // What its container has made lower than a line of its own text, and panes in which next to nothing of what they hold is seen.
+  // Elements that their container has squeezed to less than a line of their own text, and panes that show almost none of their content.
   function squeezed() {
     const found = [];
     for (const element of document.querySelectorAll("main *")) {
@@ -121,7 +121,7 @@
     return found.slice(0, 6);
   }
 
-  // Text that runs out of the surface it stands on: a long name in a panel, a drawing that keeps the width of an earlier window.
+  // Text that runs out of its surface, such as a long name in a panel, or a drawing that keeps the width of an earlier window.
   const surface = (element) =>
     above(element).find((one) => {
       const { display, overflowX, borderLeftWidth, backgroundColor } = getComputedStyle(one);
@@ -144,7 +144,7 @@
     return [...found.values()].slice(0, 6);
   }
 
-  // What another size of the window can change.
+  // Checks whose result can change with the window's size.
   const layout = () => [...overflow(), ...clipped(), ...covered(), ...squeezed(), ...spilled()];
 
   async function axeFinds(options) {
@@ -158,7 +158,7 @@
     all: async () => [...frame(), ...layout(), ...smallText(), ...(await axeFinds({}))],
     light: () => [...frame(), ...layout()],
     layout,
-    // What another scheme can change.
+    // Checks whose result can change with the colour scheme.
     colours: () => axeFinds({ runOnly: ["color-contrast", "link-in-text-block"] }),
     shifts: () => shifts,
     shift: () => shifts.reduce((sum, { value }) => sum + value, 0),

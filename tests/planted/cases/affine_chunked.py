@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: uncoalesced-access
 # method: coalesce
-# says: each thread takes 32 neighbouring elements, so that a warp's loads and stores are 128 bytes apart
+# says: each thread takes 32 neighbouring elements, so a warp's loads and stores are 128 bytes apart
 
 import torch
 from torch import nn

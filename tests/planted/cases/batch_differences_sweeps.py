@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: cache-thrashing
 # method: reorder-for-cache
-# says: the loop over pairs of samples is outside the loop over places, so that each sample comes from memory many times
+# says: the loop over pairs of samples is outside the loop over positions, so each sample is read from memory many times
 
 import torch
 from torch import nn

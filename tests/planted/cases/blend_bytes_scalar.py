@@ -2,7 +2,7 @@
 # class: latency | memory
 # diagnosis: scalar-access
 # method: vectorise
-# says: two images of bytes are combined one byte a thread instead of sixteen
+# says: two images of bytes are combined with one byte per thread instead of sixteen
 
 import torch
 from torch import nn

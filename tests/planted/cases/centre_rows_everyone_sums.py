@@ -2,7 +2,7 @@
 # class: memory | latency | compute
 # diagnosis: no-data-reuse
 # method: tile-reuse
-# says: every thread sums the whole row itself, instead of the threads sharing one sum
+# says: every thread sums the whole row, although the threads could share one sum
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: integer-overhead
 # method: cheap-indices
-# says: four indices are taken apart by division of 64-bit numbers for every element
+# says: four indices are computed by 64-bit division for every element
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: uncoalesced-access
 # method: coalesce
-# says: a warp's lanes run over channels, which are 16 KB apart, instead of over neighbouring places
+# says: a warp's lanes run over channels, which are 16 KB apart, instead of over adjacent positions
 
 import torch
 from torch import nn

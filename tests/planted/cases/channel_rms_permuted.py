@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: needless-copy
 # method: drop-copies
-# says: the tensor is brought into another order before the kernel and back behind it
+# says: the tensor is permuted before the kernel and permuted back after it
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory | latency
 # diagnosis: register-spills
 # method: relieve-registers
-# says: loops that are not unrolled index a thread's 64 values at run time, so that they live in local memory
+# says: loops that are not unrolled index a thread's 64 values at run time, so the values live in local memory
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: cache-thrashing
 # method: reorder-for-cache
-# says: eight rows of 16 MB are mixed output row by output row, so that each input comes from memory eight times
+# says: eight rows of 16 MB are mixed one output row at a time, so each input is read from memory eight times
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: latency | memory
 # diagnosis: atomic-contention
 # method: privatise-atomics
-# says: every element is added to its column's sum by an atomic of its own
+# says: every element is added to its column's sum by a separate atomic
 
 import torch
 from torch import nn

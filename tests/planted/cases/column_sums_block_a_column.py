@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: uncoalesced-access
 # method: coalesce
-# says: a block goes down one column of a row-major matrix, so that a warp's loads are 8 KB apart
+# says: a block goes down one column of a row-major matrix, so a warp's loads are 8 KB apart
 
 import torch
 from torch import nn

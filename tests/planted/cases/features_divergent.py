@@ -2,7 +2,7 @@
 # class: compute | latency
 # diagnosis: warp-divergence
 # method: uniform-branches
-# says: eight features have eight functions, and neighbouring lanes of a warp have different ones
+# says: eight features need eight different functions, and adjacent lanes of a warp have different features
 
 import torch
 from torch import nn

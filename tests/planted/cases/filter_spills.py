@@ -2,7 +2,7 @@
 # class: memory | latency | compute
 # diagnosis: register-spills
 # method: relieve-registers
-# says: launch bounds of 2048 threads a multiprocessor leave 32 registers for 48 inputs and 32 sums of a filter
+# says: launch bounds of 2048 threads per multiprocessor leave 32 registers for 48 inputs and 32 sums of a filter
 
 import torch
 import torch.nn.functional as F

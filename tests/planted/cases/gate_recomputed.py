@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: redundant-arithmetic | slow-functions
 # method: hoist
-# says: a factor that depends on the column alone is computed again for each of 16384 rows
+# says: a factor that depends only on the column is recomputed for each of 16384 rows
 
 import torch
 import torch.nn.functional as F

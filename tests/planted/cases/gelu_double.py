@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: fp64-arithmetic
 # method: single-precision
-# says: literals without f make a gelu's arithmetic and its complementary error function double
+# says: literals without the suffix f make a GELU's arithmetic and its complementary error function double precision
 
 import torch
 import torch.nn.functional as F

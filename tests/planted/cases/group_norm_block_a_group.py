@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: few-blocks
 # method: parallel-split
-# says: sixteen rows of a million floats are each given to one block
+# says: sixteen rows of half a million floats are processed with one block per row
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: integer-overhead
 # method: cheap-indices
-# says: indices into a ring buffer and a table are reduced by remainders of 64-bit numbers, though both sizes are powers of two
+# says: indices into a ring buffer and a table are reduced with 64-bit remainders, although both sizes are powers of two
 
 import torch
 from torch import nn

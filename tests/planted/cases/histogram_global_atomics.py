@@ -2,7 +2,7 @@
 # class: latency | memory
 # diagnosis: atomic-contention
 # method: privatise-atomics
-# says: eight million counts go one by one to 32 addresses in global memory
+# says: eight million counts are added one by one at 32 addresses in global memory
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: latency | memory
 # diagnosis: scalar-access
 # method: vectorise
-# says: bytes are loaded and stored one a thread instead of sixteen
+# says: bytes are loaded and stored with one per thread instead of sixteen
 
 import torch
 from torch import nn

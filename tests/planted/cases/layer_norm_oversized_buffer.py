@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: low-occupancy
 # method: raise-occupancy
-# says: a static buffer for the longest row that is thinkable leaves four blocks of two warps on a multiprocessor
+# says: a static buffer for the longest conceivable row leaves room for only four blocks of two warps on a multiprocessor
 
 import torch
 import torch.nn.functional as F

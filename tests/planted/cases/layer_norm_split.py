@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: split-fusion
 # method: fuse-row-reduction
-# says: mean and scale, normalisation, and the gelu behind it are three kernels that each read the tensor again
+# says: mean and scale, normalisation, and the GELU after it are three kernels that each read the tensor again
 
 import torch
 import torch.nn.functional as F

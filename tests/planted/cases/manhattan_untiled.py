@@ -2,7 +2,7 @@
 # class: memory | latency | compute
 # diagnosis: no-data-reuse
 # method: tile-reuse
-# says: distances of all pairs, where every difference reads both vectors from global memory
+# says: distances between all pairs, in which every difference reads both vectors from global memory
 
 import torch
 from torch import nn

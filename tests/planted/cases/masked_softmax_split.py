@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: split-fusion
 # method: fuse-row-reduction
-# says: scaling and bias are a kernel of their own before softmax, and the gain behind it another
+# says: scaling and bias are a separate kernel before the softmax, and the gain after it is another
 
 import torch
 from torch import nn

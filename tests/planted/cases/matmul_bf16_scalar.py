@@ -3,7 +3,7 @@
 # diagnosis: no-tensor-cores
 # method: tensor-cores
 # precision: bf16
-# says: numbers of 16 bits are widened and multiplied on the plain fp32 units
+# says: 16-bit numbers are widened and multiplied on the plain fp32 units
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory | latency | compute
 # diagnosis: register-spills
 # method: relieve-registers
-# says: launch bounds of eight blocks a multiprocessor leave 32 registers for 64 accumulators
+# says: launch bounds of eight blocks per multiprocessor leave 32 registers for 64 accumulators
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: latency | memory
 # diagnosis: atomic-contention
 # method: privatise-atomics
-# says: the greatest element of each of 16 tensors is found by an atomic for every element
+# says: the greatest element of each of 16 tensors is found with one atomic per element
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: fp64-arithmetic
 # method: single-precision
-# says: mish is computed with the functions of double
+# says: mish is computed with double-precision functions
 
 import torch
 import torch.nn.functional as F

@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: redundant-arithmetic | slow-functions
 # method: hoist
-# says: functions of the row and of the column alone are computed for each of their pairs
+# says: functions that depend only on the row or only on the column are computed for each pair
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: compute | latency
 # diagnosis: warp-divergence
 # method: uniform-branches
-# says: of four channels in turn each takes another long polynomial, so that a warp runs all four
+# says: each of four consecutive channels takes a different long polynomial, so a warp runs all four
 
 import torch
 from torch import nn

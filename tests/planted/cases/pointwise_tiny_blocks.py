@@ -2,7 +2,7 @@
 # class: occupancy | latency | memory
 # diagnosis: low-occupancy
 # method: raise-occupancy
-# says: blocks of one warp: 32 blocks a multiprocessor are half of its warps, and a million blocks have to be started
+# says: blocks have one warp, so 32 blocks per multiprocessor use only half of its warps, and a million blocks have to be started
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: latency | compute
 # diagnosis: barrier-stalls
 # method: fewer-barriers
-# says: the block meets at a barrier after every step, although its threads share nothing
+# says: the block waits at a barrier after every step, although its threads share nothing
 
 import torch
 from torch import nn

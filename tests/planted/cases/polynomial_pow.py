@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: slow-functions | redundant-arithmetic
 # method: cheap-math
-# says: the powers of a polynomial are computed by powf
+# says: the powers in a polynomial are computed with powf
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: launch
 # diagnosis: tiny-launches
 # method: batch-launches
-# says: a kernel is launched for each of 256 steps of a recurrence whose states do not meet
+# says: a kernel is launched for each of 128 steps of a recurrence whose states are independent
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: serialised-streams
 # method: overlap-streams
-# says: the sums of six inputs of twelve rows each run one after another, twelve blocks at a time
+# says: the sums of six inputs with twelve rows each run one after another, twelve blocks at a time
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: low-occupancy
 # method: raise-occupancy
-# says: long rows are given to blocks of one warp, so that a multiprocessor holds four warps
+# says: long rows are processed by blocks of one warp, so a multiprocessor holds four warps
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory | latency
 # diagnosis: bank-conflicts
 # method: pad-shared
-# says: each thread scans 32 neighbouring floats in shared memory, so that a warp's threads are 32 words apart
+# says: each thread scans 32 adjacent floats in shared memory, so a warp's threads are 32 words apart
 
 import torch
 from torch import nn

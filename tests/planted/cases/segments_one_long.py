@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: load-imbalance
 # method: balance-work
-# says: a block a segment, where one segment has half of the elements
+# says: each segment gets one block, although one segment has half of the elements
 
 import torch
 from torch import nn

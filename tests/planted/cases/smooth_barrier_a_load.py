@@ -2,7 +2,7 @@
 # class: latency | memory
 # diagnosis: barrier-stalls
 # method: fewer-barriers
-# says: eight warps stage each tile of a sum in shared memory while the others wait for them at a barrier, twice for every load
+# says: eight warps stage each tile of a sum in shared memory, and all wait at a barrier twice for every load
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: occupancy | latency
 # diagnosis: low-occupancy
 # method: raise-occupancy
-# says: blocks of 128 threads ask for 200 KB of shared memory and use 8 KB, so that one fits on a multiprocessor
+# says: blocks of 128 threads request 200 KB of shared memory but use 8 KB, so only one fits on a multiprocessor
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: split-fusion
 # method: fuse-row-reduction
-# says: the difference and its square are tensors in memory before their rows are summed
+# says: the difference and its square are materialised in memory before their rows are summed
 
 import torch
 from torch import nn

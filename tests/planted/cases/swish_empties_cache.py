@@ -2,7 +2,7 @@
 # class: latency | launch
 # diagnosis: cold-allocation
 # method: reuse-workspace
-# says: PyTorch's cache of memory is emptied before every call, so that each allocation goes to the driver
+# says: PyTorch's memory cache is emptied before every call, so each allocation goes to the driver
 
 import torch
 from torch import nn

@@ -2,7 +2,7 @@
 # class: memory | latency
 # diagnosis: bank-conflicts
 # method: pad-shared
-# says: a tile of 32 x 32 floats without padding is read down its columns, which lie in one bank
+# says: a tile of 32 x 32 floats without padding is read down its columns, each of which lies in one bank
 
 import torch
 from torch import nn

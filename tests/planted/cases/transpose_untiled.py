@@ -2,7 +2,7 @@
 # class: memory
 # diagnosis: uncoalesced-access
 # method: coalesce
-# says: a transposition that writes down the columns instead of going through a tile in shared memory
+# says: a transposition writes down the columns instead of going through a tile in shared memory
 
 import torch
 from torch import nn

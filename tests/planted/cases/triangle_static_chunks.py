@@ -2,7 +2,7 @@
 # class: occupancy | latency | compute
 # diagnosis: load-imbalance
 # method: balance-work
-# says: rows of a triangle are dealt out in order, so that the last blocks have the longest rows
+# says: the rows of a triangle are assigned to blocks in order, so the last blocks have the longest rows
 
 import torch
 from torch import nn

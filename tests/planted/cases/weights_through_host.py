@@ -2,7 +2,7 @@
 # class: latency | launch
 # diagnosis: host-copies | needless-sync
 # method: keep-on-device | drop-sync
-# says: sums of rows go to the host to be turned into weights there, and come back
+# says: the rows' divisors are copied to the host and back before they are used
 
 import torch
 from torch import nn
