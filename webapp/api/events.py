@@ -53,7 +53,7 @@ def readable_run(request: Request, run_id: uuid.UUID) -> Run:
     summary="Read events",
 )
 def list_events(request: Request, response: HttpResponse, run_id: uuid.UUID, asked: Query[EventsAsked]) -> Any:
-    """The trace of the run: everything that happened, as data. Repeat the call with `after` set to `last` until `done` is true, or follow the
+    """Returns the run's trace: everything that happened, as data. Repeat the call with `after` set to `last` until `done` is true, or follow the
     stream."""
     run = readable_run(request, run_id)
     events = events_after(run, asked.after, asked.limit)
