@@ -1,4 +1,4 @@
-"""The stand-in's answers: what a good engineer with the built-in compiler would reply to each prompt, or a mistake that was ordered."""
+"""The stand-in's answers: what a good engineer with the built-in compiler would reply to each prompt, or a deliberate mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs of tasks, captured in a separate process and cached."""
+"""Captures tasks' graphs in a separate process and caches them."""
 
 from __future__ import annotations
 

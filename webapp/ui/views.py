@@ -1,8 +1,5 @@
-"""Pages about the pages.
-
-They are the list of pages other than the four destinations, and the living style guide, which shows the stylesheet's tokens and every component as
-pages use it.
-"""
+"""Pages about the pages: the list of pages other than the four destinations, and the living style guide, which shows the stylesheet's tokens and
+every component as pages use it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def rebuild(run_id: uuid.UUID | str) -> None:
 
 def event_of(row: EventRow) -> Event:
     return Event(
-        # The model checks the agent.
+        # The model validates the agent.
         v=row.v, run=str(row.run_id), seq=row.seq, at=stamp(row.at), span=row.span, parent=row.parent, agent=cast(Agent, row.agent), kind=row.kind,
         payload=row.payload,
     )  # fmt: skip
